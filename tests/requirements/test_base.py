@@ -11,16 +11,15 @@ import pytest
 from tests.conformance.server import make_server
 from tests.server.driving import Wire, ask, looped
 from tests.transcripts.transcript import FOLDER, parse
-from tests.transports.http_support import Quay, call_tool
-from tests.transports.http_support import Wire as HttpWire
+from tests.transports.http_support import RawClient, ServerThread, call_tool
 from wharfinger import Server
 from wharfinger.protocol.request import META as RESERVED
 
 
 @pytest.fixture(scope="module")
-def wire() -> Iterator[HttpWire]:
+def wire() -> Iterator[RawClient]:
     """A client of the conformance fixture, over HTTP."""
-    with Quay(make_server()) as quay, quay.wire() as wire:  # type: ignore[arg-type]
+    with ServerThread(make_server()) as http, http.wire() as wire:  # type: ignore[arg-type]
         yield wire
 
 
@@ -65,14 +64,14 @@ async def test_every_version_that_a_refusal_names_is_in_discovery() -> None:
     assert set(refused["error"]["data"]["supported"]) <= set(known)
 
 
-def test_a_needed_capability_is_refused_with_its_status(wire: HttpWire) -> None:
+def test_a_needed_capability_is_refused_with_its_status(wire: RawClient) -> None:
     """Requirement 2.7-9."""
     reply = call_tool(wire, "test_missing_capability")
     assert (reply.status, reply.error) == (400, -32021)
     assert reply.json["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-def test_a_stateless_stream_has_no_event_ids(wire: HttpWire) -> None:
+def test_a_stateless_stream_has_no_event_ids(wire: RawClient) -> None:
     """Requirements 2.7-13 and 2.7-14."""
     reply = call_tool(wire, "test_tool_with_progress", progressToken=1)
     assert reply.headers["x-accel-buffering"] == "no"

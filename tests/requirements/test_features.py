@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.conformance.server import make_server
 from tests.server.driving import Wire, ask, listed, looped
-from tests.transports.http_support import Quay, call_tool
+from tests.transports.http_support import ServerThread, call_tool
 from wharfinger import Context, Server
 from wharfinger.protocol.request import META as RESERVED
 from wharfinger.sources import files
@@ -38,7 +38,7 @@ async def test_a_resource_may_ask_for_input() -> None:
 
 def test_progress_and_logs_stay_off_a_listen() -> None:
     """Requirements 2.12-4 and 2.17-15."""
-    with Quay(make_server()) as quay, quay.wire() as listener, quay.wire() as caller:  # type: ignore[arg-type]
+    with ServerThread(make_server()) as http, http.wire() as listener, http.wire() as caller:  # type: ignore[arg-type]
         listener.stateless("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         listener.head()
         assert listener.event()["method"] == "notifications/subscriptions/acknowledged"

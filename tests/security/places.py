@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import META, Wire
+from tests.transports.http_support import META, RawClient
 
 COMMAND = [sys.executable, "-m", "wharfinger"]
 FIXTURE = str(Path(__file__).with_name("fixture.py"))
@@ -198,9 +198,9 @@ class Http(Process):
         except (OSError, ValueError):
             pass
 
-    def wire(self, seconds: float = DEADLINE) -> Wire:
+    def wire(self, seconds: float = DEADLINE) -> RawClient:
         """One connection."""
-        return Wire(self.port, seconds)
+        return RawClient(self.port, seconds)
 
     def tool(self, tool: str, **arguments: Any) -> Any:
         """One tool call on a connection of its own."""
@@ -208,14 +208,14 @@ class Http(Process):
             return call(wire, tool, **arguments)
 
 
-def call(wire: Wire, tool: str, id: Any = 1, **arguments: Any) -> Any:
+def call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> Any:
     """One stateless tool call; the result, or the error."""
     start_call(wire, tool, id, **arguments)
     body = wire.reply().json
     return body.get("result", body.get("error"))
 
 
-def start_call(wire: Wire, tool: str, id: Any = 1, **arguments: Any) -> None:
+def start_call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> None:
     """Send one stateless tool call."""
     wire.stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
 
@@ -240,7 +240,7 @@ def read_file(server: Stdio, uri: str) -> Any:
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
 
-def read_over(wire: Wire, uri: str, **headers: str | None) -> Any:
+def read_over(wire: RawClient, uri: str, **headers: str | None) -> Any:
     """The same over HTTP; the status first."""
     wire.stateless("resources/read", {"uri": uri}, 1, **{"mcp_name": uri, **headers})
     reply = wire.reply()

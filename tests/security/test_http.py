@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import absent
 from tests.security.places import FIXTURE, META, MIB, Http, Process, call, heavy, read_over, start_call, within
-from tests.transports.http_support import Wire
+from tests.transports.http_support import RawClient
 from wharfinger.cli import main
 
 A = "file:///charts/a.txt"
@@ -77,7 +77,7 @@ def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
         wires = [server.wire() for _ in range(30)]
         for wire in wires:
             start_call(wire, "block")
-        other = Wire(server.port)
+        other = RawClient(server.port)
         other.close()
         other.socket = socket.create_connection(("127.0.0.1", server.port), 10, source_address=("127.0.0.2", 0))
         began = time.monotonic()

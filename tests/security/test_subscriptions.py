@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.security.places import FIXTURE, MIB, Http, Stdio, heavy, message, notice, read_file, stateless, within
-from tests.transports.http_support import Wire
+from tests.transports.http_support import RawClient
 
 A = "file:///charts/a.txt"
 
@@ -158,7 +158,7 @@ def test_sigint_ends_a_hundred_listens_and_session_streams_in_time(charts: Path)
         assert server.errors == b""
 
 
-def last(wire: Wire) -> dict[str, object]:
+def last(wire: RawClient) -> dict[str, object]:
     """The last event of a stream that ends."""
     found: dict[str, object] = {}
     while (event := wire.event()) is not None:

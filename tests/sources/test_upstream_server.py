@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from tests.transports.http_support import Quay
+from tests.transports.http_support import ServerThread
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
@@ -931,17 +931,17 @@ class TestTheContract(SourceContract):
         return Ledger()
 
     @pytest.fixture
-    def quay(self, ledger: Ledger) -> Iterator[Quay]:
+    def http(self, ledger: Ledger) -> Iterator[ServerThread]:
         server: Any = Server("ledger", page_size=10)
         server.include(ledger)
         ledger.server = server
-        with Quay(server) as quay:
-            yield quay
+        with ServerThread(server) as http:
+            yield http
 
     @pytest.fixture
-    def source(self, quay: Quay, ledger: Ledger) -> Upstream:
+    def source(self, http: ServerThread, ledger: Ledger) -> Upstream:
         self.ledger = ledger
-        url = f"http://user:barnacle@127.0.0.1:{quay.port}/mcp?key=barnacle"
+        url = f"http://user:barnacle@127.0.0.1:{http.port}/mcp?key=barnacle"
         return upstream(url, allow_private=True, headers={"x-key": "barnacle"})
 
     def change(self, source: Upstream) -> str:

@@ -35,8 +35,8 @@ META = {
 BIG = bytes(range(256)) * 4096
 
 
-class Harbour:
-    """Resources `test://<name>`: what each name does is said by `read`."""
+class SampleService:
+    """A service with resources `test://<name>`; `read` has what each name does."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.info = t.Implementation(name="harbour", version="1")
@@ -198,11 +198,11 @@ def text(uri: str, value: str) -> t.ReadResourceResult:
     return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type="text/plain", text=value)])
 
 
-class Quay:
-    """A service behind a real socket."""
+class ServerThread:
+    """Serves a service on a real socket, from a thread of its own."""
 
-    def __init__(self, service: Harbour | None = None, **settings: Any) -> None:
-        self.service = service or Harbour()
+    def __init__(self, service: SampleService | None = None, **settings: Any) -> None:
+        self.service = service or SampleService()
         self.settings = settings
         self.ready = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)  # one that hangs must not hold up the test run
@@ -242,7 +242,7 @@ class Quay:
     def open_gates(self) -> None:
         self.call(lambda: [gate.set() for gate in self.service.gates])
 
-    def __enter__(self) -> Quay:
+    def __enter__(self) -> ServerThread:
         self.thread.start()
         assert self.ready.wait(20)
         if self.error is not None:
@@ -260,11 +260,11 @@ class Quay:
         assert not self.thread.is_alive()
         assert self.error is None, self.error
 
-    def wire(self) -> Wire:
-        return Wire(self.port)
+    def wire(self) -> RawClient:
+        return RawClient(self.port)
 
 
-class Uvicorn:
+class UvicornThread:
     """An application behind uvicorn as it comes: its httptools protocol, and no option but those given."""
 
     def __init__(self, app: HttpApp, **options: Any) -> None:
@@ -275,7 +275,7 @@ class Uvicorn:
         self.port: int = self.listener.getsockname()[1]
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listener])), daemon=True)
 
-    def __enter__(self) -> Uvicorn:
+    def __enter__(self) -> UvicornThread:
         self.thread.start()
         return self
 
@@ -288,25 +288,25 @@ class Uvicorn:
         self.listener.close()
         assert not self.thread.is_alive()
 
-    def wire(self) -> Wire:
-        return Wire(self.port)
+    def wire(self) -> RawClient:
+        return RawClient(self.port)
 
 
-def find_app(quay: Quay) -> HttpApp:
-    """The application behind a quay, which nothing else has a way to."""
+def find_app(http: ServerThread) -> HttpApp:
+    """The application of a server thread, to which there is no other way."""
     import gc
 
     gc.unfreeze()  # what lasts is frozen by our runner, and not listed
-    (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is quay.service]
+    (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is http.service]
     return app
 
 
-def find_server(quay: Quay) -> HttpServer:
-    """The HTTP server behind a quay."""
+def find_server(http: ServerThread) -> HttpServer:
+    """The HTTP server of a server thread."""
     import gc
 
     gc.unfreeze()  # what lasts is frozen by our runner, and not listed
-    (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is quay.service]
+    (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is http.service]
     return server
 
 
@@ -341,7 +341,7 @@ class Reply:
         return [json.loads(text) for text in texts if text]
 
 
-class Wire:
+class RawClient:
     """One TCP connection that sends what it is told and reads responses."""
 
     def __init__(self, port: int, timeout: float = 10) -> None:
@@ -350,7 +350,7 @@ class Wire:
         self.port = port
         self.held = b""
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> RawClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -510,7 +510,7 @@ class Wire:
         assert (status, headers["content-type"]) == (200, "text/event-stream")
 
 
-def call_tool(wire: Wire, name: str, **meta: Any) -> Reply:
+def call_tool(wire: RawClient, name: str, **meta: Any) -> Reply:
     """Call a tool of the stateless era without arguments; `meta` is added to the request's own."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META | meta}}
     wire.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.server.driving import looped
-from tests.transports.http_support import INITIALIZE, Harbour, Quay, Wire
+from tests.transports.http_support import INITIALIZE, RawClient, SampleService, ServerThread
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_server import StreamServer
 
@@ -30,7 +30,7 @@ class Line:
     """A stream that keeps what is written."""
 
     def __init__(self, version: str = BATCHES, **limits: Any) -> None:
-        self.service = Harbour(Limits(**limits))
+        self.service = SampleService(Limits(**limits))
         self.server = StreamServer(self.service)
         self.server.connection_made(self)
         self.held = b""
@@ -190,25 +190,25 @@ async def test_a_broken_array_is_a_parse_error() -> None:
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay() as quay:
-        yield quay
+def http() -> Iterator[ServerThread]:
+    with ServerThread() as http:
+        yield http
 
 
-def opened(wire: Wire, version: str = BATCHES) -> str:
+def opened(wire: RawClient, version: str = BATCHES) -> str:
     return wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": version}, 0).headers["mcp-session-id"]
 
 
-def test_a_batch_over_http_is_answered_with_one_array(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_batch_over_http_is_answered_with_one_array(http: ServerThread) -> None:
+    with http.wire() as wire:
         session = opened(wire)
         wire.post([ask("a", 1), ask("missing", 2), tell("notifications/initialized"), 7], mcp_session_id=session)
         reply = wire.reply()
         assert (reply.status, sorted(map(str, ids(reply.json)))) == (200, ["1", "2", "None"])
 
 
-def test_a_batch_of_which_one_tells_something_is_a_stream(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_batch_of_which_one_tells_something_is_a_stream(http: ServerThread) -> None:
+    with http.wire() as wire:
         session = opened(wire)
         wire.post([ask("a", 1), ask("progress", 2), ask("a", 3)], mcp_session_id=session)
         events = wire.reply().events
@@ -216,8 +216,8 @@ def test_a_batch_of_which_one_tells_something_is_a_stream(quay: Quay) -> None:
         assert [event.get("method") for event in events].count("notifications/progress") == 3
 
 
-def test_a_batch_of_notifications_and_answers_is_taken(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_batch_of_notifications_and_answers_is_taken(http: ServerThread) -> None:
+    with http.wire() as wire:
         session = opened(wire)
         answer = {"jsonrpc": "2.0", "id": 9, "result": {}}
         wire.post([tell("notifications/initialized"), answer], mcp_session_id=session)
@@ -226,8 +226,8 @@ def test_a_batch_of_notifications_and_answers_is_taken(quay: Quay) -> None:
 
 
 @pytest.mark.parametrize("body", [[], [1, 2]])
-def test_a_batch_without_a_message_is_a_bad_request(quay: Quay, body: Any) -> None:
-    with quay.wire() as wire:
+def test_a_batch_without_a_message_is_a_bad_request(http: ServerThread, body: Any) -> None:
+    with http.wire() as wire:
         session = opened(wire)
         wire.post(body, mcp_session_id=session)
         reply = wire.reply()
@@ -236,8 +236,8 @@ def test_a_batch_without_a_message_is_a_bad_request(quay: Quay, body: Any) -> No
         assert [error["error"]["code"] for error in errors] == [-32600] * max(len(body), 1)
 
 
-def test_cancelled_entries_over_http_are_left_out(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_cancelled_entries_over_http_are_left_out(http: ServerThread) -> None:
+    with http.wire() as wire:
         session = opened(wire)
         wire.post([ask("wait", 1), tell("notifications/cancelled", requestId=1), ask("a", 2)], mcp_session_id=session)
         assert ids(wire.reply().json) == [2]
@@ -247,16 +247,16 @@ def test_cancelled_entries_over_http_are_left_out(quay: Quay) -> None:
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_other_revisions_have_no_batches_over_http(quay: Quay, version: str) -> None:
-    with quay.wire() as wire:
+def test_other_revisions_have_no_batches_over_http(http: ServerThread, version: str) -> None:
+    with http.wire() as wire:
         session = opened(wire, version)
         wire.post([ask("a", 1)], mcp_session_id=session)
         assert (reply := wire.reply()).status == 400
         assert reply.error == -32600
 
 
-def test_a_batch_opens_no_session(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_batch_opens_no_session(http: ServerThread) -> None:
+    with http.wire() as wire:
         wire.post([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}])
         reply = wire.reply()
         assert (reply.status, reply.error) == (400, -32600)

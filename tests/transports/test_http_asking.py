@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import Harbour, Quay, Wire, find_app
+from tests.transports.http_support import RawClient, SampleService, ServerThread, find_app
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
@@ -16,12 +16,12 @@ ROOTS = {"roots": [{"uri": "file:///a"}]}
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay() as quay:
-        yield quay
+def server() -> Iterator[ServerThread]:
+    with ServerThread() as server:
+        yield server
 
 
-def call(wire: Wire, session: str, name: str, id: Any = 1, **headers: str | None) -> Any:
+def call(wire: RawClient, session: str, name: str, id: Any = 1, **headers: str | None) -> Any:
     """Call what asks, and give the question."""
     wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id, **headers)
     assert wire.head()[1]["content-type"] == "text/event-stream"
@@ -30,7 +30,7 @@ def call(wire: Wire, session: str, name: str, id: Any = 1, **headers: str | None
     return event
 
 
-def answer(wire: Wire, session: str, id: Any, **said: Any) -> None:
+def answer(wire: RawClient, session: str, id: Any, **said: Any) -> None:
     wire.post({"jsonrpc": "2.0", "id": id, **(said or {"result": ROOTS})}, mcp_session_id=session)
     assert wire.reply().status == 202
 
@@ -39,34 +39,35 @@ def said(event: Any) -> Any:
     return event["result"]["contents"][0]["text"]
 
 
-def nothing_waits(quay: Quay) -> bool:
+def nothing_waits(server: ServerThread) -> bool:
     return all(
-        not session.peer._awaited and not session.pending._paused for session in find_app(quay).sessions._table.values()
+        not session.peer._awaited and not session.pending._paused
+        for session in find_app(server).sessions._table.values()
     )
 
 
 @pytest.mark.parametrize("name", ["ask", "ask-tellingly"])
-def test_a_question_comes_on_the_stream_of_its_request(quay: Quay, name: str) -> None:
-    with quay.wire() as wire, quay.wire() as other:
+def test_a_question_comes_on_the_stream_of_its_request(server: ServerThread, name: str) -> None:
+    with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, name)
         answer(other, session, asked["id"])
         assert json.loads(said(wire.event())) == ROOTS
         assert wire.event() is None
-    assert nothing_waits(quay)
+    assert nothing_waits(server)
 
 
-def test_an_error_is_an_answer_too(quay: Quay) -> None:
-    with quay.wire() as wire, quay.wire() as other:
+def test_an_error_is_an_answer_too(server: ServerThread) -> None:
+    with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, "ask")
         answer(other, session, asked["id"], error={"code": -1, "message": "No."})
         assert json.loads(said(wire.event()))["code"] == -1
 
 
-def test_answers_of_another_session_late_and_doubled_ones_are_ignored(quay: Quay) -> None:
+def test_answers_of_another_session_late_and_doubled_ones_are_ignored(server: ServerThread) -> None:
     """Security H28."""
-    with quay.wire() as wire, quay.wire() as other:
+    with server.wire() as wire, server.wire() as other:
         session, stranger = wire.initialize(), other.initialize()
         asked = call(wire, session, "ask")
         answer(other, stranger, asked["id"], result={"roots": ["forged"]})
@@ -77,8 +78,8 @@ def test_answers_of_another_session_late_and_doubled_ones_are_ignored(quay: Quay
         answer(other, session, asked["id"])
 
 
-def test_cancelling_the_call_withdraws_the_question(quay: Quay) -> None:
-    with quay.wire() as wire, quay.wire() as other:
+def test_cancelling_the_call_withdraws_the_question(server: ServerThread) -> None:
+    with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, "ask", "w")
         gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}}
@@ -89,11 +90,11 @@ def test_cancelling_the_call_withdraws_the_question(quay: Quay) -> None:
         assert withdrawn["params"]["requestId"] == asked["id"]
         assert wire.event() is None
         answer(other, session, asked["id"])
-    assert nothing_waits(quay)
+    assert nothing_waits(server)
 
 
-def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(quay: Quay) -> None:
-    with quay.wire() as wire, quay.wire() as stream, quay.wire() as other:
+def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(server: ServerThread) -> None:
+    with server.wire() as wire, server.wire() as stream, server.wire() as other:
         session = wire.initialize()
         stream.open_stream(session)
         wire.send_in_session(session, "resources/read", {"uri": "test://ask"}, accept="application/json")
@@ -101,16 +102,16 @@ def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(quay: Qu
         assert json.loads(wire.reply().text) == ROOTS
 
 
-def test_a_client_that_has_no_stream_at_all_cannot_be_asked(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_client_that_has_no_stream_at_all_cannot_be_asked(server: ServerThread) -> None:
+    with server.wire() as wire:
         session = wire.initialize()
         wire.send_in_session(session, "resources/read", {"uri": "test://ask"}, accept="application/json")
         assert wire.reply().text == "Overloaded"
-    assert nothing_waits(quay)
+    assert nothing_waits(server)
 
 
-def test_a_question_waits_for_a_client_that_was_cut_off(quay: Quay) -> None:
-    with quay.wire() as wire, quay.wire() as stream, quay.wire() as other:
+def test_a_question_waits_for_a_client_that_was_cut_off(server: ServerThread) -> None:
+    with server.wire() as wire, server.wire() as stream, server.wire() as other:
         session = wire.initialize()
         call(wire, session, "ask", "w")
         last = wire.last_id
@@ -121,52 +122,52 @@ def test_a_question_waits_for_a_client_that_was_cut_off(quay: Quay) -> None:
         assert json.loads(said(stream.event())) == ROOTS
 
 
-def test_a_stateless_request_cannot_wait(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_stateless_request_cannot_wait(server: ServerThread) -> None:
+    with server.wire() as wire:
         assert wire.read("ask").text == "nobody"
 
 
-def test_what_stops_a_handler_is_its_result_in_both_eras(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_what_stops_a_handler_is_its_result_in_both_eras(server: ServerThread) -> None:
+    with server.wire() as wire:
         assert wire.read("stopped").json["result"]["resultType"] == "input_required"
         assert wire.read_in_session(wire.initialize(), "stopped").json["result"]["resultType"] == "input_required"
 
 
 def test_the_time_of_a_request_stands_still_while_its_client_is_asked() -> None:
-    service = Harbour(Limits(handler_time=0.05))
-    with Quay(service, limits=HttpLimits(sweep_time=0.01, watch_after=0.01)) as quay, quay.wire() as wire:
+    service = SampleService(Limits(handler_time=0.05))
+    with ServerThread(service, limits=HttpLimits(sweep_time=0.01, watch_after=0.01)) as server, server.wire() as wire:
         session = wire.initialize()
         asked = call(wire, session, "ask")
-        app = find_app(quay)
+        app = find_app(server)
         until = app.calls.now + 0.2
         while app.calls.now < until:
             pass
-        with quay.wire() as other:
+        with server.wire() as other:
             answer(other, session, asked["id"])
         assert json.loads(said(wire.event())) == ROOTS
         assert wire.event() is None
         # Another one is late meanwhile, though it came after.
         asked = call(wire, session, "ask", 2)
-        with quay.wire() as other:
+        with server.wire() as other:
             assert other.read_in_session(session, "wait", 3).error == -32603
             answer(other, session, asked["id"])
 
 
 def test_a_client_that_never_answers_is_given_up() -> None:
-    with Quay(Harbour(Limits(answer_time=0.02))) as quay, quay.wire() as wire:
+    with ServerThread(SampleService(Limits(answer_time=0.02))) as server, server.wire() as wire:
         session = wire.initialize()
         asked = call(wire, session, "ask")
         assert wire.event()["params"]["requestId"] == asked["id"]
         assert said(wire.event()) == "RequestTimeout"
-        assert nothing_waits(quay)
+        assert nothing_waits(server)
 
 
 def test_the_end_of_a_session_ends_its_questions() -> None:
-    with Quay() as quay, quay.wire() as wire, quay.wire() as other:
+    with ServerThread() as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         call(wire, session, "ask")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         assert other.ask("DELETE", mcp_session_id=session).status == 204
-        assert quay.service.left.acquire(timeout=5)
+        assert server.service.left.acquire(timeout=5)
         assert wire.event() is None
-        assert not find_app(quay).sessions.running
+        assert not find_app(server).sessions.running

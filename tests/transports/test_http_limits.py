@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.transports.http_support import META, Harbour, Quay, Wire, find_app, find_server
+from tests.transports.http_support import META, RawClient, SampleService, ServerThread, find_app, find_server
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server.http_connection import PIPELINED
@@ -21,24 +21,24 @@ QUICK = HttpLimits(header_time=0.05, body_time=0.05, keep_alive=0.05, sweep_time
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay(Harbour(Limits(message=100_000))) as quay:
-        yield quay
+def http() -> Iterator[ServerThread]:
+    with ServerThread(SampleService(Limits(message=100_000))) as http:
+        yield http
 
 
 @pytest.fixture
-def wire(quay: Quay) -> Iterator[Wire]:
-    with quay.wire() as wire:
+def wire(http: ServerThread) -> Iterator[RawClient]:
+    with http.wire() as wire:
         yield wire
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[Quay]:
-    with Quay(limits=QUICK) as quay:
-        yield quay
+def quick() -> Iterator[ServerThread]:
+    with ServerThread(limits=QUICK) as http:
+        yield http
 
 
-def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: Wire) -> None:
+def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: RawClient) -> None:
     """Security H12; the answer survives although the client sends on."""
     wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
     reply = wire.reply()
@@ -48,14 +48,14 @@ def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: Wire) -> None:
     assert wire.closed()
 
 
-def test_client_that_sends_on_still_reads_its_refusal(wire: Wire) -> None:
+def test_client_that_sends_on_still_reads_its_refusal(wire: RawClient) -> None:
     wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
     for _ in range(20):
         wire.write(b"x" * 50_000)
     assert wire.reply().status == 413
 
 
-def test_chunked_body_is_cut_at_the_limit(wire: Wire) -> None:
+def test_chunked_body_is_cut_at_the_limit(wire: RawClient) -> None:
     """Security H13."""
     wire.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_chunked_body_is_cut_at_the_limit(wire: Wire) -> None:
     assert wire.reply().status == 413
 
 
-def test_chunked_body_within_the_limit_is_served(wire: Wire) -> None:
+def test_chunked_body_within_the_limit_is_served(wire: RawClient) -> None:
     wire.write(HEAD + MIRRORS + b"Transfer-Encoding: chunked\r\n\r\n")
     for part in (DISCOVER[:50], DISCOVER[50:]):
         wire.write(b"%x\r\n%b\r\n" % (len(part), part))
@@ -84,7 +84,7 @@ def test_chunked_body_within_the_limit_is_served(wire: Wire) -> None:
         b"Transfer-Encoding: gzip\r\n",
     ],
 )
-def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: Wire, lengths: bytes) -> None:
+def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: RawClient, lengths: bytes) -> None:
     """Security H14: no second request may hide in the body."""
     wire.write(HEAD + lengths + b"\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     reply = wire.reply()
@@ -92,7 +92,7 @@ def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: 
     assert wire.closed()
 
 
-def test_body_that_never_ends_is_given_up(quick: Quay) -> None:
+def test_body_that_never_ends_is_given_up(quick: ServerThread) -> None:
     """Security H15."""
     with quick.wire() as wire:
         wire.write(HEAD + b"Content-Length: 100\r\n\r\n{")
@@ -101,14 +101,14 @@ def test_body_that_never_ends_is_given_up(quick: Quay) -> None:
         assert wire.closed()
 
 
-def test_body_that_never_begins_is_given_up(quick: Quay) -> None:
+def test_body_that_never_begins_is_given_up(quick: ServerThread) -> None:
     with quick.wire() as wire:
         wire.write(HEAD + b"Content-Length: 100\r\n\r\n")
         assert wire.reply().status == 408
 
 
 @pytest.mark.parametrize("start", [b"P", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y"])
-def test_head_that_never_ends_is_given_up(quick: Quay, start: bytes) -> None:
+def test_head_that_never_ends_is_given_up(quick: ServerThread, start: bytes) -> None:
     """Security H16."""
     with quick.wire() as wire:
         wire.write(start)
@@ -117,23 +117,23 @@ def test_head_that_never_ends_is_given_up(quick: Quay, start: bytes) -> None:
         assert wire.closed()
 
 
-def test_connection_without_a_request_is_closed(quick: Quay) -> None:
+def test_connection_without_a_request_is_closed(quick: ServerThread) -> None:
     with quick.wire() as wire:
         assert wire.closed()
 
 
-def test_idle_connection_is_closed(quick: Quay) -> None:
+def test_idle_connection_is_closed(quick: ServerThread) -> None:
     with quick.wire() as wire:
         assert wire.ask("GET", "/healthz").status == 200
         assert wire.closed()
 
 
-def test_half_open_heads_do_not_hold_up_a_real_client(quay: Quay) -> None:
+def test_half_open_heads_do_not_hold_up_a_real_client(http: ServerThread) -> None:
     """Security H17."""
-    wires = [quay.wire() for _ in range(300)]
+    wires = [http.wire() for _ in range(300)]
     for half in wires:
         half.write(b"POST /mcp HT")
-    with quay.wire() as wire:
+    with http.wire() as wire:
         assert wire.read("a").status == 200
     for half in wires:
         half.close()
@@ -149,7 +149,7 @@ def test_half_open_heads_do_not_hold_up_a_real_client(quay: Quay) -> None:
     ],
 )
 @pytest.mark.parametrize("finished", [True, False])
-def test_head_that_is_too_large_is_refused(wire: Wire, headers: bytes, finished: bool) -> None:
+def test_head_that_is_too_large_is_refused(wire: RawClient, headers: bytes, finished: bool) -> None:
     """Security H18."""
     if not finished:
         headers = headers.removesuffix(b"\r\n") + b"y" * 300_000
@@ -160,7 +160,7 @@ def test_head_that_is_too_large_is_refused(wire: Wire, headers: bytes, finished:
     assert (reply.status, reply.error) == (431, -32600)
 
 
-def test_url_that_is_too_large_is_refused(wire: Wire) -> None:
+def test_url_that_is_too_large_is_refused(wire: RawClient) -> None:
     wire.write(b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert wire.reply().status == 431
 
@@ -175,7 +175,7 @@ def test_url_that_is_too_large_is_refused(wire: Wire) -> None:
         b"CONNECT x:1 HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_refused_in_json(wire: Wire, request_line: bytes) -> None:
+def test_what_is_not_http_is_refused_in_json(wire: RawClient, request_line: bytes) -> None:
     """Security H19, H47."""
     wire.write(request_line)
     reply = wire.reply()
@@ -183,13 +183,13 @@ def test_what_is_not_http_is_refused_in_json(wire: Wire, request_line: bytes) ->
     assert reply.error == -32600
 
 
-def test_absolute_form_is_checked_like_any_other(wire: Wire) -> None:
+def test_absolute_form_is_checked_like_any_other(wire: RawClient) -> None:
     """Security H20."""
     wire.write(b"POST http://evil.test/mcp HTTP/1.1\r\nHost: evil.test\r\nContent-Length: 0\r\n\r\n")
     assert wire.reply().status == 403
 
 
-def test_upgrade_is_not_taken(wire: Wire) -> None:
+def test_upgrade_is_not_taken(wire: RawClient) -> None:
     """Some clients offer HTTP/2 with their first request: it is served as it is."""
     wire.write(
         HEAD + MIRRORS + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
@@ -198,19 +198,19 @@ def test_upgrade_is_not_taken(wire: Wire) -> None:
     assert wire.reply().status == 200
 
 
-def test_client_may_ask_before_it_sends_its_body(wire: Wire) -> None:
+def test_client_may_ask_before_it_sends_its_body(wire: RawClient) -> None:
     wire.write(HEAD + MIRRORS + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(DISCOVER))
     assert wire.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     wire.write(DISCOVER)
     assert wire.reply().status == 200
 
 
-def test_client_that_asks_first_is_refused_before_it_sends_its_body(wire: Wire) -> None:
+def test_client_that_asks_first_is_refused_before_it_sends_its_body(wire: RawClient) -> None:
     wire.write(HEAD + b"Expect: 100-continue\r\nContent-Length: 67108864\r\n\r\n")
     assert wire.reply().status == 413
 
 
-def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:
+def test_pipelined_requests_are_answered_in_order(wire: RawClient) -> None:
     """Security H51."""
     requests = b""
     for number in range(50):
@@ -221,14 +221,14 @@ def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("count", [PIPELINED, PIPELINED + 1])
-def test_pipelined_requests_are_bounded_in_number(quay: Quay, count: int) -> None:
-    with quay.wire() as wire, suppress(EOFError, ConnectionResetError):
+def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int) -> None:
+    with http.wire() as wire, suppress(EOFError, ConnectionResetError):
         wire.stateless("resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
         wire.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
         if count > PIPELINED:
-            assert quay.service.left.acquire(timeout=5)
-        quay.open_gates()
+            assert http.service.left.acquire(timeout=5)
+        http.open_gates()
         replies = [wire.reply().status for _ in range(count + 1)]
         assert replies == [200] * (count + 1)
         assert count == PIPELINED
@@ -241,65 +241,65 @@ def test_pipelined_requests_are_bounded_in_number(quay: Quay, count: int) -> Non
 )
 def test_what_is_pipelined_after_a_stream_is_not_collected(request_: bytes) -> None:
     """The stream waits for its client to leave, and that must not mean to read on without a bound."""
-    with Quay(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as http, http.wire() as wire:
         wire.listen("test://a")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
         wire.write(request_)
         wire.socket.settimeout(1)
         with pytest.raises(OSError):  # nothing is taken any more, or the connection is cut
             for _ in range(64):
                 wire.write(request_ * (2**20 // len(request_)) if request_.startswith(b"GET") else bytes(2**20))
         wire.close()
-        assert quay.service.left.acquire(timeout=10)  # the next comment finds that nobody is there
+        assert http.service.left.acquire(timeout=10)  # the next comment finds that nobody is there
 
 
 def test_unfinished_bodies_share_one_budget() -> None:
     """Security X06."""
-    with Quay(limits=HttpLimits(unfinished=300_000)) as quay:
-        wires = [quay.wire() for _ in range(10)]
+    with ServerThread(limits=HttpLimits(unfinished=300_000)) as http:
+        wires = [http.wire() for _ in range(10)]
         for wire in wires:
             wire.write(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"x" * 100_000)
         (readable, *_), _, _ = select.select([wire.socket for wire in wires], [], [], 10)
         (refused,) = [wire for wire in wires if wire.socket is readable]
         reply = refused.reply()
         assert (reply.status, reply.error) == (503, -32603)
-        assert quay.call(lambda: find_app(quay)._unfinished.total) <= 300_000 + 256 * 1024
+        assert http.call(lambda: find_app(http)._unfinished.total) <= 300_000 + 256 * 1024
         for wire in wires:
             wire.close()
-        with quay.wire() as wire:
+        with http.wire() as wire:
             assert wire.read("a").status == 200
-            while quay.call(lambda: find_app(quay)._unfinished.total):
+            while http.call(lambda: find_app(http)._unfinished.total):
                 pass
 
 
 def test_connections_are_bounded() -> None:
-    with Quay(limits=HttpLimits(connections=2)) as quay, quay.wire() as first, quay.wire() as second:
+    with ServerThread(limits=HttpLimits(connections=2)) as http, http.wire() as first, http.wire() as second:
         for busy in (first, second):
             busy.stateless("resources/read", {"uri": "test://wait"})
-            assert quay.service.arrived.acquire(timeout=5)
-        with quay.wire() as third:
+            assert http.service.arrived.acquire(timeout=5)
+        with http.wire() as third:
             reply = third.reply()
             assert (reply.status, reply.error) == (503, -32603)
-        quay.open_gates()
+        http.open_gates()
         assert [first.reply().status, second.reply().status] == [200, 200]
-        with quay.wire() as third:  # in place of the one that has been idle for longer
+        with http.wire() as third:  # in place of the one that has been idle for longer
             assert third.ask("GET", "/healthz").status == 200
         assert first.closed()
         assert second.ask("GET", "/healthz").status == 200
 
 
 def test_client_that_takes_no_bytes_is_cut() -> None:
-    service = Harbour()
-    with Quay(service, limits=HttpLimits(stalled_time=0.05, sweep_time=0.01)) as quay, quay.wire() as wire:
+    service = SampleService()
+    with ServerThread(service, limits=HttpLimits(stalled_time=0.05, sweep_time=0.01)) as http, http.wire() as wire:
         for number in range(20):
             wire.stateless("resources/read", {"uri": "test://big"}, id=number)
         with pytest.raises((EOFError, ConnectionResetError)):
-            wait_for_the_cut(quay, wire)
+            wait_for_the_cut(http, wire)
 
 
-def wait_for_the_cut(quay: Quay, wire: Wire) -> None:
+def wait_for_the_cut(http: ServerThread, wire: RawClient) -> None:
     """Read nothing until the server has no connection left, then see that the rest is missing."""
-    server = find_server(quay)
+    server = find_server(http)
     while server.connections.open:
         pass
     for _ in range(20):

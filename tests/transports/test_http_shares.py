@@ -10,7 +10,15 @@ import pytest
 
 from tests.security.places import FIXTURE, Http
 from tests.transports.http_server.test_legacy_sse import Pair
-from tests.transports.http_support import INITIALIZE, META, Harbour, Quay, Wire, find_app, find_server
+from tests.transports.http_support import (
+    INITIALIZE,
+    META,
+    RawClient,
+    SampleService,
+    ServerThread,
+    find_app,
+    find_server,
+)
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers
@@ -20,16 +28,16 @@ OTHER = "127.0.0.2"
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
 
 
-def wire_from(port: int, address: str = OTHER) -> Wire:
+def wire_from(port: int, address: str = OTHER) -> RawClient:
     """A connection from another address of this machine."""
-    wire = Wire(port)
+    wire = RawClient(port)
     wire.socket.close()
     wire.socket = socket.create_connection(("127.0.0.1", port), 10, source_address=(address, 0))
     return wire
 
 
 def test_whoever_fills_the_session_table_makes_room_for_others() -> None:
-    with Quay(limits=HttpLimits(sessions=20)) as quay, quay.wire() as greedy, wire_from(quay.port) as other:
+    with ServerThread(limits=HttpLimits(sessions=20)) as http, http.wire() as greedy, wire_from(http.port) as other:
         sessions = [greedy.initialize() for _ in range(20)]
         mine = other.initialize()
         assert greedy.in_session(sessions[0], "ping").status == 404
@@ -38,21 +46,21 @@ def test_whoever_fills_the_session_table_makes_room_for_others() -> None:
         assert other.in_session(mine, "ping").status == 200
         assert greedy.in_session(sessions[1], "ping").status == 404
         assert greedy.in_session(later[-19], "ping").status == 200
-        assert len(find_app(quay).sessions) == 20
+        assert len(find_app(http).sessions) == 20
 
 
 def test_a_session_with_work_under_way_goes_last() -> None:
     with (
-        Quay(limits=HttpLimits(sessions=3)) as quay,
-        quay.wire() as greedy,
-        quay.wire() as stream,
-        quay.wire() as waiting,
-        wire_from(quay.port) as other,
+        ServerThread(limits=HttpLimits(sessions=3)) as http,
+        http.wire() as greedy,
+        http.wire() as stream,
+        http.wire() as waiting,
+        wire_from(http.port) as other,
     ):
         streaming, working, idle = (greedy.initialize() for _ in range(3))
         stream.open_stream(streaming)
         waiting.send_in_session(working, "resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
         greedy.in_session(idle, "ping")
         mine = other.initialize()
         assert greedy.in_session(idle, "ping").status == 404
@@ -60,21 +68,21 @@ def test_a_session_with_work_under_way_goes_last() -> None:
         assert second.status == 200  # in place of its own: then nobody has more than another by two
         assert other.in_session(mine, "ping").status == 404
         assert greedy.in_session(streaming, "ping").status == 200
-        quay.open_gates()
+        http.open_gates()
         assert waiting.reply().text == "test://wait"
 
 
 def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None:
-    with Quay(limits=HttpLimits(sessions=2)) as quay, quay.wire() as greedy, wire_from(quay.port) as other:
-        streams = [quay.wire() for _ in range(2)]
+    with ServerThread(limits=HttpLimits(sessions=2)) as http, http.wire() as greedy, wire_from(http.port) as other:
+        streams = [http.wire() for _ in range(2)]
         for stream in streams:
             stream.open_stream(greedy.initialize())
         mine = other.initialize()
         assert streams[0].event() is None  # the stream of the session that was ended
-        with wire_from(quay.port) as third:
+        with wire_from(http.port) as third:
             third.open_stream(mine)
             assert other.in_session("", "initialize", INITIALIZE).status == 503
-            with wire_from(quay.port, "127.0.0.3") as fourth:
+            with wire_from(http.port, "127.0.0.3") as fourth:
                 assert fourth.in_session("", "initialize", INITIALIZE).status == 503
         for stream in streams:
             stream.close()
@@ -82,7 +90,7 @@ def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None
 
 def test_a_principal_has_a_share_of_its_own() -> None:
     limits = HttpLimits(sessions=5)
-    with Quay(limits=limits, verify=lambda headers: headers[b"x-user"].decode()) as quay, quay.wire() as wire:
+    with ServerThread(limits=limits, verify=lambda headers: headers[b"x-user"].decode()) as http, http.wire() as wire:
         first, *_ = [wire.initialize(x_user="greedy") for _ in range(5)]
         mine = wire.initialize(x_user="modest")
         for _ in range(10):
@@ -103,19 +111,19 @@ def test_ten_thousand_sessions_of_one_address_keep_nobody_out() -> None:
             assert other.in_session(mine, "ping").status == 200
 
 
-def wait(quay: Quay, number: int) -> list[Wire]:
+def wait(http: ServerThread, number: int) -> list[RawClient]:
     """So many calls that wait, each on a connection of its own."""
-    wires = [quay.wire() for _ in range(number)]
+    wires = [http.wire() for _ in range(number)]
     for wire in wires:
         wire.stateless("resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
     return wires
 
 
 def test_calls_in_flight_are_shared_out() -> None:
-    with Quay(Harbour(Limits(in_flight=4))) as quay, wire_from(quay.port) as other:
-        wires = wait(quay, 4)
-        with quay.wire() as one_more:
+    with ServerThread(SampleService(Limits(in_flight=4))) as http, wire_from(http.port) as other:
+        wires = wait(http, 4)
+        with http.wire() as one_more:
             assert one_more.read("a").status == 503
         assert other.read("a").status == 200
         for wire in wires:
@@ -123,11 +131,11 @@ def test_calls_in_flight_are_shared_out() -> None:
 
 
 def test_bodies_that_do_not_come_keep_nobody_out() -> None:
-    with Quay(Harbour(Limits(in_flight=4))) as quay, wire_from(quay.port) as other:
-        wires = [quay.wire() for _ in range(10)]
+    with ServerThread(SampleService(Limits(in_flight=4))) as http, wire_from(http.port) as other:
+        wires = [http.wire() for _ in range(10)]
         for wire in wires:
             wire.write(HALF)
-        calls = find_app(quay).calls
+        calls = find_app(http).calls
         while len(calls.fresh) < 10:
             pass
         assert other.read("a").status == 200
@@ -142,11 +150,11 @@ def test_bytes_of_bodies_that_do_not_come_are_shared_out() -> None:
     body = json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META, "x": "y" * 200_000}}
     )
-    with Quay(limits=HttpLimits(unfinished=400_000)) as quay, wire_from(quay.port) as other:
-        wires = [quay.wire() for _ in range(4)]
+    with ServerThread(limits=HttpLimits(unfinished=400_000)) as http, wire_from(http.port) as other:
+        wires = [http.wire() for _ in range(4)]
         for wire in wires:
             wire.write(HALF + bytes(95_000))
-        app = find_app(quay)
+        app = find_app(http)
         while app._unfinished.total < 4 * 95_000:
             pass
         head = HALF.replace(b"1000000", b"%d" % len(body)).replace(
@@ -162,15 +170,15 @@ def test_bytes_of_bodies_that_do_not_come_are_shared_out() -> None:
 
 
 def test_streams_are_shared_out() -> None:
-    with Quay(limits=HttpLimits(streams=2)) as quay, wire_from(quay.port) as other:
-        wires = [quay.wire() for _ in range(2)]
+    with ServerThread(limits=HttpLimits(streams=2)) as http, wire_from(http.port) as other:
+        wires = [http.wire() for _ in range(2)]
         for wire in wires:
             wire.listen("test://a")
-        with quay.wire() as one_more:
+        with http.wire() as one_more:
             one_more.stateless("subscriptions/listen", {"notifications": {}})
             assert one_more.reply().status == 503
         other.listen("test://a")
-        with wire_from(quay.port) as one_more:
+        with wire_from(http.port) as one_more:
             one_more.stateless("subscriptions/listen", {"notifications": {}})
             assert one_more.reply().status == 503
         for wire in wires:
@@ -179,52 +187,52 @@ def test_streams_are_shared_out() -> None:
 
 def test_calls_in_sessions_are_shared_out() -> None:
     with (
-        Quay(limits=HttpLimits(session_requests=2)) as quay,
-        quay.wire() as wire,
-        quay.wire() as waiting,
-        wire_from(quay.port) as other,
+        ServerThread(limits=HttpLimits(session_requests=2)) as http,
+        http.wire() as wire,
+        http.wire() as waiting,
+        wire_from(http.port) as other,
     ):
         session, mine = wire.initialize(), other.initialize()
         batch = [{"jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": {"uri": "test://wait"}}]
         for id in (7, 8):
-            waiting = quay.wire()
+            waiting = http.wire()
             waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id)
-            assert quay.service.arrived.acquire(timeout=5)
+            assert http.service.arrived.acquire(timeout=5)
         assert wire.read_in_session(session, "a", id=9).status == 503
         wire.post(batch, mcp_session_id=session)
         assert wire.reply().status == 503
         assert other.read_in_session(mine, "a").text == "test://a"
-        quay.open_gates()
+        http.open_gates()
         assert waiting.reply().status == 200
-        requests = find_app(quay).sessions.requests
+        requests = find_app(http).sessions.requests
         while requests.total:
             pass
 
 
 def test_calls_over_http_and_sse_are_bounded_and_counted_with_the_others() -> None:
-    with Quay(limits=HttpLimits(session_requests=2)) as quay, Pair(quay) as pair, wire_from(quay.port) as other:
+    with ServerThread(limits=HttpLimits(session_requests=2)) as http, Pair(http) as pair, wire_from(http.port) as other:
         pair.open()
         for id in (7, 8):
             assert pair.post({"id": id, "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-            assert quay.service.arrived.acquire(timeout=5)
+            assert http.service.arrived.acquire(timeout=5)
         assert pair.post({"id": 9, "method": "ping"}) == 503
         assert other.read_in_session(other.initialize(), "a").text == "test://a"
-        quay.open_gates()
+        http.open_gates()
         assert {pair.down.event()["id"], pair.down.event()["id"]} == {7, 8}
         assert pair.post({"id": 9, "method": "ping"}) == 202
 
 
 def test_connections_are_shared_out() -> None:
-    with Quay(limits=HttpLimits(connections=10)) as quay:
-        wires = [quay.wire() for _ in range(10)]
+    with ServerThread(limits=HttpLimits(connections=10)) as http:
+        wires = [http.wire() for _ in range(10)]
         for wire in wires:
             wire.write(b"POST /mcp HT")  # under way, as far as anybody can say
-        server = find_server(quay)
-        while quay.call(lambda: sum(connection.busy for connection in server.connections.open)) < 10:
+        server = find_server(http)
+        while http.call(lambda: sum(connection.busy for connection in server.connections.open)) < 10:
             pass
-        with quay.wire() as one_more:
+        with http.wire() as one_more:
             assert one_more.reply().status == 503
-        with wire_from(quay.port) as other:
+        with wire_from(http.port) as other:
             assert other.read("a").status == 200
             assert wires[0].closed()
             wires[1].write(b"TP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
@@ -234,28 +242,28 @@ def test_connections_are_shared_out() -> None:
 
 
 def test_of_who_has_most_connections_the_idle_ones_go_first() -> None:
-    with Quay(limits=HttpLimits(connections=3)) as quay, wire_from(quay.port) as other:
-        busy, idle = (*wait(quay, 1), quay.wire())
+    with ServerThread(limits=HttpLimits(connections=3)) as http, wire_from(http.port) as other:
+        busy, idle = (*wait(http, 1), http.wire())
         assert idle.ask("GET", "/healthz").status == 200
         assert other.ask("GET", "/healthz").status == 200
-        with wire_from(quay.port, "127.0.0.3") as third:
+        with wire_from(http.port, "127.0.0.3") as third:
             assert third.ask("GET", "/healthz").status == 200
             assert idle.closed()
-            quay.open_gates()
+            http.open_gates()
             assert busy.reply().status == 200
         busy.close()
 
 
 def test_a_flood_of_refused_connections_is_cut() -> None:
-    with Quay(limits=HttpLimits(connections=1)) as quay, contextlib.ExitStack() as stack:
-        busy = wait(quay, 1)[0]
+    with ServerThread(limits=HttpLimits(connections=1)) as http, contextlib.ExitStack() as stack:
+        busy = wait(http, 1)[0]
         for _ in range(300):
-            stack.enter_context(quay.wire())
-        server = find_server(quay)
-        with quay.wire() as wire, contextlib.suppress(ConnectionResetError):
+            stack.enter_context(http.wire())
+        server = find_server(http)
+        with http.wire() as wire, contextlib.suppress(ConnectionResetError):
             assert wire.reply().status == 503
-        assert quay.call(lambda: len(server.connections.open)) <= 1 + 32
-        quay.open_gates()
+        assert http.call(lambda: len(server.connections.open)) <= 1 + 32
+        http.open_gates()
         assert busy.reply().status == 200
         busy.close()
 

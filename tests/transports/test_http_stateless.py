@@ -9,25 +9,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.transports.http_support import BIG, META, STATELESS, Harbour, Quay, Wire
+from tests.transports.http_support import BIG, META, STATELESS, RawClient, SampleService, ServerThread
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay(Harbour(Limits(message=100_000))) as quay:
-        yield quay
+def server() -> Iterator[ServerThread]:
+    with ServerThread(SampleService(Limits(message=100_000))) as server:
+        yield server
 
 
 @pytest.fixture
-def wire(quay: Quay) -> Iterator[Wire]:
-    with quay.wire() as wire:
+def wire(server: ServerThread) -> Iterator[RawClient]:
+    with server.wire() as wire:
         yield wire
 
 
-def test_read_is_answered_with_json(wire: Wire) -> None:
+def test_read_is_answered_with_json(wire: RawClient) -> None:
     reply = wire.read("a", id="x")
     assert reply.status == 200
     assert reply.json == {
@@ -43,7 +43,7 @@ def test_read_is_answered_with_json(wire: Wire) -> None:
     }
 
 
-def test_connection_is_kept_and_both_paths_serve(wire: Wire) -> None:
+def test_connection_is_kept_and_both_paths_serve(wire: RawClient) -> None:
     for path in ("/mcp", "/mcp/", "/mcp?x=1", "/%6dcp"):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
         reply = wire.ask("POST", path, body, mcp_protocol_version=STATELESS, mcp_method="server/discover")
@@ -51,13 +51,13 @@ def test_connection_is_kept_and_both_paths_serve(wire: Wire) -> None:
         assert STATELESS in reply.json["result"]["supportedVersions"]
 
 
-def test_large_content_comes_in_pieces_of_one_json_answer(wire: Wire) -> None:
+def test_large_content_comes_in_pieces_of_one_json_answer(wire: RawClient) -> None:
     reply = wire.read("big")
     assert reply.headers["content-length"] == str(len(reply.body))
     assert base64.b64decode(reply.json["result"]["contents"][0]["blob"]) == BIG
 
 
-def test_first_notification_turns_the_answer_into_a_stream(wire: Wire) -> None:
+def test_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
     reply = wire.read("progress")
     assert reply.status == 200
     assert reply.headers["x-accel-buffering"] == "no"
@@ -68,19 +68,19 @@ def test_first_notification_turns_the_answer_into_a_stream(wire: Wire) -> None:
     assert wire.read("after").text == "test://after"
 
 
-def test_client_that_takes_json_only_gets_json_only(wire: Wire) -> None:
+def test_client_that_takes_json_only_gets_json_only(wire: RawClient) -> None:
     assert wire.read("progress", accept="application/json").text == "test://progress"
 
 
-def test_error_after_a_notification_is_the_last_event(wire: Wire) -> None:
+def test_error_after_a_notification_is_the_last_event(wire: RawClient) -> None:
     reply = wire.read("progress-exit")
     assert reply.status == 200
     assert reply.events[-1]["error"]["code"] == -32603
 
 
-def test_line_ends_of_a_raw_result_stay_inside_one_event(quay: Quay) -> None:
+def test_line_ends_of_a_raw_result_stay_inside_one_event(server: ServerThread) -> None:
     """Security H31."""
-    with quay.wire() as wire:
+    with server.wire() as wire:
         reply = wire.read("lines")
         assert reply.json["result"]["contents"] == []
 
@@ -96,7 +96,7 @@ def test_line_ends_of_a_raw_result_stay_inside_one_event(quay: Quay) -> None:
         ("odd-error", 200, -32603),
     ],
 )
-def test_failure_of_a_handler_is_that_call_s_error(wire: Wire, name: str, status: int, code: int) -> None:
+def test_failure_of_a_handler_is_that_call_s_error(wire: RawClient, name: str, status: int, code: int) -> None:
     """Security F05, F06, H32, H45, H48."""
     reply = wire.read(name)
     assert (reply.status, reply.error, reply.json["id"]) == (status, code, 1)
@@ -119,7 +119,7 @@ def test_failure_of_a_handler_is_that_call_s_error(wire: Wire, name: str, status
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32600),
     ],
 )
-def test_body_that_is_no_request_is_refused(wire: Wire, body: bytes, code: int) -> None:
+def test_body_that_is_no_request_is_refused(wire: RawClient, body: bytes, code: int) -> None:
     """Security J01-J16, H46, H47."""
     reply = wire.ask("POST", body=body, mcp_protocol_version=STATELESS, mcp_method="ping")
     assert (reply.status, reply.error) == (400, code)
@@ -152,10 +152,10 @@ def test_body_that_is_no_request_is_refused(wire: Wire, body: bytes, code: int) 
     ],
 )
 def test_headers_decide_before_the_handler(
-    quay: Quay, headers: dict[str, str | None], status: int, code: int | None
+    server: ServerThread, headers: dict[str, str | None], status: int, code: int | None
 ) -> None:
     """Security H01-H12, H36-H41."""
-    with quay.wire() as wire:
+    with server.wire() as wire:
         reply = wire.read("a", **headers)
         assert (reply.status, reply.json.get("error", {}).get("code")) == (status, code)
         assert b"evil" not in reply.body
@@ -165,9 +165,9 @@ def test_headers_decide_before_the_handler(
 @pytest.mark.parametrize(
     "extra", [b"Host: localhost\r\n", b"Mcp-Method: server/discover\r\n", b"MCP-Protocol-Version: 2026-07-28\r\n"]
 )
-def test_header_that_stands_twice_is_refused(quay: Quay, extra: bytes) -> None:
+def test_header_that_stands_twice_is_refused(server: ServerThread, extra: bytes) -> None:
     """Security H05, H38."""
-    with quay.wire() as wire:
+    with server.wire() as wire:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
         wire.write(
             b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -177,7 +177,7 @@ def test_header_that_stands_twice_is_refused(quay: Quay, extra: bytes) -> None:
         assert wire.reply().status == 400
 
 
-def test_missing_meta_is_told_as_such(wire: Wire) -> None:
+def test_missing_meta_is_told_as_such(wire: RawClient) -> None:
     """Security L13."""
     for meta in ({}, {"io.modelcontextprotocol/protocolVersion": STATELESS}):
         wire.post(
@@ -189,7 +189,7 @@ def test_missing_meta_is_told_as_such(wire: Wire) -> None:
         assert (reply.status, reply.error, reply.json["id"]) == (400, -32602, 7)
 
 
-def test_unknown_version_gets_the_list_of_those_that_are_spoken(wire: Wire) -> None:
+def test_unknown_version_gets_the_list_of_those_that_are_spoken(wire: RawClient) -> None:
     """Security L04."""
     meta = META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
     wire.post(
@@ -206,19 +206,19 @@ def test_unknown_version_gets_the_list_of_those_that_are_spoken(wire: Wire) -> N
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "no/such", "tools/list"]
 )
-def test_method_of_another_era_or_none_is_not_found(wire: Wire, method: str) -> None:
+def test_method_of_another_era_or_none_is_not_found(wire: RawClient, method: str) -> None:
     """2026-07-28: removed methods are unknown ones. Security H40."""
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     reply = wire.call(method, params | {"uri": "test://a", "level": "info"})
     assert (reply.status, reply.error, reply.json["id"]) == (404, -32601, 1)
 
 
-def test_mismatch_is_told_before_an_unknown_method(wire: Wire) -> None:
+def test_mismatch_is_told_before_an_unknown_method(wire: RawClient) -> None:
     reply = wire.call("no/such", mcp_method="ping")
     assert (reply.status, reply.error) == (400, -32020)
 
 
-def test_notification_is_taken_without_an_answer(wire: Wire) -> None:
+def test_notification_is_taken_without_an_answer(wire: RawClient) -> None:
     wire.post(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "_meta": META}},
         mcp_protocol_version=STATELESS,
@@ -228,10 +228,10 @@ def test_notification_is_taken_without_an_answer(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("verb", ["HEAD", "PUT", "PATCH", "OPTIONS", "TRACE"])
-def test_other_http_methods_are_not_allowed(quay: Quay, verb: str) -> None:
+def test_other_http_methods_are_not_allowed(server: ServerThread, verb: str) -> None:
     """Security H07, H19."""
-    with quay.wire() as wire:
-        wire.request(verb, origin=f"http://127.0.0.1:{quay.port}")
+    with server.wire() as wire:
+        wire.request(verb, origin=f"http://127.0.0.1:{server.port}")
         status, headers = wire.head()
         assert status == 405
         assert "POST" in headers["allow"]
@@ -239,7 +239,7 @@ def test_other_http_methods_are_not_allowed(quay: Quay, verb: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: Wire, path: str) -> None:
+def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: RawClient, path: str) -> None:
     """RFC 9110 §9.3.2; the request that follows on the connection shows that no body was sent."""
     wire.request("HEAD", path)
     status, headers = wire.head()
@@ -251,20 +251,20 @@ def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: Wire, path: 
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_this_era_has_post_only(wire: Wire, verb: str) -> None:
+def test_this_era_has_post_only(wire: RawClient, verb: str) -> None:
     reply = wire.ask(verb, mcp_protocol_version=STATELESS)
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", ["//mcp", "/x/../mcp", "/mcp/x", "/MCP", "/mcp%00", "/mcp/../mcp"])
-def test_other_spellings_of_the_path_are_elsewhere(wire: Wire, path: str) -> None:
+def test_other_spellings_of_the_path_are_elsewhere(wire: RawClient, path: str) -> None:
     """Security H20, A13."""
     assert wire.ask("POST", path, b"{}").status in (404, 405)
 
 
-def test_clients_with_equal_ids_get_their_own_answers(quay: Quay) -> None:
+def test_clients_with_equal_ids_get_their_own_answers(server: ServerThread) -> None:
     """Security H43."""
-    wires = [quay.wire() for _ in range(50)]
+    wires = [server.wire() for _ in range(50)]
     for number, wire in enumerate(wires):
         wire.stateless("resources/read", {"uri": f"test://{number}"}, id=1)
     assert [wire.reply().text for wire in wires] == [f"test://{number}" for number in range(50)]
@@ -275,26 +275,26 @@ def test_clients_with_equal_ids_get_their_own_answers(quay: Quay) -> None:
 @pytest.mark.parametrize("name", ["wait", "wait-progress"])
 def test_client_that_leaves_cancels_its_request(name: str) -> None:
     """2026-07-28: the end of the stream is cancellation. Security H42."""
-    with Quay() as quay:
-        with quay.wire() as wire:
+    with ServerThread() as server:
+        with server.wire() as wire:
             wire.stateless("resources/read", {"uri": f"test://{name}"})
-            assert quay.service.arrived.acquire(timeout=5)
-        assert quay.service.left.acquire(timeout=5)
-        with quay.wire() as wire:
+            assert server.service.arrived.acquire(timeout=5)
+        assert server.service.left.acquire(timeout=5)
+        with server.wire() as wire:
             assert wire.read("after").text == "test://after"
 
 
 def test_slow_request_is_answered_to_a_client_that_stays() -> None:
-    with Quay(limits=HttpLimits(watch_after=0.001)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(watch_after=0.001)) as server, server.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
-        threading.Timer(0.02, quay.open_gates).start()  # it is watched by then
+        assert server.service.arrived.acquire(timeout=5)
+        threading.Timer(0.02, server.open_gates).start()  # it is watched by then
         assert wire.reply().text == "test://wait"
 
 
 def test_request_over_its_time_is_cancelled_and_answered() -> None:
     limits = HttpLimits(sweep_time=0.02)
-    with Quay(Harbour(Limits(handler_time=0.1)), limits=limits) as quay, quay.wire() as wire:
+    with ServerThread(SampleService(Limits(handler_time=0.1)), limits=limits) as server, server.wire() as wire:
         reply = wire.read("wait")
         assert (reply.status, reply.error) == (200, -32603)
         assert "longer than 0.1 s" in reply.json["error"]["message"]
@@ -302,15 +302,15 @@ def test_request_over_its_time_is_cancelled_and_answered() -> None:
 
 def test_requests_in_flight_are_bounded() -> None:
     """Security L22."""
-    with Quay(Harbour(Limits(in_flight=2))) as quay:
-        wires = [quay.wire() for _ in range(2)]
+    with ServerThread(SampleService(Limits(in_flight=2))) as server:
+        wires = [server.wire() for _ in range(2)]
         for wire in wires:
             wire.stateless("resources/read", {"uri": "test://wait"})
-            assert quay.service.arrived.acquire(timeout=5)
-        with quay.wire() as wire:
+            assert server.service.arrived.acquire(timeout=5)
+        with server.wire() as wire:
             reply = wire.read("a")
             assert (reply.status, reply.error) == (503, -32603)
-            quay.open_gates()
+            server.open_gates()
             assert [wire.reply().status for wire in wires] == [200, 200]
             assert wire.read("a").status == 200
 
@@ -318,7 +318,7 @@ def test_requests_in_flight_are_bounded() -> None:
 def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
     """Security H07: nobody else is told so, and a preflight alone allows nothing."""
     page = "https://page.test"
-    with Quay(allow_origins=(page,), verify=static_token("0123456789abcdef")) as quay, quay.wire() as wire:
+    with ServerThread(allow_origins=(page,), verify=static_token("0123456789abcdef")) as server, server.wire() as wire:
         preflight = wire.ask("OPTIONS", origin=page, access_control_request_method="POST")
         assert preflight.status == 204
         assert preflight.headers["access-control-allow-origin"] == page
@@ -328,8 +328,8 @@ def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
         reply = wire.read("progress", origin=page, authorization="Bearer 0123456789abcdef")
         assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, page)
         assert wire.read("a", origin=page).headers["access-control-allow-origin"] == page
-    with Quay() as quay, quay.wire() as wire:
-        reply = wire.read("a", origin=f"http://localhost:{quay.port}")
+    with ServerThread() as server, server.wire() as wire:
+        reply = wire.read("a", origin=f"http://localhost:{server.port}")
         assert reply.status == 200
         assert not [name for name in reply.headers if name.startswith("access-control")]
 
@@ -338,7 +338,7 @@ def test_fault_outside_of_a_handler_is_told_without_its_text() -> None:
     def broken(headers: object) -> str:
         raise RuntimeError("secret")
 
-    with Quay(verify=broken) as quay, quay.wire() as wire:
+    with ServerThread(verify=broken) as server, server.wire() as wire:
         reply = wire.read("a")
         assert (reply.status, reply.error) == (500, -32603)
         assert b"secret" not in reply.body

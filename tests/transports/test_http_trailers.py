@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.security.places import FIXTURE, MIB, Http
-from tests.transports.http_support import META, Harbour, Quay, Uvicorn, Wire
+from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
@@ -42,18 +42,18 @@ def name_user(headers: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay(verify=name_user) as quay:
-        yield quay
+def http() -> Iterator[ServerThread]:
+    with ServerThread(verify=name_user) as http:
+        yield http
 
 
 @pytest.fixture
-def wire(quay: Quay) -> Iterator[Wire]:
-    with quay.wire() as wire:
+def wire(http: ServerThread) -> Iterator[RawClient]:
+    with http.wire() as wire:
         yield wire
 
 
-def send(wire: Wire, head: bytes, rest: bytes, apart: bool) -> None:
+def send(wire: RawClient, head: bytes, rest: bytes, apart: bool) -> None:
     """In one write, or with the trailers after everything else has been read."""
     if apart:
         wire.write(head + CONTENT)
@@ -62,24 +62,24 @@ def send(wire: Wire, head: bytes, rest: bytes, apart: bool) -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("upgrade", [b"", UPGRADE])
-def test_a_trailer_never_becomes_a_header(wire: Wire, apart: bool, upgrade: bytes) -> None:
+def test_a_trailer_never_becomes_a_header(wire: RawClient, apart: bool, upgrade: bytes) -> None:
     for _ in range(2):  # the connection stays in step
         send(wire, HEAD + HOST + CHUNKED + upgrade + b"\r\n", IDENTITY + b"\r\n", apart)
         assert wire.reply().text == "nobody"
 
 
-def test_a_host_in_a_trailer_is_none(wire: Wire) -> None:
+def test_a_host_in_a_trailer_is_none(wire: RawClient) -> None:
     wire.write(HEAD + CHUNKED + b"\r\n" + CONTENT + HOST + b"\r\n")
     assert wire.reply().status == 400
 
 
-def test_a_trailer_does_not_repeat_a_header(wire: Wire) -> None:
+def test_a_trailer_does_not_repeat_a_header(wire: RawClient) -> None:
     wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"Host: evil.test\r\nMcp-Method: tools/call\r\n\r\n")
     assert wire.reply().text == "nobody"
 
 
 @pytest.mark.parametrize("count", [100, 101])
-def test_trailers_are_bounded_in_number(wire: Wire, count: int) -> None:
+def test_trailers_are_bounded_in_number(wire: RawClient, count: int) -> None:
     wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"A: b\r\n" * count + b"\r\n")
     reply = wire.reply()
     assert reply.status == (200 if count == 100 else 431)
@@ -98,13 +98,13 @@ def test_trailers_are_bounded_in_number(wire: Wire, count: int) -> None:
     ],
     ids=["long", "short", "one", "extension"],
 )
-def test_trailers_without_an_end_end_the_connection(quay: Quay, endless: bytes, path: bytes) -> None:
-    with quay.wire() as wire:
+def test_trailers_without_an_end_end_the_connection(http: ServerThread, endless: bytes, path: bytes) -> None:
+    with http.wire() as wire:
         wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT)
         flood(wire, endless * 100)
 
 
-def flood(wire: Wire, data: bytes) -> None:
+def flood(wire: RawClient, data: bytes) -> None:
     """Send until the server ends the connection, which it does after a time for the client to read why."""
     end = time.monotonic() + 10
     with pytest.raises(OSError):  # a reset, or a broken pipe
@@ -114,7 +114,7 @@ def flood(wire: Wire, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [31 * 1024, 600 * 1024])
-def test_extensions_of_a_chunk_are_bounded(wire: Wire, size: int) -> None:
+def test_extensions_of_a_chunk_are_bounded(wire: RawClient, size: int) -> None:
     """Sent in parts; what comes in one read with the head is not counted."""
     wire.write(HEAD + HOST + CHUNKED + b"\r\n%x;" % len(BODY))
     with suppress(OSError):  # the server may close before all is sent
@@ -124,20 +124,20 @@ def test_extensions_of_a_chunk_are_bounded(wire: Wire, size: int) -> None:
     assert wire.reply().status == (200 if size < 32 * 1024 else 431)
 
 
-def test_a_body_of_many_tiny_chunks_is_served(wire: Wire) -> None:
+def test_a_body_of_many_tiny_chunks_is_served(wire: RawClient) -> None:
     spaces = b" " * 100_000
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in spaces + BODY)
     wire.write(HEAD + HOST + CHUNKED + b"\r\n" + body + b"0\r\n\r\n")
     assert wire.reply().text == "nobody"
 
 
-def test_requests_that_offer_an_upgrade_are_pipelined_like_others(wire: Wire) -> None:
+def test_requests_that_offer_an_upgrade_are_pipelined_like_others(wire: RawClient) -> None:
     for framing in (CHUNKED + b"\r\n" + CONTENT + b"\r\n", b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY)):
         wire.write((HEAD + HOST + UPGRADE + framing) * 3)
         assert [wire.reply().text for _ in range(3)] == ["nobody"] * 3
 
 
-def test_an_upgrade_does_not_hide_what_frames_the_body(wire: Wire) -> None:
+def test_an_upgrade_does_not_hide_what_frames_the_body(wire: RawClient) -> None:
     """Two readers of such a request could see its end in different places."""
     wire.write(HEAD + HOST + UPGRADE + b"Transfer-Encoding: gzip\r\n\r\n" + CONTENT + b"\r\n")
     assert wire.reply().status == 400
@@ -164,8 +164,8 @@ def test_trailers_of_76_mib_are_not_kept() -> None:
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 @pytest.mark.parametrize("path", [b"/mcp", b"/healthz", b"/sse"])
 def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> None:
-    app = HttpApp(Harbour(), verify=name_user)
-    with Uvicorn(app, http=http) as server, server.wire() as wire:
+    app = HttpApp(SampleService(), verify=name_user)
+    with UvicornThread(app, http=http) as server, server.wire() as wire:
         wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
         reply = wire.reply()
         assert (reply.status, reply.error) == (411, -32600)
@@ -178,8 +178,8 @@ def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> Non
 
 def test_a_server_that_separates_trailers_may_say_so() -> None:
     """h11 keeps them apart; with httptools the word would be false."""
-    app = HttpApp(Harbour(), verify=name_user, separates_trailers=True)
-    with Uvicorn(app, http="h11") as server, server.wire() as wire:
+    app = HttpApp(SampleService(), verify=name_user, separates_trailers=True)
+    with UvicornThread(app, http="h11") as server, server.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
         assert wire.reply().text == "nobody"
 
@@ -188,7 +188,7 @@ def test_headers_are_those_of_the_moment_when_the_request_came() -> None:
     """Also where a server adds to its list while the body is read."""
     seen: list[Any] = []
 
-    class Looking(Harbour):
+    class Looking(SampleService):
         async def read(self, request: Any) -> Any:
             seen.append(dict(request.headers))
             return await super().read(request)
@@ -221,6 +221,6 @@ def test_the_options_of_asgi_are_those_of_the_application() -> None:
 
 
 def test_the_bounds_are_settings() -> None:
-    with Quay(verify=name_user, limits=HttpLimits(header_count=10)) as quay, quay.wire() as wire:
+    with ServerThread(verify=name_user, limits=HttpLimits(header_count=10)) as http, http.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"A: b\r\n" * 11 + b"\r\n")
         assert wire.reply().status == 431

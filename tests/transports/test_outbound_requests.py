@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tests.server.driving import looped
-from tests.transports.http_support import INITIALIZE, META, Harbour
+from tests.transports.http_support import INITIALIZE, META, SampleService
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports import stream_server as stream_module
 from wharfinger.transports.stream_server import StreamServer
@@ -17,7 +17,7 @@ class Line:
     """A connection that is open in the handshake era, and keeps what is written."""
 
     def __init__(self, **limits: Any) -> None:
-        self.service = Harbour(Limits(**limits))
+        self.service = SampleService(Limits(**limits))
         self.server = StreamServer(self.service)
         self.server.connection_made(self)
         self.held = b""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.security.places import FIXTURE, MIB, Http, Process, call, message, notice, start_call, stateless, within
-from tests.transports.http_support import BIG, INITIALIZE, Harbour, Quay, find_app
+from tests.transports.http_support import BIG, INITIALIZE, SampleService, ServerThread, find_app
 from tests.transports.test_http_shares import wire_from
 from wharfinger.protocol.limits import Limits
 
@@ -43,36 +43,36 @@ def test_large_answers_that_nobody_reads_are_bounded_together(readers: int) -> N
 
 def test_answers_that_nobody_reads_in_sessions_and_streams_are_bounded_too() -> None:
     big = {"uri": "test://wait-progress-big"}
-    with Quay(Harbour(Limits(unread_total=2 * MIB))) as quay, quay.wire() as wire:
+    with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, http.wire() as wire:
         session = wire.initialize()
         wires = []
         for number in range(6):
-            wires.append(quay.wire())
+            wires.append(http.wire())
             wires[-1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             if number % 2:
                 wires[-1].stateless("resources/read", big)
             else:
                 wires[-1].send_in_session(session, "resources/read", big, id=number)
-            assert quay.service.arrived.acquire(timeout=5)
-        quay.open_gates()
-        calls = find_app(quay).calls
-        assert within(10, lambda: not quay.call(lambda: find_app(quay).sessions.running))
-        assert quay.call(lambda: calls.unread.total) <= 2 * MIB
+            assert http.service.arrived.acquire(timeout=5)
+        http.open_gates()
+        calls = find_app(http).calls
+        assert within(10, lambda: not http.call(lambda: find_app(http).sessions.running))
+        assert http.call(lambda: calls.unread.total) <= 2 * MIB
         results = []
         for reader in wires:
             reply = reader.reply()
             results.append("result" in reply.events[-1])
             reader.close()
         assert 1 <= sum(results) < 6
-        assert within(10, lambda: not quay.call(lambda: calls.unread.total))
+        assert within(10, lambda: not http.call(lambda: calls.unread.total))
 
 
 @pytest.mark.parametrize("kind", ["array", "stream"])
 def test_the_small_answers_of_a_batch_are_bounded_together(kind: str) -> None:
     """A batch is one answer, however small its parts are."""
     parts = [f"test://{number}" + "x" * 100_000 for number in range(20)]
-    with Quay(Harbour(Limits(unread_total=2 * MIB))) as quay, quay.wire() as wire:
-        calls = find_app(quay).calls
+    with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, http.wire() as wire:
+        calls = find_app(http).calls
         session = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-03-26"}).headers[
             "mcp-session-id"
         ]
@@ -87,22 +87,22 @@ def test_the_small_answers_of_a_batch_are_bounded_together(kind: str) -> None:
         refused = [answer["error"]["message"] for answer in answers if "error" in answer]
         assert 9 <= len(refused) <= 11
         assert all("try again later" in message for message in refused)
-        assert within(10, lambda: not quay.call(lambda: calls.unread.total))
+        assert within(10, lambda: not http.call(lambda: calls.unread.total))
 
 
 def test_one_answer_may_be_larger_than_all_and_another_owner_gets_its_part() -> None:
-    with Quay(Harbour(Limits(unread_total=2 * MIB))) as quay, wire_from(quay.port) as other:
-        wires = [quay.wire() for _ in range(2)]
+    with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, wire_from(http.port) as other:
+        wires = [http.wire() for _ in range(2)]
         for wire in wires:
             wire.stateless("resources/read", {"uri": "test://big"})
-        calls = find_app(quay).calls
-        quay.call(lambda: calls.unread.add("address 192.0.2.1", 2 * MIB))
+        calls = find_app(http).calls
+        http.call(lambda: calls.unread.add("address 192.0.2.1", 2 * MIB))
         assert wires[0].reply().status == 200
         assert wires[1].reply().status in (200, 503)
-        with quay.wire() as wire:
+        with http.wire() as wire:
             assert wire.read("big").status == 503  # half is not enough for it
             assert wire.read("a").status == 200
-        quay.call(lambda: calls.unread.add("address 192.0.2.1", -2 * MIB))
+        http.call(lambda: calls.unread.add("address 192.0.2.1", -2 * MIB))
         assert other.read("big").json["result"]["contents"][0]["blob"].startswith("AAEC")
         for wire in wires:
             wire.close()

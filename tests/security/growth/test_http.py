@@ -12,7 +12,7 @@ import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of
 from tests.security.places import MIB, OPENING, Http, message
-from tests.transports.http_support import META, STATELESS, Wire
+from tests.transports.http_support import META, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PATIENCE_SECONDS = 40.0
@@ -95,7 +95,7 @@ def growing() -> Iterator[Http]:
 
 def send(server: Http, data: bytes) -> None:
     """Send bytes and read what comes, up to the end; what is refused may be cut before all of it was sent."""
-    with closing(Wire(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
+    with closing(RawClient(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
         # Close comes last, so that the end says that everything before it is answered.
         wire.write(data)
         wire.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

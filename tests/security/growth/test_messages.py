@@ -14,7 +14,7 @@ import pytest
 from tests.security.growth.measuring import Cost, check_growth, cost_of
 from tests.security.growth.messages import LINES, REQUESTS
 from tests.security.places import DEADLINE, OPENING, Http, Process, Stdio, message, notice, within
-from tests.transports.http_support import HANDSHAKE, STATELESS, Wire
+from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PATIENCE_SECONDS = 40.0
@@ -132,7 +132,7 @@ def test_a_request_costs_no_more_than_its_size_over_http(growing: Http, name: st
             assert wire.reply().status == 202
 
     def post(data: bytes) -> None:
-        with closing(Wire(growing.port, PATIENCE_SECONDS)) as wire:
+        with closing(RawClient(growing.port, PATIENCE_SECONDS)) as wire:
             with suppress(OSError):  # refused by its length, and closed before all of it was sent
                 wire.post(data, **headers, **mirrors(data))
             assert wire.reply().status < 500

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.server.input.asked import EVERYTHING, accepted
-from tests.transports.http_support import INITIALIZE, META, STATELESS, Quay, Reply, Wire
+from tests.transports.http_support import INITIALIZE, META, STATELESS, RawClient, Reply, ServerThread
 from wharfinger import Context, Server
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
+def http() -> Iterator[ServerThread]:
     server = Server("s")
 
     @server.tool
@@ -26,19 +26,19 @@ def quay() -> Iterator[Quay]:
         return await ctx.elicit("Who?", str, key="name")
 
     service: Any = server
-    with Quay(service) as quay:
-        yield quay
+    with ServerThread(service) as http:
+        yield http
 
 
-def call(wire: Wire, name: str, capabilities: dict[str, Any], **more: Any) -> Reply:
+def call(wire: RawClient, name: str, capabilities: dict[str, Any], **more: Any) -> Reply:
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities, "progressToken": 1}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": meta, **more}}
     wire.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)
     return wire.reply()
 
 
-def test_a_stateless_call_is_answered_with_its_question(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_stateless_call_is_answered_with_its_question(http: ServerThread) -> None:
+    with http.wire() as wire:
         reply = call(wire, "it", EVERYTHING)
         result = reply.json["result"]
         assert (reply.status, result["resultType"], list(result["inputRequests"])) == (200, "input_required", ["name"])
@@ -48,8 +48,8 @@ def test_a_stateless_call_is_answered_with_its_question(quay: Quay) -> None:
         assert reply.json["error"]["code"] == -32602
 
 
-def test_a_question_may_follow_what_was_streamed(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_a_question_may_follow_what_was_streamed(http: ServerThread) -> None:
+    with http.wire() as wire:
         told = call(wire, "chatty", EVERYTHING).events
         assert [event.get("method", "answer") for event in told] == ["notifications/progress", "answer"]
         result = told[-1]["result"]
@@ -57,15 +57,15 @@ def test_a_question_may_follow_what_was_streamed(quay: Quay) -> None:
         assert call(wire, "chatty", EVERYTHING, **answer).json["result"]["content"][0]["text"] == "Ann"
 
 
-def test_what_the_client_lacks_is_told_with_its_status(quay: Quay) -> None:
-    with quay.wire() as wire:
+def test_what_the_client_lacks_is_told_with_its_status(http: ServerThread) -> None:
+    with http.wire() as wire:
         reply = call(wire, "it", {"sampling": {}})
         assert (reply.status, reply.json["error"]["code"]) == (400, -32021)
         assert reply.json["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
 
 
-def test_a_session_is_asked_on_the_stream_of_its_call(quay: Quay) -> None:
-    with quay.wire() as wire, quay.wire() as other:
+def test_a_session_is_asked_on_the_stream_of_its_call(http: ServerThread) -> None:
+    with http.wire() as wire, http.wire() as other:
         reply = wire.in_session("", "initialize", {**INITIALIZE, "capabilities": EVERYTHING}, 0)
         session = reply.headers["mcp-session-id"]
         wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session)
@@ -80,7 +80,7 @@ def test_a_session_is_asked_on_the_stream_of_its_call(quay: Quay) -> None:
         assert next_message(wire)["result"]["content"][0]["text"] == "Ann"
 
 
-def next_message(wire: Wire) -> Any:
+def next_message(wire: RawClient) -> Any:
     """The next event that holds a message: a stream may open with one that holds none."""
     while not (message := wire.event()):
         continue

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.server.driving import ERAS, Wire, ask, looped, opened
-from tests.transports.http_support import Quay
+from tests.transports.http_support import ServerThread
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, RemoteInvalidParams, ToolError
 from wharfinger.protocol.request import InputNeeded
@@ -163,7 +163,7 @@ async def test_a_caller_above_the_rate_is_told_when_to_come_again(revision: str)
 def test_over_http_the_refusal_is_a_status_that_clients_know() -> None:
     server = made()
     server.add_middleware(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
-    with Quay(cast("Any", server)) as quay, quay.wire() as wire:
+    with ServerThread(cast("Any", server)) as http, http.wire() as wire:
         replies = [wire.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 429]
     assert replies[1].headers["retry-after"] == "10"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import META, Quay, Reply, Wire
+from tests.transports.http_support import META, RawClient, Reply, ServerThread
 from wharfinger import Server
 from wharfinger.protocol.limits import Limits
 from wharfinger.types.task_extension import TASKS
@@ -30,7 +30,7 @@ def harbour() -> Server:
     return server
 
 
-def send(wire: Wire, method: str, params: dict[str, Any], meta: Any = DECLARED, **headers: str | None) -> None:
+def send(wire: RawClient, method: str, params: dict[str, Any], meta: Any = DECLARED, **headers: str | None) -> None:
     named = {"mcp_protocol_version": "2026-07-28", "mcp_method": method}
     name = params.get("taskId", params.get("name"))
     if name is not None:
@@ -39,14 +39,14 @@ def send(wire: Wire, method: str, params: dict[str, Any], meta: Any = DECLARED, 
     wire.post(message, **{**named, **headers})
 
 
-def post(wire: Wire, method: str, params: dict[str, Any], meta: Any = DECLARED, **headers: str | None) -> Reply:
+def post(wire: RawClient, method: str, params: dict[str, Any], meta: Any = DECLARED, **headers: str | None) -> Reply:
     send(wire, method, params, meta, **headers)
     return wire.reply()
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 def test_the_name_header_repeats_the_tasks_id(method: str) -> None:
-    with Quay(harbour()) as quay, quay.wire() as wire:  # type: ignore[arg-type]
+    with ServerThread(harbour()) as http, http.wire() as wire:  # type: ignore[arg-type]
         id = post(wire, "tools/call", {"name": "dredge"}).json["result"]["taskId"]
         params: dict[str, Any] = {"taskId": id, "inputResponses": {}}
         assert post(wire, method, params).status == 200
@@ -56,7 +56,7 @@ def test_the_name_header_repeats_the_tasks_id(method: str) -> None:
 
 
 def test_a_task_id_that_stands_twice_in_the_body_is_refused() -> None:
-    with Quay(harbour()) as quay, quay.wire() as wire:  # type: ignore[arg-type]
+    with ServerThread(harbour()) as http, http.wire() as wire:  # type: ignore[arg-type]
         body = (
             b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"a","taskId":"b","_meta":'
             b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -69,10 +69,10 @@ def test_a_task_id_that_stands_twice_in_the_body_is_refused() -> None:
 
 
 def test_a_task_goes_on_when_its_call_is_answered_and_its_connection_is_gone() -> None:
-    with Quay(harbour()) as quay:  # type: ignore[arg-type]
-        with quay.wire() as wire:
+    with ServerThread(harbour()) as http:  # type: ignore[arg-type]
+        with http.wire() as wire:
             id = post(wire, "tools/call", {"name": "dredge", "arguments": {"seconds": 0.05}}).json["result"]["taskId"]
-        with quay.wire() as wire:
+        with http.wire() as wire:
             send(wire, "subscriptions/listen", {"notifications": {"taskIds": [id]}})
             status, headers = wire.head()
             assert (status, headers["content-type"]) == (200, "text/event-stream")
@@ -83,7 +83,7 @@ def test_a_task_goes_on_when_its_call_is_answered_and_its_connection_is_gone() -
 
 
 def test_errors_have_their_status() -> None:
-    with Quay(harbour()) as quay, quay.wire() as wire:  # type: ignore[arg-type]
+    with ServerThread(harbour()) as http, http.wire() as wire:  # type: ignore[arg-type]
         reply = post(wire, "tools/call", {"name": "must"}, META)
         assert (reply.status, reply.error) == (400, -32021)
         reply = post(wire, "tasks/get", {"taskId": "x"}, META)

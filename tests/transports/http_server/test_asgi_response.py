@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import STATELESS, Harbour, Quay, Wire
+from tests.transports.http_support import STATELESS, RawClient, SampleService, ServerThread
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server import asgi_response
@@ -19,21 +19,21 @@ def updated(uri: str) -> dict[str, Any]:
 
 
 def test_listen_is_acknowledged_first_and_then_told() -> None:
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         acknowledgement = wire.listen("test://a")
         assert acknowledgement == {
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
             "params": {"notifications": {"resourceSubscriptions": ["test://a"]}, "_meta": TAG},
         }
-        assert quay.call(quay.service.tell, "test://a") == [True]
+        assert server.call(server.service.tell, "test://a") == [True]
         assert wire.event() == updated("test://a")
 
 
 def test_drain_ends_a_listen_with_its_result() -> None:
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
-        quay.stop()
+        server.stop()
         result = wire.event()["result"]
         assert result["resultType"] == "complete"
         assert result["_meta"].items() >= TAG.items()
@@ -42,23 +42,23 @@ def test_drain_ends_a_listen_with_its_result() -> None:
 
 
 def test_client_that_does_not_take_events_cannot_listen() -> None:
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         reply = wire.call("subscriptions/listen", {"notifications": {}}, accept="application/json")
         assert (reply.status, reply.error) == (406, -32600)
 
 
 def test_listener_that_leaves_is_forgotten() -> None:
     """Security U06, X03."""
-    with Quay(limits=HttpLimits(streams_per_client=1)) as quay:
+    with ServerThread(limits=HttpLimits(streams_per_client=1)) as server:
         for _ in range(3):
-            with quay.wire() as wire:
+            with server.wire() as wire:
                 wire.listen("test://a")
-            assert quay.service.left.acquire(timeout=5)
-        assert quay.call(quay.service.tell, "test://a") == []
+            assert server.service.left.acquire(timeout=5)
+        assert server.call(server.service.tell, "test://a") == []
 
 
 def test_quiet_stream_gets_comments() -> None:
-    with Quay(limits=HttpLimits(comment_time=0.01, sweep_time=0.01)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(comment_time=0.01, sweep_time=0.01)) as server, server.wire() as wire:
         wire.listen("test://a")
         wire.unread = b""
         assert wire.chunk() == b":\n\n"
@@ -67,18 +67,18 @@ def test_quiet_stream_gets_comments() -> None:
 
 def test_streams_of_one_client_are_bounded() -> None:
     """Security U05."""
-    with Quay(limits=HttpLimits(streams_per_client=2)) as quay:
-        wires = [quay.wire() for _ in range(2)]
+    with ServerThread(limits=HttpLimits(streams_per_client=2)) as server:
+        wires = [server.wire() for _ in range(2)]
         for wire in wires:
             wire.listen("test://a")
-        with quay.wire() as wire:
+        with server.wire() as wire:
             reply = wire.call("subscriptions/listen", {"notifications": {}})
             assert (reply.status, reply.error) == (429, -32600)
             assert wire.read("a").status == 200
 
 
 def test_streams_of_all_clients_are_bounded() -> None:
-    with Quay(limits=HttpLimits(streams=1)) as quay, quay.wire() as first, quay.wire() as second:
+    with ServerThread(limits=HttpLimits(streams=1)) as server, server.wire() as first, server.wire() as second:
         first.listen("test://a")
         reply = second.call("subscriptions/listen", {"notifications": {}})
         assert (reply.status, reply.error) == (503, -32603)
@@ -87,8 +87,8 @@ def test_streams_of_all_clients_are_bounded() -> None:
 def test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody() -> None:
     """Security H33, U08."""
     limit = 50_000
-    with Quay(Harbour(Limits(backlog=limit)), limits=HttpLimits(drain=0.3)) as quay:
-        wires = [quay.wire() for _ in range(20)]
+    with ServerThread(SampleService(Limits(backlog=limit)), limits=HttpLimits(drain=0.3)) as server:
+        wires = [server.wire() for _ in range(20)]
         for wire in wires:
             wire.listen("test://a")
         uri = "test://" + "x" * 10_000
@@ -96,43 +96,43 @@ def test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody() -> No
 
         def storm() -> None:
             for number in range(100):
-                told.extend(quay.service.tell(f"{uri}{number}"))
+                told.extend(server.service.tell(f"{uri}{number}"))
 
         for _ in range(20):
-            quay.call(storm)
+            server.call(storm)
         assert not all(told)
-        streams = [request.channel.stream for request in quay.service.listeners.values()]  # type: ignore[attr-defined]
+        streams = [request.channel.stream for request in server.service.listeners.values()]  # type: ignore[attr-defined]
         assert all(stream._size < limit + 20_000 for stream in streams)
-        with quay.wire() as wire:
+        with server.wire() as wire:
             assert wire.read("a").status == 200
-        quay.stop()
-        quay.thread.join(5)
-        assert not quay.thread.is_alive()
+        server.stop()
+        server.thread.join(5)
+        assert not server.thread.is_alive()
 
 
 def test_notice_that_waits_already_is_not_doubled() -> None:
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a", "test://b")
 
         def burst() -> None:
             for _ in range(5):
-                quay.service.tell("test://a")
-                quay.service.tell("test://b")
+                server.service.tell("test://a")
+                server.service.tell("test://b")
 
-        quay.call(burst)
+        server.call(burst)
         assert [wire.event(), wire.event()] == [updated("test://a"), updated("test://b")]
-        quay.call(quay.service.tell, "test://a")
+        server.call(server.service.tell, "test://a")
         assert wire.event() == updated("test://a")
 
 
 def test_listens_of_one_connection_follow_each_other() -> None:
     """Security H51: what is pipelined behind a stream waits for its end, or is lost with it; it never disturbs it."""
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
         wire.stateless("resources/read", {"uri": "test://b"}, id=2)
-        quay.call(quay.service.tell, "test://a")
+        server.call(server.service.tell, "test://a")
         assert wire.event() == updated("test://a")
-        quay.call(quay.service.drain)
+        server.call(server.service.drain)
         assert wire.event()["result"]["resultType"] == "complete"
         assert wire.event() is None
         assert wire.reply().text == "test://b"
@@ -140,7 +140,7 @@ def test_listens_of_one_connection_follow_each_other() -> None:
 
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
 def test_stream_over_an_old_http_version_ends_with_the_connection(version: str) -> None:
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         body = (
             b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://progress","_meta":'
             b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}'
@@ -161,50 +161,50 @@ def test_stream_over_an_old_http_version_ends_with_the_connection(version: str) 
 
 def test_many_idle_streams_are_served_beside_requests() -> None:
     """Security X04, on a smaller scale."""
-    with Quay() as quay:
-        wires: list[Wire] = []
+    with ServerThread() as server:
+        wires: list[RawClient] = []
         for _ in range(200):
-            wires.append(quay.wire())
+            wires.append(server.wire())
             wires[-1].stateless("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["test://a"]}})
         for wire in wires:
             wire.head()
             wire.event()
-        with quay.wire() as wire:
+        with server.wire() as wire:
             assert wire.read("a").status == 200
-        assert quay.call(quay.service.tell, "test://a") == [True] * 200
+        assert server.call(server.service.tell, "test://a") == [True] * 200
         assert all(wire.event() == updated("test://a") for wire in wires)
-        quay.stop()
+        server.stop()
         assert all(wire.event()["result"]["resultType"] == "complete" for wire in wires)
 
 
 def test_a_page_of_another_origin_gets_its_notices() -> None:
-    with Quay(allow_origins=["https://app.example"]) as quay, quay.wire() as wire:
+    with ServerThread(allow_origins=["https://app.example"]) as server, server.wire() as wire:
         wire.listen("test://a", origin="https://app.example")
         for _ in range(3):
-            quay.call(quay.service.tell, "test://a")
+            server.call(server.service.tell, "test://a")
             assert wire.event() == updated("test://a")
 
 
 def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
-    with Quay(Harbour(Limits(backlog=1 << 24))) as quay, quay.wire() as wire, quay.wire() as other:
+    with ServerThread(SampleService(Limits(backlog=1 << 24))) as server, server.wire() as wire, server.wire() as other:
         wire.listen("test://a")
         uris = [f"test://{number}/" + "x" * 10_000 for number in range(600)]
         for uri in uris:  # more than the kernel takes for a reader that is away
-            quay.call(quay.service.tell, uri)
+            server.call(server.service.tell, uri)
         assert other.read("a").status == 200
-        quay.call(quay.service.drain)
+        server.call(server.service.drain)
         assert [wire.event()["params"]["uri"] for _ in uris] == uris
         assert wire.event()["result"]["resultType"] == "complete"
 
 
 def test_streams_beyond_one_slice_are_written_in_the_turns_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_response, "STREAMS_PER_FLUSH", 2)
-    with Quay() as quay:
-        wires = [quay.wire() for _ in range(7)]
+    with ServerThread() as server:
+        wires = [server.wire() for _ in range(7)]
         for wire in wires:
             wire.listen("test://a")
         for uri in ("test://a", "test://b"):
-            quay.call(quay.service.tell, uri)
+            server.call(server.service.tell, uri)
         for wire in wires:
             assert [wire.event(), wire.event()] == [updated("test://a"), updated("test://b")]
             wire.close()

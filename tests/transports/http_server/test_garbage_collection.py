@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import Quay, Wire
+from tests.transports.http_support import RawClient, ServerThread
 from wharfinger import Server
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
@@ -135,15 +135,15 @@ def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None
 @pytest.mark.parametrize("sessions", [False, True])
 def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.STEP", 5)
-    with Quay() as quay:
-        wires = [quay.wire() for _ in range(1 if sessions else 7)]
+    with ServerThread() as server:
+        wires = [server.wire() for _ in range(1 if sessions else 7)]
         for wire in wires:
             if sessions:
                 for _ in range(7):
                     wire.initialize()
             else:
                 assert wire.read("a").status == 200
-        with quay.wire() as last:
+        with server.wire() as last:
             assert last.read("a").status == 200
             assert not any(isinstance(thing, HttpServer) for thing in gc.get_objects())
             if not sessions:
@@ -169,36 +169,36 @@ def test_an_application_in_another_server_leaves_the_collector_alone() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def _listen(quay: Quay) -> Wire:
-    wire = quay.wire()
+def _listen(server: ServerThread) -> RawClient:
+    wire = server.wire()
     wire.listen("test://a")
-    quay.call(quay.service.tell, "test://a")
+    server.call(server.service.tell, "test://a")
     wire.event()
     return wire
 
 
-def _own_stream(quay: Quay) -> Wire:
-    wire = quay.wire()
+def _own_stream(server: ServerThread) -> RawClient:
+    wire = server.wire()
     wire.open_stream(wire.initialize())
     return wire
 
 
-def _answered(quay: Quay) -> Wire:
-    wire = quay.wire()
+def _answered(server: ServerThread) -> RawClient:
+    wire = server.wire()
     for name in ("a", "missing", "progress", "big"):
         wire.read(name)
     return wire
 
 
-def _waiting(quay: Quay) -> Wire:
-    wire = quay.wire()
+def _waiting(server: ServerThread) -> RawClient:
+    wire = server.wire()
     wire.stateless("resources/read", {"uri": "test://wait"})
-    assert quay.service.arrived.acquire(timeout=10)
+    assert server.service.arrived.acquire(timeout=10)
     return wire
 
 
-def _refused(quay: Quay) -> Wire:
-    wire = quay.wire()
+def _refused(server: ServerThread) -> RawClient:
+    wire = server.wire()
     wire.write(b"nonsense\r\n\r\n")
     wire.reply()
     return wire
@@ -206,17 +206,19 @@ def _refused(quay: Quay) -> Wire:
 
 @pytest.mark.parametrize("begin", [_listen, _own_stream, _answered, _waiting, _refused])
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[Quay], Wire], reset: bool) -> None:
+def test_a_connection_that_ends_is_freed_without_the_collector(
+    begin: Callable[[ServerThread], RawClient], reset: bool
+) -> None:
     """A collection that finds ten thousand of them stops everybody else for hundreds of milliseconds."""
     import socket
     import struct
 
     kinds = (HttpConnection, Exchange, HttpCall, EventStream)
-    with Quay() as quay:
+    with ServerThread() as server:
         gc.disable()
         try:
             before = {id(thing) for thing in gc.get_objects() if isinstance(thing, kinds)}
-            wires = [begin(quay) for _ in range(3)]
+            wires = [begin(server) for _ in range(3)]
             for wire in wires:
                 if reset:
                     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -235,12 +237,12 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
 
 def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.http_connection.SLICE", 2)
-    with Quay() as quay:
-        wires = [quay.wire() for _ in range(9)]
+    with ServerThread() as server:
+        wires = [server.wire() for _ in range(9)]
         for wire in wires:
             wire.listen("test://a")
         for wire in wires:
             wire.close()
         for _ in wires:
-            assert quay.service.left.acquire(timeout=10)
-        assert not quay.service.listeners
+            assert server.service.left.acquire(timeout=10)
+        assert not server.service.listeners

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import META, Harbour, Quay, Uvicorn, Wire, find_server
+from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread, find_server
 from tests.transports.test_http_shares import wire_from
 from wharfinger.protocol.http.rules import HttpLimits, Refused
 from wharfinger.transports.http_server.app import HttpApp
@@ -40,14 +40,16 @@ def read(name: str, *headers: bytes, version: bytes = b"1.1", chunked: bytes | N
 
 
 @contextmanager
-def both(limits: HttpLimits | None = None, verify: Any = None, **options: Any) -> Iterator[tuple[Uvicorn, Quay]]:
+def both(
+    limits: HttpLimits | None = None, verify: Any = None, **options: Any
+) -> Iterator[tuple[UvicornThread, ServerThread]]:
     """The same application behind uvicorn, with these options, and behind our own server."""
-    app = HttpApp(Harbour(), limits=limits, verify=verify, separates_trailers=True)
-    with Uvicorn(app, **options) as theirs, Quay(limits=limits, verify=verify) as ours:
+    app = HttpApp(SampleService(), limits=limits, verify=verify, separates_trailers=True)
+    with UvicornThread(app, **options) as theirs, ServerThread(limits=limits, verify=verify) as ours:
         yield theirs, ours
 
 
-def statuses(theirs: Uvicorn, ours: Quay, request: bytes) -> tuple[int, int]:
+def statuses(theirs: UvicornThread, ours: ServerThread, request: bytes) -> tuple[int, int]:
     """What each answers."""
     with theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(request)
@@ -91,7 +93,7 @@ def test_a_trailer_is_no_header() -> None:
         assert (their_wire.reply().text, our_wire.reply().text) == ("admin", "nobody")
 
 
-def is_silent(wire: Wire) -> bool:
+def is_silent(wire: RawClient) -> bool:
     """Whether nothing arrives, not even the end, for fifty times the time limit."""
     return not select.select([wire.socket], [], [], 0.5)[0]
 
@@ -126,7 +128,7 @@ def test_a_client_that_takes_no_bytes_is_cut() -> None:
         assert read_answers(their_wire, 20) == [200] * 20
 
 
-def read_answers(wire: Wire, count: int) -> list[int]:
+def read_answers(wire: RawClient, count: int) -> list[int]:
     return [wire.reply().status for _ in range(count)]
 
 
@@ -172,7 +174,7 @@ def wires(port: int, count: int) -> Iterator[None]:
     """So many connections of one address, each with half a head."""
     with ExitStack() as stack:
         for _ in range(count):
-            stack.enter_context(Wire(port)).write(HEALTH[:-2])
+            stack.enter_context(RawClient(port)).write(HEALTH[:-2])
         yield
 
 
@@ -222,7 +224,7 @@ def test_a_head_has_at_most_so_many_bytes(size: int, status: int, cuts: int) -> 
     """The target, and each name and value with four bytes around them."""
     filler = size - len(b"/healthz") - len(b"hostlocalhostx") - 8
     head = HEALTH[:-2] + b"X: %b\r\n\r\n" % (b"y" * filler)
-    with Quay(limits=HttpLimits(header_size=1000)) as ours, ours.wire() as wire:
+    with ServerThread(limits=HttpLimits(header_size=1000)) as ours, ours.wire() as wire:
         for part in (head[: len(head) // 2], head[len(head) // 2 :]) if cuts else (head,):
             wire.write(part)
         assert wire.reply().status == status
@@ -230,7 +232,7 @@ def test_a_head_has_at_most_so_many_bytes(size: int, status: int, cuts: int) -> 
 
 @pytest.mark.parametrize(("count", "status"), [(100, 200), (101, 431)])
 def test_a_head_has_at_most_so_many_headers(count: int, status: int) -> None:
-    with Quay() as ours, ours.wire() as wire:
+    with ServerThread() as ours, ours.wire() as wire:
         wire.write(HEALTH[:-2] + b"X: y\r\n" * (count - 1) + b"\r\n")
         assert wire.reply().status == status
 
@@ -241,7 +243,7 @@ def test_requests_are_served_however_their_bytes_are_cut(step: int) -> None:
     trailers = b"X-User: admin\r\nA: b\r\n\r\n"
     requests = [read("a"), read("b", offer), read("c", chunked=trailers), read("d", offer, chunked=trailers), HEALTH]
     data = b"".join(requests * 2)
-    with Quay() as ours, ours.wire() as wire:
+    with ServerThread() as ours, ours.wire() as wire:
         for start in range(0, len(data), step):
             wire.write(data[start : start + step])
         for _ in range(2):
@@ -251,7 +253,7 @@ def test_requests_are_served_however_their_bytes_are_cut(step: int) -> None:
 
 def test_a_body_that_is_there_is_not_asked_for() -> None:
     """Also when the application waits for the client to leave."""
-    with Quay(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.wire() as wire:
+    with ServerThread(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.wire() as wire:
         wire.write(read("wait", b"Expect: 100-continue"))
         assert ours.service.arrived.acquire(timeout=5)
         (connection,) = find_server(ours).connections.open

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import INITIALIZE, Harbour, Quay, find_app
+from tests.transports.http_support import INITIALIZE, SampleService, ServerThread, find_app
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
@@ -17,16 +17,16 @@ OLD = INITIALIZE | {"protocolVersion": "2024-11-05"}
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay() as quay:
-        yield quay
+def http() -> Iterator[ServerThread]:
+    with ServerThread() as http:
+        yield http
 
 
 class Pair:
     """A client: one wire that reads, one that posts."""
 
-    def __init__(self, quay: Quay, **headers: str | None) -> None:
-        self.down, self.up = quay.wire(), quay.wire()
+    def __init__(self, http: ServerThread, **headers: str | None) -> None:
+        self.down, self.up = http.wire(), http.wire()
         self.headers = headers
         self.down.request("GET", "/sse", accept="text/event-stream", **headers)
         status, sent = self.down.head()
@@ -61,90 +61,90 @@ class Pair:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
-def test_a_session_is_served_in_any_revision_of_the_handshake(quay: Quay, version: str) -> None:
-    with Pair(quay).open(version) as pair:
+def test_a_session_is_served_in_any_revision_of_the_handshake(http: ServerThread, version: str) -> None:
+    with Pair(http).open(version) as pair:
         answer = pair.ask("resources/read", {"uri": "test://a"}, "r")
         assert answer["id"] == "r"
         assert answer["result"]["contents"][0]["text"] == "test://a"
         assert pair.ask("resources/read", {"uri": "test://missing"}, 3)["error"]["code"] == -32002
 
 
-def test_notifications_come_before_their_answer(quay: Quay) -> None:
-    with Pair(quay).open() as pair:
+def test_notifications_come_before_their_answer(http: ServerThread) -> None:
+    with Pair(http).open() as pair:
         events = [pair.ask("resources/read", {"uri": "test://progress"}), *(pair.down.event() for _ in range(3))]
         assert [event.get("method") for event in events] == ["notifications/progress"] * 3 + [None]
 
 
-def test_large_content_is_one_event(quay: Quay) -> None:
-    with Pair(quay).open() as pair:
+def test_large_content_is_one_event(http: ServerThread) -> None:
+    with Pair(http).open() as pair:
         assert len(pair.ask("resources/read", {"uri": "test://big"})["result"]["contents"][0]["blob"]) > 1 << 20
 
 
-def test_a_message_may_have_line_ends(quay: Quay) -> None:
-    with Pair(quay).open() as pair:
+def test_a_message_may_have_line_ends(http: ServerThread) -> None:
+    with Pair(http).open() as pair:
         assert pair.post(b'{"jsonrpc":"2.0",\r\n"id":5,\n"method":"ping"}\n') == 202
         assert pair.down.event() == {"jsonrpc": "2.0", "id": 5, "result": {}}
 
 
-def test_what_is_no_message_is_answered_on_the_stream(quay: Quay) -> None:
-    with Pair(quay).open() as pair:
+def test_what_is_no_message_is_answered_on_the_stream(http: ServerThread) -> None:
+    with Pair(http).open() as pair:
         assert pair.post(b"{") == 202
         assert pair.down.event()["error"]["code"] == -32700
 
 
-def test_a_question_is_answered_by_a_post(quay: Quay) -> None:
-    with Pair(quay).open() as pair:
+def test_a_question_is_answered_by_a_post(http: ServerThread) -> None:
+    with Pair(http).open() as pair:
         asked = pair.ask("resources/read", {"uri": "test://ask"})
         assert asked["method"] == "roots/list"
         assert pair.post({"id": asked["id"], "result": {"roots": []}}) == 202
         assert json.loads(pair.down.event()["result"]["contents"][0]["text"]) == {"roots": []}
 
 
-def test_cancellation_stops_the_work_and_nothing_is_said(quay: Quay) -> None:
+def test_cancellation_stops_the_work_and_nothing_is_said(http: ServerThread) -> None:
     """Security L11."""
-    with Pair(quay).open() as pair:
+    with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
         assert pair.post({"method": "notifications/cancelled", "params": {"requestId": "w"}}) == 202
-        assert quay.service.left.acquire(timeout=5)
+        assert http.service.left.acquire(timeout=5)
         assert pair.ask("ping", id="p")["id"] == "p"
 
 
-def test_the_end_of_the_stream_is_the_end_of_the_session(quay: Quay) -> None:
+def test_the_end_of_the_stream_is_the_end_of_the_session(http: ServerThread) -> None:
     """Its client cannot come back to it."""
-    app = find_app(quay)
-    with Pair(quay).open() as pair:
+    app = find_app(http)
+    with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert quay.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=5)
         path = pair.path
-    assert quay.service.left.acquire(timeout=5)
+    assert http.service.left.acquire(timeout=5)
     while app.sse:
         pass
-    with quay.wire() as wire:
+    with http.wire() as wire:
         assert wire.ask("POST", path, b"{}").status == 404
 
 
 @pytest.mark.parametrize(
     "path", ["/messages", "/messages?session_id=", "/messages?session_id=x", "/messages?session_id=%00&x"]
 )
-def test_a_session_that_is_none_is_not_found(quay: Quay, path: str) -> None:
-    with quay.wire() as wire:
+def test_a_session_that_is_none_is_not_found(http: ServerThread, path: str) -> None:
+    with http.wire() as wire:
         assert wire.ask("POST", path, b'{"jsonrpc":"2.0","id":1,"method":"ping"}').status == 404
 
 
-def test_ids_cannot_be_guessed(quay: Quay) -> None:
-    with Pair(quay) as one, Pair(quay) as other:
+def test_ids_cannot_be_guessed(http: ServerThread) -> None:
+    with Pair(http) as one, Pair(http) as other:
         assert one.path != other.path
         assert len(one.path.partition("=")[2]) >= 32
 
 
 @pytest.mark.parametrize(("verb", "path"), [("POST", "/sse"), ("DELETE", "/sse"), ("GET", "/messages")])
-def test_other_http_methods_are_not_allowed(quay: Quay, verb: str, path: str) -> None:
-    with quay.wire() as wire:
+def test_other_http_methods_are_not_allowed(http: ServerThread, verb: str, path: str) -> None:
+    with http.wire() as wire:
         assert wire.ask(verb, path).status == 405
 
 
-def test_foreign_names_and_origins_are_refused(quay: Quay) -> None:
+def test_foreign_names_and_origins_are_refused(http: ServerThread) -> None:
     """Security H01-H06, here too."""
     events, evil = "text/event-stream", "https://evil.example"
     for status, headers in [
@@ -152,11 +152,11 @@ def test_foreign_names_and_origins_are_refused(quay: Quay) -> None:
         (403, {"accept": events, "origin": evil}),
         (406, {"accept": "application/json"}),
     ]:
-        with quay.wire() as wire:
+        with http.wire() as wire:
             assert wire.ask("GET", "/sse", **headers).status == status
-    with quay.wire() as wire:
+    with http.wire() as wire:
         assert wire.ask("POST", "/messages", b"{}", origin=evil).status == 403
-    with Pair(quay) as pair:
+    with Pair(http) as pair:
         assert pair.post({"id": 1, "method": "ping"}, content_type="text/plain") == 415
 
 
@@ -170,7 +170,11 @@ def test_a_session_belongs_to_its_principal() -> None:
                 return static_token(token, name)(headers)
         return static_token(ALICE)(headers)
 
-    with Quay(verify=verify) as quay, Pair(quay, authorization=f"Bearer {ALICE}").open() as pair, quay.wire() as wire:
+    with (
+        ServerThread(verify=verify) as http,
+        Pair(http, authorization=f"Bearer {ALICE}").open() as pair,
+        http.wire() as wire,
+    ):
         assert pair.ask("resources/read", {"uri": "test://principal"})["result"]["contents"][0]["text"] == "alice"
         assert pair.post({"id": 1, "method": "ping"}, authorization=f"Bearer {BOB}") == 404
         assert pair.post({"id": 1, "method": "ping"}, authorization=None) == 401
@@ -178,43 +182,43 @@ def test_a_session_belongs_to_its_principal() -> None:
 
 
 def test_sessions_of_one_client_are_bounded() -> None:
-    with Quay(limits=HttpLimits(streams_per_client=1)) as quay, Pair(quay), quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(streams_per_client=1)) as http, Pair(http), http.wire() as wire:
         assert wire.ask("GET", "/sse", accept="text/event-stream").status == 429
 
 
 def test_a_body_that_is_too_long_is_refused() -> None:
-    with Quay(Harbour(Limits(message=100))) as quay, Pair(quay) as pair:
+    with ServerThread(SampleService(Limits(message=100))) as http, Pair(http) as pair:
         assert pair.post(b'"' + b"x" * 200 + b'"') == 413
 
 
 def test_drain_lets_requests_finish_and_ends_the_stream() -> None:
-    with Quay() as quay, Pair(quay).open() as pair:
+    with ServerThread() as http, Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert quay.service.arrived.acquire(timeout=5)
-        quay.stop()
-        quay.open_gates()
+        assert http.service.arrived.acquire(timeout=5)
+        http.stop()
+        http.open_gates()
         assert pair.down.event()["id"] == "w"
         assert pair.down.event() is None
 
 
 def test_it_can_be_turned_off() -> None:
-    with Quay(sse=False) as quay, quay.wire() as wire:
+    with ServerThread(sse=False) as http, http.wire() as wire:
         assert wire.ask("GET", "/sse", accept="text/event-stream").status == 404
         assert wire.ask("POST", "/messages?session_id=x", b"{}").status == 404
 
 
 def test_quiet_streams_are_kept_alive() -> None:
-    with Quay(limits=HttpLimits(comment_time=0.02, sweep_time=0.01)) as quay, Pair(quay) as pair:
+    with ServerThread(limits=HttpLimits(comment_time=0.02, sweep_time=0.01)) as http, Pair(http) as pair:
         assert pair.down.chunk().startswith(b":")
 
 
 def test_a_reader_that_is_slow_is_refused_more_and_holds_up_nobody() -> None:
-    service = Harbour(Limits(unread=2 * 1024 * 1024))
-    with Quay(service) as quay, Pair(quay).open() as slow, Pair(quay).open() as other:
+    service = SampleService(Limits(unread=2 * 1024 * 1024))
+    with ServerThread(service) as http, Pair(http).open() as slow, Pair(http).open() as other:
         for id in range(40):
             assert slow.post({"id": id + 1, "method": "resources/read", "params": {"uri": "test://big"}}) == 202
         assert other.ask("ping", id="p")["id"] == "p"
-        app = find_app(quay)
+        app = find_app(http)
         assert app.sse is not None
         held = [server.parked_bytes + server.down._size for server in app.sse._table.values()]
         assert max(held) < 8 * 1024 * 1024
@@ -224,12 +228,12 @@ def test_a_reader_that_is_slow_is_refused_more_and_holds_up_nobody() -> None:
 
 
 def test_a_session_that_ends_leaves_nothing() -> None:
-    with Quay() as quay:
+    with ServerThread() as http:
         for _ in range(20):
-            with Pair(quay).open() as pair:
+            with Pair(http).open() as pair:
                 assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://ask"}}) == 202
                 assert pair.down.event()["method"] == "roots/list"
-        app = find_app(quay)
+        app = find_app(http)
         while app.sse or app.calls.busy:
             pass
         assert not app.calls._streams.total

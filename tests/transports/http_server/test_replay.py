@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import INITIALIZE, Harbour, Quay, Wire, find_app
+from tests.transports.http_support import INITIALIZE, RawClient, SampleService, ServerThread, find_app
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
@@ -16,30 +16,30 @@ from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay() as quay:
-        yield quay
+def server() -> Iterator[ServerThread]:
+    with ServerThread() as server:
+        yield server
 
 
 @pytest.fixture
-def wire(quay: Quay) -> Iterator[Wire]:
-    with quay.wire() as wire:
+def wire(server: ServerThread) -> Iterator[RawClient]:
+    with server.wire() as wire:
         yield wire
 
 
-def read_on(wire: Wire, session: str, last: str, **headers: str | None) -> int:
+def read_on(wire: RawClient, session: str, last: str, **headers: str | None) -> int:
     wire.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last, **headers)
     return wire.head()[0]
 
 
-def begin(wire: Wire, session: str, name: str, id: Any = 1) -> None:
+def begin(wire: RawClient, session: str, name: str, id: Any = 1) -> None:
     """Call something that answers with a stream, and read its head."""
     wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
     status, headers = wire.head()
     assert (status, headers["content-type"]) == (200, "text/event-stream")
 
 
-def test_a_stream_begins_with_an_id_and_no_data(wire: Wire) -> None:
+def test_a_stream_begins_with_an_id_and_no_data(wire: RawClient) -> None:
     """2025-11-25, sending messages, 6."""
     session = wire.initialize()
     begin(wire, session, "progress")
@@ -49,9 +49,9 @@ def test_a_stream_begins_with_an_id_and_no_data(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
-def test_older_clients_get_no_event_without_data(quay: Quay, version: str) -> None:
+def test_older_clients_get_no_event_without_data(server: ServerThread, version: str) -> None:
     """They would read it as JSON."""
-    with quay.wire() as wire:
+    with server.wire() as wire:
         opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": version}, 0)
         begin(wire, opened.headers["mcp-session-id"], "progress")
         body = b"".join(wire.chunks())
@@ -59,111 +59,111 @@ def test_older_clients_get_no_event_without_data(quay: Quay, version: str) -> No
         assert body.count(b"id: ") == 4
 
 
-def test_a_client_that_was_cut_off_gets_the_rest_and_the_answer(quay: Quay, wire: Wire) -> None:
+def test_a_client_that_was_cut_off_gets_the_rest_and_the_answer(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
-    with quay.wire() as cut:
+    with server.wire() as cut:
         begin(cut, session, "wait-progress", "w")
         assert cut.event()["params"]["progress"] == 1
         last = cut.last_id
-    assert quay.service.arrived.acquire(timeout=5)
-    quay.open_gates()
+    assert server.service.arrived.acquire(timeout=5)
+    server.open_gates()
     assert wire.in_session(session, "ping").status == 200
-    while any(request.id == "w" for request in find_app(quay).sessions.running):
+    while any(request.id == "w" for request in find_app(server).sessions.running):
         pass
     assert read_on(wire, session, last) == 200
     assert wire.event()["id"] == "w"
     assert wire.event() is None
     # From its beginning it is there too.
-    with quay.wire() as other:
+    with server.wire() as other:
         assert read_on(other, session, last.rpartition("-")[0] + "-0") == 200
         assert [other.event().get("id"), other.event()["id"], other.event()] == [None, "w", None]
 
 
-def test_a_request_that_runs_is_read_on_from_another_connection(quay: Quay, wire: Wire) -> None:
+def test_a_request_that_runs_is_read_on_from_another_connection(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
-    with quay.wire() as first:
+    with server.wire() as first:
         begin(first, session, "wait-progress", "w")
         first.event()
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         assert read_on(wire, session, first.last_id) == 200
         assert first.event() is None  # it can be read by one at a time
-        quay.open_gates()
+        server.open_gates()
         assert wire.event()["id"] == "w"
         assert wire.event() is None
 
 
-def test_a_call_may_close_its_connection_and_goes_on(quay: Quay, wire: Wire) -> None:
+def test_a_call_may_close_its_connection_and_goes_on(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     begin(wire, session, "polled", "p")
     assert wire.event() is None
-    assert (wire.retry, quay.service.released) == (7, True)
-    assert quay.service.arrived.acquire(timeout=5)
-    with quay.wire() as other:
+    assert (wire.retry, server.service.released) == (7, True)
+    assert server.service.arrived.acquire(timeout=5)
+    with server.wire() as other:
         assert read_on(other, session, wire.last_id) == 200
         assert [other.event()["params"]["progress"] for _ in range(2)] == [0, 1]
-        quay.open_gates()
+        server.open_gates()
         assert other.event()["id"] == "p"
         assert other.event() is None
 
 
-def test_older_revisions_keep_their_connection(quay: Quay, wire: Wire) -> None:
+def test_older_revisions_keep_their_connection(server: ServerThread, wire: RawClient) -> None:
     opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-06-18"}, 0)
     begin(wire, opened.headers["mcp-session-id"], "polled", "p")
-    assert not quay.service.released
-    assert quay.service.arrived.acquire(timeout=5)
-    quay.open_gates()
+    assert not server.service.released
+    assert server.service.arrived.acquire(timeout=5)
+    server.open_gates()
     assert [event.get("id") for event in (wire.event(), wire.event(), wire.event())] == [None, None, "p"]
 
 
-def test_streams_of_one_session_are_never_mixed(quay: Quay, wire: Wire) -> None:
+def test_streams_of_one_session_are_never_mixed(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     lasts = []
     for name in ("a", "b"):
-        with quay.wire() as cut:
+        with server.wire() as cut:
             begin(cut, session, "progress", name)
             cut.event()
             lasts.append(cut.last_id)
             while cut.event() is not None:
                 pass
     for name, last in zip("ab", lasts, strict=True):
-        with quay.wire() as other:
+        with server.wire() as other:
             assert read_on(other, session, last) == 200
             assert [e.get("id") for e in (other.event(), other.event(), other.event())] == [None, None, name]
             assert other.event() is None
 
 
-def test_the_session_s_own_stream_is_read_on_too(quay: Quay, wire: Wire) -> None:
+def test_the_session_s_own_stream_is_read_on_too(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
-    ours = quay.service.sessions[-1]
-    with quay.wire() as first:
+    ours = server.service.sessions[-1]
+    with server.wire() as first:
         first.open_stream(session)
-        assert quay.call(lambda: [ours.send(b'{"n":%d}' % n) for n in range(3)]) == [True] * 3
+        assert server.call(lambda: [ours.send(b'{"n":%d}' % n) for n in range(3)]) == [True] * 3
         assert first.event() == {"n": 0}
         last = first.last_id
-        with quay.wire() as second:  # it knows what the first one read: it is the same client
+        with server.wire() as second:  # it knows what the first one read: it is the same client
             assert read_on(second, session, last) == 200
             assert [second.event(), second.event()] == [{"n": 1}, {"n": 2}]
-            assert quay.call(ours.send, b'{"n":3}')
+            assert server.call(ours.send, b'{"n":3}')
             assert second.event() == {"n": 3}
 
 
-def test_event_ids_of_another_session_bring_nothing(quay: Quay, wire: Wire) -> None:
+def test_event_ids_of_another_session_bring_nothing(server: ServerThread, wire: RawClient) -> None:
     """Security H29, A11: the same request ids, the same numbers of streams."""
     alice, bob = wire.initialize(), wire.initialize()
-    with quay.wire() as cut:
+    with server.wire() as cut:
         begin(cut, alice, "progress", 1)
         cut.event()
         last = cut.last_id
-    with quay.wire() as cut:
+    with server.wire() as cut:
         begin(cut, bob, "progress", 1)
     for session, id in [(bob, last), (bob, "0" * 12 + last[12:])]:
-        with quay.wire() as other:
+        with server.wire() as other:
             assert read_on(other, session, id) == 200
             other.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 other.event()
-        while find_app(quay).sessions._table["", bob.encode()].own.reader is not None:
+        while find_app(server).sessions._table["", bob.encode()].own.reader is not None:
             pass
 
 
@@ -175,7 +175,7 @@ def test_a_stream_is_read_on_by_its_principal_alone() -> None:
         name = "bob" if headers.get(b"authorization", b"").endswith(BOB.encode()) else "alice"
         return static_token(BOB if name == "bob" else ALICE, name)(headers)
 
-    with Quay(verify=verify) as quay, quay.wire() as wire, quay.wire() as other:
+    with ServerThread(verify=verify) as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize(authorization=f"Bearer {ALICE}")
         params = {"uri": "test://progress"}
         wire.send_in_session(session, "resources/read", params, authorization=f"Bearer {ALICE}")
@@ -186,43 +186,43 @@ def test_a_stream_is_read_on_by_its_principal_alone() -> None:
 
 def test_what_is_not_kept_any_more_is_told() -> None:
     """Security H30."""
-    with Quay(limits=HttpLimits(replay_events=4)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(replay_events=4)) as server, server.wire() as wire:
         session = wire.initialize()
         begin(wire, session, "progress", 1)
         wire.event()
         last = wire.last_id
         while wire.event() is not None:
             pass
-        with quay.wire() as again:
+        with server.wire() as again:
             again.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=wire.last_id)
             assert again.reply().error == -32600  # it has been read to its end
-        wire = quay.wire()
+        wire = server.wire()
         assert len(wire.read_in_session(session, "progress", 2).events) == 4
         reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
         assert (reply.status, reply.error) == (400, -32600)
 
 
 def test_an_answer_that_is_too_large_is_not_kept_and_that_is_told() -> None:
-    with Quay(limits=HttpLimits(replay_size=2000)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(replay_size=2000)) as server, server.wire() as wire:
         session = wire.initialize()
-        with quay.wire() as cut:
+        with server.wire() as cut:
             begin(cut, session, "wait-progress-big", "w")
             cut.event()
             last = cut.last_id
-        assert quay.service.arrived.acquire(timeout=5)
-        app = find_app(quay)
+        assert server.service.arrived.acquire(timeout=5)
+        app = find_app(server)
         (ours,) = app.sessions._table.values()
         while next(iter(ours.streams.values())).reader is not None:
             pass
-        quay.open_gates()
+        server.open_gates()
         assert read_on(wire, session, last) == 200
         answer = wire.event()
         assert (answer["id"], answer["error"]["code"]) == ("w", -32603)
 
 
-def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(quay: Quay) -> None:
-    buffers = find_app(quay).sessions.replay_buffers
-    with quay.wire() as wire:
+def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(server: ServerThread) -> None:
+    buffers = find_app(server).sessions.replay_buffers
+    with server.wire() as wire:
         session = wire.initialize()
         before = buffers.held.total
         assert wire.read_in_session(session, "a").status == 200
@@ -262,7 +262,7 @@ def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
     assert len(stream.buffer) == 65
 
 
-def test_stateless_streams_have_no_ids(wire: Wire) -> None:
+def test_stateless_streams_have_no_ids(wire: RawClient) -> None:
     """2026-07-28 has no resumption."""
     reply = wire.read("progress")
     assert b"id: " not in reply.body.replace(b'"id": ', b"")
@@ -271,22 +271,22 @@ def test_stateless_streams_have_no_ids(wire: Wire) -> None:
 
 def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
     """Security H35, H49: cut off before, in and after their streams, asked or polled, and come back or not."""
-    with Quay() as quay, quay.wire() as wire:
-        app = find_app(quay)
+    with ServerThread() as server, server.wire() as wire:
+        app = find_app(server)
         sessions = [wire.initialize() for _ in range(10)]
         for number, session in enumerate(sessions):
             for id, name in enumerate(("a", "progress", "wait", "wait-progress", "polled", "ask")):
-                with quay.wire() as leaving:
+                with server.wire() as leaving:
                     leaving.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
                     if number % 2 and name not in ("a", "wait"):
                         assert leaving.head()[0] == 200
                         leaving.chunk()
-            with quay.wire() as leaving:
+            with server.wire() as leaving:
                 leaving.open_stream(session)
                 if number % 3 == 0:
                     leaving.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id="x-1-0")
         for _ in range(10 * 4):  # the reads that wait and the questions
-            assert quay.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=5)
         for session in sessions:
             assert wire.ask("DELETE", mcp_session_id=session).status == 204
         for _ in range(2000):
@@ -305,18 +305,18 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
 
 def test_a_slow_reader_of_a_call_s_stream_costs_bounded_memory() -> None:
     """Notifications are dropped above the limit, the answer never."""
-    service = Harbour(Limits(backlog=64 * 1024))
-    with Quay(service) as quay, quay.wire() as wire, quay.wire() as other:
+    service = SampleService(Limits(backlog=64 * 1024))
+    with ServerThread(service) as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         begin(wire, session, "flood")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         assert other.in_session(session, "ping", id=2).status == 200
-        (ours,) = find_app(quay).sessions._table.values()
+        (ours,) = find_app(server).sessions._table.values()
         assert ours.buffer._size <= 1024 * 1024
         (stream,) = ours.streams.values()
         assert stream.reader is not None and stream.reader.stream is not None
         assert stream.reader.stream._size < 1024 * 1024
-        quay.open_gates()
+        server.open_gates()
         seen = 0
         while "result" not in (event := wire.event()):
             seen += 1

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import absent
-from tests.transports.http_support import Harbour, Quay, Wire
+from tests.transports.http_support import RawClient, SampleService, ServerThread
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.accepting import AddressInUse, CannotListen
@@ -30,22 +30,22 @@ TOKEN = "0123456789abcdef"
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.0.2.1"])
 def test_bind_beyond_loopback_needs_a_token_or_the_word(host: str) -> None:
     with pytest.raises(UnsafeBind, match=r"--token-env NAME.*--insecure"):
-        asyncio.run(serve_http(Harbour(), host, 0))
+        asyncio.run(serve_http(SampleService(), host, 0))
 
 
 def test_taken_port_is_told_as_such() -> None:
-    with Quay() as quay, pytest.raises(AddressInUse, match=f"127.0.0.1:{quay.port} already"):
-        asyncio.run(serve_http(Harbour(), "127.0.0.1", quay.port))
+    with ServerThread() as http, pytest.raises(AddressInUse, match=f"127.0.0.1:{http.port} already"):
+        asyncio.run(serve_http(SampleService(), "127.0.0.1", http.port))
 
 
 def test_address_of_another_machine_is_told_as_such() -> None:
     with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1:0"):
-        asyncio.run(serve_http(Harbour(), "192.0.2.1", 0, insecure=True))
+        asyncio.run(serve_http(SampleService(), "192.0.2.1", 0, insecure=True))
 
 
 def test_certificate_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(CannotListen, match="certificate"):
-        asyncio.run(serve_http(Harbour(), "127.0.0.1", 0, tls_cert=str(tmp_path / "no.pem")))
+        asyncio.run(serve_http(SampleService(), "127.0.0.1", 0, tls_cert=str(tmp_path / "no.pem")))
 
 
 @pytest.fixture
@@ -63,16 +63,16 @@ def certificate(tmp_path: Path) -> Path:
 
 def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> None:
     key = certificate.with_name("key.pem")
-    with Quay(tls_cert=str(certificate), tls_key=str(key)) as quay, quay.wire() as wire:
+    with ServerThread(tls_cert=str(certificate), tls_key=str(key)) as http, http.wire() as wire:
         context = ssl.create_default_context(cafile=str(certificate))
         wire.socket = context.wrap_socket(wire.socket, server_hostname="127.0.0.1")
         assert wire.read("a").text == "test://a"
         assert len(wire.read("progress").events) == 4
-        assert wire.read("a", origin=f"https://127.0.0.1:{quay.port}").status == 200
+        assert wire.read("a", origin=f"https://127.0.0.1:{http.port}").status == 200
 
 
 def test_a_service_that_cannot_start_is_told_at_once() -> None:
-    class Wreck(Harbour):
+    class Wreck(SampleService):
         async def start(self, holder: object = None) -> None:
             raise LookupError("no database")
 
@@ -111,8 +111,8 @@ def test_a_signal_ends_a_service_that_is_still_starting() -> None:
 
 @pytest.fixture(scope="module")
 def guarded() -> Any:
-    with Quay(verify=static_token(TOKEN)) as quay:
-        yield quay
+    with ServerThread(verify=static_token(TOKEN)) as http:
+        yield http
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,9 @@ def guarded() -> Any:
 @pytest.mark.parametrize(
     ("verb", "path"), [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("GET", "/nowhere")]
 )
-def test_nothing_but_health_is_served_without_the_token(guarded: Quay, verb: str, path: str, value: str | None) -> None:
+def test_nothing_but_health_is_served_without_the_token(
+    guarded: ServerThread, verb: str, path: str, value: str | None
+) -> None:
     """Security A01-A03, A15, A17: on every route, and before anything else is looked at."""
     with guarded.wire() as wire:
         reply = wire.ask(verb, path, authorization=value)
@@ -143,13 +145,13 @@ def test_nothing_but_health_is_served_without_the_token(guarded: Quay, verb: str
         assert wire.ask("GET", "/healthz").status == 200
 
 
-def test_token_opens(guarded: Quay) -> None:
+def test_token_opens(guarded: ServerThread) -> None:
     with guarded.wire() as wire:
         assert wire.read("principal", authorization=f"Bearer {TOKEN}").text == "token"
         assert wire.read("principal", authorization=f"bearer {TOKEN}").text == "token"
 
 
-def test_token_is_taken_from_one_header_only(guarded: Quay) -> None:
+def test_token_is_taken_from_one_header_only(guarded: ServerThread) -> None:
     """Security A07, A08."""
     with guarded.wire() as wire:
         assert wire.ask("POST", f"/mcp?access_token={TOKEN}", b"{}").status == 401
@@ -159,7 +161,7 @@ def test_token_is_taken_from_one_header_only(guarded: Quay) -> None:
         assert wire.reply().status == 400
 
 
-def test_body_is_not_read_without_the_token(guarded: Quay) -> None:
+def test_body_is_not_read_without_the_token(guarded: ServerThread) -> None:
     """Security A16."""
     with guarded.wire() as wire:
         wire.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n")
@@ -171,7 +173,7 @@ def test_body_is_not_read_without_the_token(guarded: Quay) -> None:
 
 def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
     pages = {"/": lambda: ("text/html; charset=utf-8", "<p>⚓".encode()), "/card": lambda: ("text/plain", b"card")}
-    with Quay(pages=pages) as quay, quay.wire() as wire:
+    with ServerThread(pages=pages) as http, http.wire() as wire:
         for path in ("/", "/mcp"):
             reply = wire.ask("GET", path, accept="text/html,*/*;q=0.8")
             assert (reply.status, reply.body.decode()) == (200, "<p>⚓")
@@ -181,7 +183,7 @@ def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
         assert wire.ask("GET", "/healthz").body == b"ok\n"
         assert wire.ask("GET", "/nowhere").status == 404
         assert wire.ask("POST", "/", b"{}").status == 405
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as http, http.wire() as wire:
         assert b"harbour" in wire.ask("GET", "/").body
         assert wire.ask("GET", "/", host="evil.test").status == 403
 
@@ -191,11 +193,11 @@ def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
 PROGRAM = """
 import sys
 from tests.conftest import absent
-from tests.transports.http_support import Harbour
+from tests.transports.http_support import SampleService
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_server.runner import run_http
 ready = lambda url: print(url, flush=True)
-number = run_http(Harbour(), "127.0.0.1", 0, on_ready=ready, limits=HttpLimits(drain=float(sys.argv[1])))
+number = run_http(SampleService(), "127.0.0.1", 0, on_ready=ready, limits=HttpLimits(drain=float(sys.argv[1])))
 print(number.name)
 """
 
@@ -225,7 +227,7 @@ class Program:
 def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, number: signal.Signals) -> None:
     """Security L19, L20: no traceback, nothing on stderr, exit code 0 for whoever asked."""
     program = Program(root, drain=3.0)
-    wires = [Wire(program.port) for _ in range(100)]
+    wires = [RawClient(program.port) for _ in range(100)]
     for wire in wires:
         wire.listen("test://a")
     begun = time.monotonic()
@@ -239,7 +241,7 @@ def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, num
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_second_signal_ends_at_once(root: Path) -> None:
     program = Program(root, drain=60.0)
-    with Wire(program.port) as wire:
+    with RawClient(program.port) as wire:
         wire.stateless("resources/read", {"uri": "test://wait-progress"})
         wire.head()
         program.process.send_signal(signal.SIGINT)
@@ -251,33 +253,33 @@ def test_second_signal_ends_at_once(root: Path) -> None:
 
 def listens(port: int) -> bool:
     try:
-        Wire(port).close()
+        RawClient(port).close()
     except OSError:
         return False
     return True
 
 
 def test_request_that_does_not_finish_is_told_and_the_server_ends() -> None:
-    with Quay(limits=HttpLimits(drain=0.2)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(drain=0.2)) as http, http.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
-        quay.stop()
+        assert http.service.arrived.acquire(timeout=5)
+        http.stop()
         reply = wire.reply()
         assert (reply.status, reply.error) == (503, -32603)
         assert reply.headers["connection"] == "close"
-    assert quay.service.closes == 1
+    assert http.service.closes == 1
 
 
 def test_no_connection_is_taken_while_ending() -> None:
-    with Quay(limits=HttpLimits(drain=5)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(drain=5)) as http, http.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
-        quay.stop()
+        assert http.service.arrived.acquire(timeout=5)
+        http.stop()
         with pytest.raises(OSError):
             for _ in range(10_000):
-                with quay.wire():
+                with http.wire():
                     pass
-        quay.open_gates()
+        http.open_gates()
         assert wire.reply().status == 200
 
 
@@ -287,7 +289,7 @@ def test_no_connection_is_taken_while_ending() -> None:
 def test_application_runs_under_plain_uvicorn() -> None:
     import uvicorn
 
-    service = Harbour()
+    service = SampleService()
     app = HttpApp(service)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -304,10 +306,10 @@ def test_application_runs_under_plain_uvicorn() -> None:
     assert (service.starts, service.closes) == (1, 1)
 
 
-def talk(port: int, service: Harbour) -> None:
+def talk(port: int, service: SampleService) -> None:
     for _ in range(1000):
         try:
-            wire = Wire(port)
+            wire = RawClient(port)
             break
         except ConnectionRefusedError:
             continue
@@ -316,7 +318,7 @@ def talk(port: int, service: Harbour) -> None:
         assert len(wire.read("progress").events) == 4
         session = wire.initialize()
         assert wire.read_in_session(session, "a").text == "test://a"
-    with Wire(port) as wire:
+    with RawClient(port) as wire:
         wire.listen("test://a")
     assert service.left.acquire(timeout=5)
 
@@ -366,12 +368,12 @@ class Mounted:
     ],
 )
 def test_application_is_found_where_it_is_mounted(verb: str, path: str, root: str, status: int) -> None:
-    assert asyncio.run(Mounted(HttpApp(Harbour())).ask(verb, path, root)) == status
+    assert asyncio.run(Mounted(HttpApp(SampleService())).ask(verb, path, root)) == status
 
 
 def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
-    async def run() -> Harbour:
-        service = Harbour()
+    async def run() -> SampleService:
+        service = SampleService()
         app = HttpApp(service)
         mounted = Mounted(app)
         assert await mounted.ask("POST", "/mcp") == 400
@@ -385,8 +387,8 @@ def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
 
 
 def test_a_start_that_failed_is_told_without_its_text_and_tried_again() -> None:
-    async def run() -> Harbour:
-        service = Harbour()
+    async def run() -> SampleService:
+        service = SampleService()
         mounted = Mounted(HttpApp(service))
         service.fail_start = True
         assert await mounted.ask("POST", "/mcp") == 500
@@ -399,8 +401,8 @@ def test_a_start_that_failed_is_told_without_its_text_and_tried_again() -> None:
 
 
 def test_lifespan_starts_and_ends_the_service() -> None:
-    async def run() -> tuple[Harbour, list[str]]:
-        service, sent = Harbour(), []
+    async def run() -> tuple[SampleService, list[str]]:
+        service, sent = SampleService(), []
         events = ["lifespan.shutdown", "lifespan.startup"]
 
         async def receive() -> Any:

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import HANDSHAKE, INITIALIZE, Harbour, Quay, Wire, find_app
+from tests.transports.http_support import HANDSHAKE, INITIALIZE, RawClient, SampleService, ServerThread, find_app
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 
 @pytest.fixture(scope="module")
-def quay() -> Iterator[Quay]:
-    with Quay() as quay:
-        yield quay
+def server() -> Iterator[ServerThread]:
+    with ServerThread() as server:
+        yield server
 
 
 @pytest.fixture
-def wire(quay: Quay) -> Iterator[Wire]:
-    with quay.wire() as wire:
+def wire(server: ServerThread) -> Iterator[RawClient]:
+    with server.wire() as wire:
         yield wire
 
 
-def test_initialize_opens_a_session_that_serves(wire: Wire) -> None:
+def test_initialize_opens_a_session_that_serves(wire: RawClient) -> None:
     reply = wire.in_session("", "initialize", INITIALIZE, "i")
     assert reply.status == 200
     assert reply.json["id"] == "i"
@@ -41,7 +41,7 @@ def test_initialize_opens_a_session_that_serves(wire: Wire) -> None:
     assert wire.in_session(session, "ping").json["result"] == {}
 
 
-def test_ids_are_unguessable_and_in_no_order(wire: Wire) -> None:
+def test_ids_are_unguessable_and_in_no_order(wire: RawClient) -> None:
     """Security H24."""
     ids = [wire.initialize() for _ in range(50)]
     assert len(set(ids)) == 50
@@ -49,14 +49,14 @@ def test_ids_are_unguessable_and_in_no_order(wire: Wire) -> None:
     assert len({id[:4] for id in ids}) > 40
 
 
-def test_version_header_is_optional_but_must_be_known(wire: Wire) -> None:
+def test_version_header_is_optional_but_must_be_known(wire: RawClient) -> None:
     session = wire.initialize()
     for version, status in [(None, 200), ("2025-03-26", 200), ("1999-01-01", 400), ("2026-07-28", 400)]:
         assert wire.in_session(session, "ping", mcp_protocol_version=version).status == status
 
 
 @pytest.mark.parametrize("session", ["unknown", "x" * 8000, "<script>", "../../x", "' OR 1=1"])
-def test_unknown_session_is_not_found_and_not_repeated(wire: Wire, session: str) -> None:
+def test_unknown_session_is_not_found_and_not_repeated(wire: RawClient, session: str) -> None:
     """Security H22, H23: an id from outside is never adopted."""
     for reply in (
         wire.in_session(session, "ping"),
@@ -68,13 +68,13 @@ def test_unknown_session_is_not_found_and_not_repeated(wire: Wire, session: str)
         assert session.encode() not in reply.body
 
 
-def test_request_without_a_session_is_refused(wire: Wire) -> None:
+def test_request_without_a_session_is_refused(wire: RawClient) -> None:
     """Security H21, L01."""
     for reply in (wire.in_session("", "resources/read", {"uri": "test://a"}), wire.ask("GET"), wire.ask("DELETE")):
         assert (reply.status, reply.error) == (400, -32600)
 
 
-def test_second_initialize_does_not_renegotiate(wire: Wire) -> None:
+def test_second_initialize_does_not_renegotiate(wire: RawClient) -> None:
     """Security L03."""
     session = wire.initialize()
     reply = wire.in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
@@ -88,7 +88,7 @@ def test_second_initialize_does_not_renegotiate(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, []])
-def test_refused_initialize_leaves_nothing_behind(wire: Wire, params: Any) -> None:
+def test_refused_initialize_leaves_nothing_behind(wire: RawClient, params: Any) -> None:
     """Security L05, H50."""
     reply = wire.in_session("", "initialize", params)
     assert reply.status in (200, 400)
@@ -96,7 +96,7 @@ def test_refused_initialize_leaves_nothing_behind(wire: Wire, params: Any) -> No
     assert "mcp-session-id" not in reply.headers
 
 
-def test_deleted_session_is_gone(wire: Wire) -> None:
+def test_deleted_session_is_gone(wire: RawClient) -> None:
     """Security H25."""
     session = wire.initialize()
     assert wire.ask("DELETE", mcp_session_id=session).status == 204
@@ -108,7 +108,7 @@ def test_deleted_session_is_gone(wire: Wire) -> None:
     ("name", "code"),
     [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("odd-error", -32603)],
 )
-def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Wire, name: str, code: int) -> None:
+def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: RawClient, name: str, code: int) -> None:
     """Security H32: a 404 would tell the client to start anew."""
     session = wire.initialize()
     reply = wire.read_in_session(session, name)
@@ -121,13 +121,13 @@ def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Wi
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"id":1,"method":"ping"}']
 )
-def test_body_that_is_no_message_is_a_bad_request(wire: Wire, body: bytes) -> None:
+def test_body_that_is_no_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
     session = wire.initialize()
     assert wire.ask("POST", body=body, mcp_session_id=session).status == 400
     assert wire.in_session(session, "ping").status == 200
 
 
-def test_notification_and_late_answer_are_taken(wire: Wire) -> None:
+def test_notification_and_late_answer_are_taken(wire: RawClient) -> None:
     session = wire.initialize()
     for message in ({"method": "notifications/roots/list_changed"}, {"id": 7, "result": {}}, {"method": "x/y"}):
         wire.post({"jsonrpc": "2.0", **message}, mcp_session_id=session)
@@ -135,33 +135,33 @@ def test_notification_and_late_answer_are_taken(wire: Wire) -> None:
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_first_notification_turns_the_answer_into_a_stream(wire: Wire) -> None:
+def test_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
     session = wire.initialize()
     *notifications, answer = wire.read_in_session(session, "progress").events
     assert [n["params"]["progress"] for n in notifications] == [0, 1, 2]
     assert answer["result"]["contents"][0]["text"] == "test://progress"
 
 
-def test_messages_of_no_request_come_on_the_session_s_stream(quay: Quay, wire: Wire) -> None:
+def test_messages_of_no_request_come_on_the_session_s_stream(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     assert wire.in_session(session, "resources/subscribe", {"uri": "test://a"}).status == 200
-    ours = quay.service.sessions[-1]
-    assert quay.call(ours.send, b'{"n":0}')  # before there is a stream: kept for it
-    with quay.wire() as stream:
+    ours = server.service.sessions[-1]
+    assert server.call(ours.send, b'{"n":0}')  # before there is a stream: kept for it
+    with server.wire() as stream:
         stream.open_stream(session)
-        assert quay.call(ours.send, b'{"n":1}')
+        assert server.call(ours.send, b'{"n":1}')
         assert [stream.event(), stream.event()] == [{"n": 0}, {"n": 1}]
 
 
-def test_session_has_one_stream_and_another_one_after_it(quay: Quay, wire: Wire) -> None:
+def test_session_has_one_stream_and_another_one_after_it(server: ServerThread, wire: RawClient) -> None:
     """Security H26, H27."""
     session = wire.initialize()
-    with quay.wire() as stream:
+    with server.wire() as stream:
         stream.open_stream(session)
         reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session)
         assert (reply.status, reply.error) == (409, -32600)
     for _ in range(1000):  # the first one's end has to travel
-        with quay.wire() as stream:
+        with server.wire() as stream:
             stream.request("GET", accept="text/event-stream", mcp_session_id=session)
             if stream.head()[0] == 200:
                 return
@@ -169,78 +169,78 @@ def test_session_has_one_stream_and_another_one_after_it(quay: Quay, wire: Wire)
 
 
 @pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
-def test_last_event_id_brings_nothing_of_anybody(quay: Quay, wire: Wire, last: str) -> None:
+def test_last_event_id_brings_nothing_of_anybody(server: ServerThread, wire: RawClient, last: str) -> None:
     """Security H29, H30: what names no event of this session opens its own stream, from now on."""
     session = wire.initialize()
-    with quay.wire() as stream:
+    with server.wire() as stream:
         stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
         assert stream.head()[0] == 200
         assert wire.ask("DELETE", mcp_session_id=session).status == 204
         assert stream.event() is None
 
 
-def test_stream_needs_a_client_that_takes_events(wire: Wire) -> None:
+def test_stream_needs_a_client_that_takes_events(wire: RawClient) -> None:
     session = wire.initialize()
     assert wire.ask("GET", accept="application/json", mcp_session_id=session).status == 406
 
 
-def test_messages_kept_for_a_stream_are_bounded(quay: Quay, wire: Wire) -> None:
+def test_messages_kept_for_a_stream_are_bounded(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
-    ours = quay.service.sessions[-1]
-    told = quay.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
+    ours = server.service.sessions[-1]
+    told = server.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
     assert told.count(True) == 64
 
 
-def test_delete_ends_the_stream_and_what_runs(quay: Quay) -> None:
-    with Quay() as quay, quay.wire() as wire, quay.wire() as stream, quay.wire() as waiting:
+def test_delete_ends_the_stream_and_what_runs(server: ServerThread) -> None:
+    with ServerThread() as server, server.wire() as wire, server.wire() as stream, server.wire() as waiting:
         session = wire.initialize()
         stream.open_stream(session)
         waiting.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         assert wire.ask("DELETE", mcp_session_id=session).status == 204
-        assert quay.service.left.acquire(timeout=5)
+        assert server.service.left.acquire(timeout=5)
         assert stream.event() is None
         assert waiting.reply().status == 202
 
 
 def test_client_that_leaves_does_not_cancel() -> None:
     """Before 2026-07-28 a disconnect is no cancellation. Security H35."""
-    with Quay() as quay, quay.wire() as wire:
+    with ServerThread() as server, server.wire() as wire:
         session = wire.initialize()
-        with quay.wire() as leaving:
+        with server.wire() as leaving:
             leaving.send_in_session(session, "resources/read", {"uri": "test://wait-progress"}, id=9)
-            assert quay.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=5)
         assert wire.read_in_session(session, "a").text == "test://a"
         reply = wire.read_in_session(session, "a", id=9)
         assert (reply.status, reply.error) == (400, -32600)  # still in flight
-        quay.open_gates()
-        assert not quay.service.left.acquire(blocking=False)
+        server.open_gates()
+        assert not server.service.left.acquire(blocking=False)
         assert wire.in_session(session, "ping").status == 200
 
 
-def test_cancelled_request_ends_without_an_answer(quay: Quay, wire: Wire) -> None:
+def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: RawClient) -> None:
     """Security L11."""
     session = wire.initialize()
-    with quay.wire() as waiting:
+    with server.wire() as waiting:
         waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         wire.post(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
             mcp_session_id=session,
         )
         assert wire.reply().status == 202
-        assert quay.service.left.acquire(timeout=5)
+        assert server.service.left.acquire(timeout=5)
         reply = waiting.reply()
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_nothing_is_said_for_what_was_cancelled(quay: Quay, wire: Wire) -> None:
+def test_nothing_is_said_for_what_was_cancelled(server: ServerThread, wire: RawClient) -> None:
     """Security L11: not even by a handler that goes on."""
     session = wire.initialize()
-    with quay.wire() as waiting:
+    with server.wire() as waiting:
         waiting.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
         wire.post(gone, mcp_session_id=session)
         assert wire.reply().status == 202
@@ -248,36 +248,36 @@ def test_nothing_is_said_for_what_was_cancelled(quay: Quay, wire: Wire) -> None:
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_session_cannot_cancel_for_another(quay: Quay, wire: Wire) -> None:
+def test_session_cannot_cancel_for_another(server: ServerThread, wire: RawClient) -> None:
     """Security H28."""
     mine, other = wire.initialize(), wire.initialize()
-    with quay.wire() as waiting:
+    with server.wire() as waiting:
         waiting.send_in_session(mine, "resources/read", {"uri": "test://wait"}, id="w")
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         wire.post(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}}, mcp_session_id=other
         )
         assert wire.reply().status == 202
-        quay.open_gates()
+        server.open_gates()
         assert waiting.reply().text == "test://wait"
 
 
-def test_id_in_flight_is_refused_without_it(quay: Quay, wire: Wire) -> None:
+def test_id_in_flight_is_refused_without_it(server: ServerThread, wire: RawClient) -> None:
     """Security J18, J19: the first keeps its answer, and 1 is not "1"."""
     session = wire.initialize()
-    with quay.wire() as waiting:
+    with server.wire() as waiting:
         waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id=1)
-        assert quay.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=5)
         reply = wire.read_in_session(session, "a", id=1)
         assert (reply.status, reply.error, "id" in reply.json) == (400, -32600, False)
         assert wire.read_in_session(session, "a", id="1").json["id"] == "1"
-        quay.open_gates()
+        server.open_gates()
         assert waiting.reply().json["id"] == 1
 
 
 def test_request_over_its_time_is_cancelled_and_answered() -> None:
-    service = Harbour(Limits(handler_time=0.1))
-    with Quay(service, limits=HttpLimits(sweep_time=0.02)) as quay, quay.wire() as wire:
+    service = SampleService(Limits(handler_time=0.1))
+    with ServerThread(service, limits=HttpLimits(sweep_time=0.02)) as server, server.wire() as wire:
         session = wire.initialize()
         reply = wire.read_in_session(session, "wait")
         assert (reply.status, reply.error) == (200, -32603)
@@ -285,10 +285,10 @@ def test_request_over_its_time_is_cancelled_and_answered() -> None:
 
 def test_idle_session_expires_but_not_one_with_a_stream() -> None:
     limits = HttpLimits(session_time=0.05, sweep_time=0.01, keep_alive=5)
-    with Quay(limits=limits) as quay, quay.wire() as wire, quay.wire() as stream:
+    with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
         idle, busy = wire.initialize(), wire.initialize()
         stream.open_stream(busy)
-        app = find_app(quay)
+        app = find_app(server)
         while len(app.sessions) > 1:
             pass
         assert wire.in_session(idle, "ping").status == 404
@@ -298,7 +298,7 @@ def test_idle_session_expires_but_not_one_with_a_stream() -> None:
 def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
     """Security H49, X01."""
     limits = HttpLimits(sessions=2)
-    with Quay(limits=limits) as quay, quay.wire() as wire, quay.wire() as stream:
+    with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
         first, second = wire.initialize(), wire.initialize()
         stream.open_stream(first)
         wire.in_session(second, "ping")
@@ -310,17 +310,17 @@ def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
 
 def test_requests_of_all_sessions_are_bounded_also_those_whose_client_has_gone() -> None:
     """Security L22, X06: a question waits for long, and costs its client no connection."""
-    with Quay(limits=HttpLimits(session_requests=1)) as quay, quay.wire() as wire:
+    with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.wire() as wire:
         first, second = wire.initialize(), wire.initialize()
-        with quay.wire() as gone:
+        with server.wire() as gone:
             gone.send_in_session(first, "resources/read", {"uri": "test://wait"}, 7)
-            assert quay.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=5)
         for session in (first, second):
             reply = wire.read_in_session(session, "a")
             assert (reply.status, reply.error, reply.json["id"]) == (503, -32603, 1)
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert wire.ask("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
-        assert quay.service.left.acquire(timeout=5)
+        assert server.service.left.acquire(timeout=5)
         assert wire.read_in_session(second, "a").text == "test://a"  # the id is free again too
 
 
@@ -336,39 +336,39 @@ def test_session_belongs_to_its_principal() -> None:
                 return static_token(token, name)(headers)
         return static_token(ALICE)(headers)
 
-    with Quay(verify=verify) as quay, quay.wire() as wire:
+    with ServerThread(verify=verify) as server, server.wire() as wire:
         session = wire.initialize(authorization=f"Bearer {ALICE}")
         read = {"uri": "test://principal"}
         assert wire.in_session(session, "resources/read", read, authorization=f"Bearer {ALICE}").text == "alice"
         assert wire.in_session(session, "ping", authorization=f"Bearer {BOB}").status == 404
         assert wire.ask("DELETE", mcp_session_id=session, authorization=f"Bearer {BOB}").status == 404
         assert wire.in_session(session, "ping").status == 401
-        with quay.wire() as other:
+        with server.wire() as other:
             assert other.in_session(session, "ping", authorization=f"Bearer {ALICE}").status == 200
 
 
 def test_new_request_is_refused_while_draining() -> None:
-    with Quay() as quay, quay.wire() as wire, quay.wire() as other:
+    with ServerThread() as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         assert other.ask("GET", "/healthz").status == 200
         wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
-        app = find_app(quay)
-        quay.call(lambda: (setattr(app, "draining", True), app.sessions.drain()))
+        assert server.service.arrived.acquire(timeout=5)
+        app = find_app(server)
+        server.call(lambda: (setattr(app, "draining", True), app.sessions.drain()))
         for reply in (other.read_in_session(session, "a", id=2), other.read("a")):
             assert (reply.status, reply.error) == (503, -32603)
-            other = quay.wire()
-        quay.open_gates()
+            other = server.wire()
+        server.open_gates()
         assert wire.reply().status == 200
 
 
 def test_drain_ends_streams_and_lets_requests_finish() -> None:
-    with Quay() as quay, quay.wire() as wire, quay.wire() as stream:
+    with ServerThread() as server, server.wire() as wire, server.wire() as stream:
         session = wire.initialize()
         stream.open_stream(session)
         wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert quay.service.arrived.acquire(timeout=5)
-        quay.stop()
+        assert server.service.arrived.acquire(timeout=5)
+        server.stop()
         assert stream.event() is None
-        quay.open_gates()
+        server.open_gates()
         assert json.loads(wire.reply().body)["result"]
