@@ -21,17 +21,17 @@ from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.folder.counts import count
+from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
 from wharfinger.sources.folder.tree import (
-    SETTLED,
-    SETTLED_COARSE,
     FileTree,
     Parts,
     TreeEntry,
     TreePosition,
+    is_settled,
     read_key,
     write_key,
 )
@@ -62,20 +62,17 @@ COUNTING_SECONDS = 0.4
 
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
-Identity = tuple[int, int, int, int, int]
-"""Identifies a file's content: device, inode, size, times of change."""
-
 
 class _Manual(NamedTuple):
     """A SKILL.md: its frontmatter, or the problem with it."""
 
-    identity: Identity
+    version: str
     frontmatter: dict[str, Any]
     problem: str
 
 
 class _Digest(NamedTuple):
-    identity: Identity
+    version: str
     digest: str
     size: int
 
@@ -188,7 +185,7 @@ class Skills(Source):
             with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
                 status = os.fstat(descriptor)
                 known = self._manuals.get(parts)
-                if known is not None and known.identity == _identity(status):
+                if known is not None and known.version == version_of_file(status):
                     return known
                 manual = self._read_manual(parts, status, os.read(descriptor, MAX_FRONTMATTER_BYTES))
         except NotServed:
@@ -196,7 +193,7 @@ class Skills(Source):
             return None
         if manual.problem:
             self._report(parts, manual.problem)
-        if _is_settled(status):
+        if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)):
             if len(self._manuals) >= KEPT_MANUALS:
                 self._manuals.clear()
             self._manuals[parts] = manual
@@ -210,7 +207,7 @@ class Skills(Source):
             problem = _problem(frontmatter, name)
         except BadFrontmatter as error:
             problem = str(error)
-        return _Manual(_identity(status), frontmatter, problem)
+        return _Manual(version_of_file(status), frontmatter, problem)
 
     def _report(self, parts: Parts, problem: str) -> None:
         if (parts, problem) not in self._reported and len(self._reported) < KEPT_MANUALS:
@@ -313,15 +310,15 @@ class Skills(Source):
             status = stat_entry(entry.handle, entry.name)
             if status.st_size > most:
                 raise _Unlisted(f"its files have more than {MAX_BYTES // MIB} MiB")
-            if known is not None and known.identity == _identity(status):
+            if known is not None and known.version == version_of_file(status):
                 return known
             descriptor = open_file(entry.handle, entry.name)
             try:
                 status = os.fstat(descriptor)
-                found = _Digest(_identity(status), *_hashed(descriptor, most))
+                found = _Digest(version_of_file(status), *_hashed(descriptor, most))
             finally:
                 os.close(descriptor)
-        if _is_settled(status) and found.size == status.st_size:
+        if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)) and found.size == status.st_size:
             if len(self._digests) >= KEPT_DIGESTS:
                 self._digests.clear()
             self._digests[entry.parts] = found
@@ -451,16 +448,6 @@ def _problem(frontmatter: dict[str, Any], folder: str) -> str:
     if not isinstance(description, str) or not description.strip():
         return "its frontmatter must have a description"
     return ""
-
-
-def _identity(status: os.stat_result) -> Identity:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _is_settled(status: os.stat_result) -> bool:
-    """Whether a change from now on must show in the file's times, whose clock ticks slowly."""
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    return time.time_ns() - changed > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
 
 
 def _hashed(descriptor: int, most: int) -> tuple[str, int]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, FileTree, Parts
+from wharfinger.sources.folder.tree import FileTree, Parts, is_settled
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -422,7 +422,7 @@ class _WatchThread:
             # Between `watch` and now nobody looked, so that only times can tell.
             differs = now is _MISSING or now.latest >= item.since - CLOCK_TICK_NS
         else:
-            differs = before.mark != now.mark or (hinted and _is_fresh(now.latest))
+            differs = before.mark != now.mark or (hinted and not is_settled(now.latest))
         if differs and before is not None and uri is not None and item.shown is not None:
             # After the look: a change between the two is reported now, and can be read.
             known, item.shown = item.shown, self.watch.shown(uri, self.watch.number)
@@ -434,10 +434,6 @@ class _WatchThread:
 def _snapshot_of(status: os.stat_result) -> _Snapshot:
     mark = hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode))
     return _Snapshot(mark, max(status.st_mtime_ns, status.st_ctime_ns))
-
-
-def _is_fresh(latest: int) -> bool:
-    return time.time_ns() - latest < (SETTLED if latest % 1_000_000_000 else SETTLED_COARSE)
 
 
 def _system() -> str:

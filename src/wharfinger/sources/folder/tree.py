@@ -53,6 +53,7 @@ __all__ = [
     "OpenDirectory",
     "TreeEntry",
     "TreePosition",
+    "is_settled",
     "read_key",
     "write_key",
 ]
@@ -382,7 +383,7 @@ class FileTree:
             with holds():
                 stamp = _stamp(place.handle)
                 listing = _list(place)
-            self._keep(prefix, _Kept(stamp, place.rules, listing) if _is_settled(stamp, now) else None)
+            self._keep(prefix, _Kept(stamp, place.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None)
         return listing
 
     def _kept_listing(self, place: OpenDirectory) -> DirectoryListing | None:
@@ -465,10 +466,10 @@ def _stamp(handle: Handle) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _is_settled(stamp: tuple[int, ...], now: int) -> bool:
-    """Whether a change from now on must show in the directory's time, whose clock ticks slowly."""
-    changed = max(stamp[2], stamp[3])
-    return now - changed > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
+def is_settled(changed: int, now: int | None = None) -> bool:
+    """Whether a later change must have another time than `changed` (ns): the clock of a file system ticks slowly."""
+    age = (time.time_ns() if now is None else now) - changed
+    return age > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
 
 
 def _list(place: OpenDirectory) -> DirectoryListing:

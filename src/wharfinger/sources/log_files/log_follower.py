@@ -202,7 +202,7 @@ class Follower:
     def read(self) -> list[bytes]:
         """The new complete lines, each with its line end."""
         lines: list[bytes] = []
-        while (found := self._read()) is not None:
+        while found := read_log(self._tree, self._parts, self.position, self._bounds, self._inflated):
             self.position = found.position
             self.lost = self.lost or found.lost
             for piece in found.pieces:
@@ -218,9 +218,6 @@ class Follower:
         while True:
             yield from self.read()
             time.sleep(every)
-
-    def _read(self) -> LogRead | None:
-        return read_log(self._tree, self._parts, self.position, self._bounds, self._inflated)
 
     def _end(self) -> LogPosition | None:
         try:

@@ -59,12 +59,9 @@ def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, obje
     if selection.before:
         tail = f"&tail={query.window.first}" if query.window else ""
         since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
-        found[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + _without_until(kept)
+        others = "".join([f"&{part}" for part in kept.split("&") if part and not part.startswith("until=")])
+        found[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + others
     return found
-
-
-def _without_until(kept: str) -> str:
-    return "".join([f"&{part}" for part in kept.split("&") if part and not part.startswith("until=")])
 
 
 def is_open(query: LogQuery) -> bool:

@@ -112,7 +112,7 @@ class LogReader:
         after = found.position if found.pieces or query.after is None else query.after
         size = lines = 0
         for piece in found.pieces:
-            content = self._content(chain, piece)
+            content = chain.content(chain.generations.index(piece.generation))
             for start, end, holds, late in self._judge(content, piece.start, piece.data, wanted):
                 if late:
                     return Selection(kept, position_of(content, start), closed=True, notes=notes)
@@ -142,9 +142,6 @@ class LogReader:
             holds = not late and wanted.holds(whole, entry, begin, content)
             judged.append((max(begin + entry.start, start), begin + entry.end, holds, late))
         return judged
-
-    def _content(self, chain: Chain, piece: Piece) -> LogContent:
-        return chain.content(chain.generations.index(piece.generation))
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
         """Where to begin for entries since a time: in the oldest file that has some."""

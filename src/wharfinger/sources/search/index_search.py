@@ -39,6 +39,11 @@ class Verified(NamedTuple):
     named: int
     match: LineMatch | None
 
+    @property
+    def score(self) -> float:
+        """How often the words occur in the text; further occurrences count less and less."""
+        return 0.0 if self.match is None else sum(math.log2(1 + count) for count in self.match.counts)
+
 
 def find(
     store: IndexStore,
@@ -75,7 +80,7 @@ def find(
             continue
         if fitting is not None:
             verified.append(fitting)
-    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -_score(one.match), -one.row.changed))
+    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -one.score, -one.row.changed))
     hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
     if time.monotonic() > ends:
         left = len(rows) - looked_at
@@ -105,10 +110,6 @@ def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
         left -= len(piece)
         if left <= 0 or time.monotonic() > ends:
             return
-
-
-def _score(match: LineMatch | None) -> float:
-    return 0.0 if match is None else sum(math.log2(1 + count) for count in match.counts)
 
 
 def _hit(source: Source, reader: SourceReader, found: Verified) -> Hit:
