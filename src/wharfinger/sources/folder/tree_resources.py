@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from msgspec import UNSET
 
@@ -303,10 +304,8 @@ class TreeResources:
             if self._utf8_only and ENCODING in meta:
                 del meta[ENCODING]
                 meta.pop(GUESSED, None)
-                begin, end = 0, most
-                if isinstance(shown_part := meta.get(WINDOW), dict):
-                    begin, end = shown_part["begin"], shown_part["end"]
-                data = content.read(begin, end - begin)
+                window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
+                data = content.read(window_of["begin"], window_of["end"] - window_of["begin"])
                 contents[0] = t.ResourceContents(
                     uri=uri, mime_type=contents[0].mime_type, blob=data, meta=meta or UNSET
                 )

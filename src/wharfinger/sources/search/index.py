@@ -135,18 +135,18 @@ class SearchIndex:
             self._indexing.notify(uri)
 
     async def search(
-        self, owner: str, wanted: Wanted, report: Callable[[float, str], object]
+        self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
         """What the index finds, and the sources that it does not cover yet.
 
-        While it waits for the index, it calls `report` with how many documents were looked at, and a message.
+        While it waits for the index, it calls `progress` with how many documents were looked at, and a message.
         """
         indexing, server = self._indexing, self._server
         everything = self._sources()
         if indexing is None or server is None:
             return Hits(), list(everything.values())
         indexing.notify()
-        await self._wait(indexing, report)
+        await self._wait(indexing, progress)
         store, reader = self._store, self._reader
         chosen = {key: source for key, source in everything.items() if wanted.takes(source)}
         pending = indexing.progress.pending
