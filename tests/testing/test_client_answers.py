@@ -34,8 +34,8 @@ async def test_forms_are_answered_by_their_message(server: Server, revision: str
     script = Script({"Where to with Mary?": "north", "Sure?": Declined, "What else?": "nothing"})
     async with Client(server, revision=revision, **script.handlers) as client:
         assert (await client.call_tool("berth", {"ship": "Mary"})).text == "north None"
-    assert script.asked == ["Where to with Mary?", "Sure?"]
-    assert script.unused == ["What else?"]
+    assert script.questions == ["Where to with Mary?", "Sure?"]
+    assert script.unused_answers == ["What else?"]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -44,7 +44,7 @@ async def test_models_and_roots_are_answered_by_their_method(server: Server, rev
     script = Script({"sampling/createMessage": "Ahoy", "roots/list": ["file:///home"]})
     async with Client(server, revision=revision, **script.handlers) as client:
         assert (await client.call_tool("sail")).text == "Ahoy file:///home"
-    assert script.unused == []
+    assert script.unused_answers == []
 
 
 @looped
@@ -52,7 +52,7 @@ async def test_a_function_may_answer(server: Server) -> None:
     script = Script(lambda params: "south" if "Mary" in params.message else True)
     async with Client(server, **script.handlers) as client:
         assert (await client.call_tool("berth", {"ship": "Mary"})).text == "south True"
-    assert script.unused == []
+    assert script.unused_answers == []
 
 
 @pytest.mark.parametrize(("revision", "error"), [("2025-11-25", ToolError), ("2026-07-28", KeyError)])
@@ -64,4 +64,4 @@ async def test_a_question_without_an_answer_fails_its_call(
     async with Client(server, revision=revision, **script.handlers) as client:
         with pytest.raises(error):
             await client.call_tool("berth", {"ship": "Mary"})
-    assert script.asked == ["Where to with Mary?"]
+    assert script.questions == ["Where to with Mary?"]

@@ -627,7 +627,7 @@ def run(test: str, source: Tiny) -> None:
 @pytest.mark.parametrize(
     ("test", "clause", "variant"), BREAKS, ids=[f"{variant.__name__}-{test}" for test, _, variant in BREAKS]
 )
-def test_a_source_that_breaks_a_clause_is_told_which(test: str, clause: str, variant: type[Tiny]) -> None:
+def test_a_source_that_breaks_a_clause_fails_its_test(test: str, clause: str, variant: type[Tiny]) -> None:
     run(test, Tiny())
     with pytest.raises(ContractBroken) as caught:
         run(test, variant())

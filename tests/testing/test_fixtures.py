@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tests.server.driving import looped
 from wharfinger import Context, Server
-from wharfinger.testing import REVISIONS, Clients, client
+from wharfinger.testing import REVISIONS, ClientFactory, client
 
 __all__ = ["client"]
 
 
 @looped
-async def test_the_client_speaks_the_revision_of_its_run(client: Clients) -> None:
+async def test_the_client_speaks_the_revision_of_its_run(client: ClientFactory) -> None:
     async with client(Server("s")) as opened:
         assert opened.revision == client.revision
     async with client(Server("s"), revision="2025-06-18") as opened:
@@ -22,7 +22,7 @@ async def test_the_client_speaks_the_revision_of_its_run(client: Clients) -> Non
 
 
 @looped
-async def test_answers_are_a_script(client: Clients) -> None:
+async def test_answers_are_a_script(client: ClientFactory) -> None:
     server = Server("s")
 
     @server.tool

@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.driving import looped
 from wharfinger import Context, Declined, Server
-from wharfinger.testing import Differs, rehearse
+from wharfinger.testing import Mismatch, rehearse
 
 
 class Berth(msgspec.Struct):
@@ -50,7 +50,7 @@ async def test_a_call_that_does_the_same_is_returned() -> None:
 
 
 @looped
-async def test_what_happens_twice_is_told() -> None:
+async def test_effects_that_happen_twice_are_reported() -> None:
     server = Server("s")
     charged: list[str] = []
 
@@ -61,13 +61,13 @@ async def test_what_happens_twice_is_told() -> None:
 
     for effects in (lambda: list(charged), lambda: len(charged), lambda: {"charged": len(charged)}):
         with pytest.raises(
-            Differs, match=r"berth\(\) does not do the same when it runs again: use ctx.once\(\).\neffects"
+            Mismatch, match=r"berth\(\) does not do the same when it runs again: use ctx.once\(\).\neffects"
         ):
             await rehearse(server, "berth", {"ship": "Mary"}, answers=lambda params: "north", effects=effects)
 
 
 @looped
-async def test_questions_that_change_are_told() -> None:
+async def test_questions_that_change_are_reported() -> None:
     server = Server("s")
     numbers = random.Random(1)
 

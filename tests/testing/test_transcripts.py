@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.testing import Differs, Transcript
+from wharfinger.testing import Mismatch, Transcript
 
 SAID = '# connection 1\n> {"id":1,"method":"tools/list"}\n< {"id":1,"result":{"tools":[],"nextCursor":"x"}}\n'
 
@@ -46,8 +46,8 @@ def test_what_does_not_count_makes_no_difference(other: str) -> None:
     ("other", "number"),
     [(SAID.replace("tools/list", "prompts/list"), 1), (SAID.replace("[]", "[1]"), 2), (SAID + SAID, 3), ("", 1)],
 )
-def test_the_first_message_that_differs_is_told(other: str, number: int) -> None:
-    with pytest.raises(Differs, match=f"Message {number} was"):
+def test_the_first_message_that_differs_is_reported(other: str, number: int) -> None:
+    with pytest.raises(Mismatch, match=f"Message {number} was"):
         Transcript.parse(SAID).compare(Transcript.parse(other))
 
 
@@ -61,7 +61,7 @@ def test_a_file_is_written_once_and_compared_then(tmp_path: Path, monkeypatch: p
     Transcript.parse(SAID).check(path)
     Transcript.parse(SAID).check(path)
     changed = Transcript.parse(SAID.replace("[]", "[1]"))
-    with pytest.raises(Differs, match="WHARFINGER_RECORD=1"):
+    with pytest.raises(Mismatch, match="WHARFINGER_RECORD=1"):
         changed.check(path)
     monkeypatch.setenv("WHARFINGER_RECORD", "1")
     changed.check(path)

@@ -37,7 +37,7 @@ def server() -> Server:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_everything_that_is_said_is_written_down(server: Server, revision: str) -> None:
+async def test_every_message_is_recorded(server: Server, revision: str) -> None:
     wire = Wire(server)
     async with Client(wire, revision=revision) as client:
         assert (await client.call_tool("double", {"number": 4}, returns=int)).data == 8
@@ -56,7 +56,7 @@ async def test_a_request_that_is_dropped_never_reaches_the_server(server: Server
         with pytest.raises(RequestTimeout):
             await client.call_tool("double", {"number": 1}, timeout=0.1)
         assert (await client.call_tool("count", returns=int)).data == 0
-    assert wire.waiting == 0
+    assert wire.pending_faults == 0
     assert "# drop tools/call\n" in str(wire.transcript)
 
 
@@ -76,7 +76,7 @@ async def test_what_is_delayed_is_overtaken(server: Server) -> None:
     async with Client(wire) as client:
         wire.delay("tools/call", 0.1, answer=True)
         first = asyncio.create_task(client.call_tool("double", {"number": 1}, returns=int))
-        while wire.waiting:
+        while wire.pending_faults:
             await asyncio.sleep(0)
         assert (await client.read_resource("s://note")).text == "text"
         assert not first.done()
@@ -110,7 +110,7 @@ async def test_a_cut_at_once_ends_what_is_open(server: Server) -> None:
     async with Client(wire) as client:
         wire.delay("tools/call", 10)
         call = asyncio.create_task(client.call_tool("double", {"number": 1}))
-        while wire.waiting:
+        while wire.pending_faults:
             await asyncio.sleep(0)
         wire.cut()
         with pytest.raises(ConnectionLost, match="was cut"):
@@ -119,7 +119,7 @@ async def test_a_cut_at_once_ends_what_is_open(server: Server) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_a_replay_says_what_was_said(server: Server, revision: str) -> None:
+async def test_a_replay_repeats_the_recorded_answers(server: Server, revision: str) -> None:
     async def use(client: Client) -> tuple[str, int]:
         text = (await client.read_resource("s://note")).text
         return text, (await client.call_tool("double", {"number": 4}, returns=int)).data
@@ -134,7 +134,7 @@ async def test_a_replay_says_what_was_said(server: Server, revision: str) -> Non
 
 
 @looped
-async def test_a_client_that_says_something_else_is_told_what_was_said(server: Server) -> None:
+async def test_an_unexpected_message_fails_with_both_messages(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         await client.call_tool("double", {"number": 4})

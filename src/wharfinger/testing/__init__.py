@@ -1,4 +1,4 @@
-"""For tests of servers and of what uses them, loaded on first use; `client` and `SourceContract` need pytest."""
+"""Tools for testing servers and clients. Each is imported on first use; `client` and `SourceContract` need pytest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wharfinger.testing.client_answers import Answers, Script
     from wharfinger.testing.contract import SourceContract
-    from wharfinger.testing.differences import Differs
-    from wharfinger.testing.fixtures import REVISIONS, Clients, client
+    from wharfinger.testing.fixtures import REVISIONS, ClientFactory, client
+    from wharfinger.testing.mismatch import Mismatch
     from wharfinger.testing.rehearsal import rehearse
     from wharfinger.testing.transcripts import Transcript
     from wharfinger.testing.wire import Replay, Wire
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "REVISIONS",
     "Answers",
-    "Clients",
-    "Differs",
+    "ClientFactory",
+    "Mismatch",
     "Replay",
     "Script",
     "SourceContract",
@@ -28,11 +28,11 @@ __all__ = [
     "rehearse",
 ]
 
-_HOMES = {
+_MODULES = {
     "REVISIONS": "fixtures",
     "Answers": "client_answers",
-    "Clients": "fixtures",
-    "Differs": "differences",
+    "ClientFactory": "fixtures",
+    "Mismatch": "mismatch",
     "Replay": "wire",
     "Script": "client_answers",
     "SourceContract": "contract",
@@ -44,10 +44,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

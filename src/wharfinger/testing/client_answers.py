@@ -1,4 +1,4 @@
-"""What a client answers to questions, written down beforehand; asks nobody, and knows no transport."""
+"""Prepared answers to what a server asks its client."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.errors import Cancelled, Declined
 
-__all__ = ["Answers", "Script", "answer_to", "question_of"]
+__all__ = ["Answers", "Script", "answer_to", "question_key"]
 
 Answers = Mapping[str, Any] | Callable[[Any], Any]
-"""What a client answers: by the text of a form's or URL's message, by `sampling/createMessage` and by `roots/list`; or
-a function from the params of a question to its answer.
+"""A mapping from questions to answers, or a function that takes the params of a question and returns the answer.
 
-An answer is the content of a form (a dict, or the value of a form that has one), a model's text, a list of URIs, True
-for a URL, `Declined` or `Cancelled`, or a result of the protocol as it is.
+The key of a form or a URL is its message; that of the others is their method, `sampling/createMessage` or `roots/list`.
+An answer is the content of a form (a dict, or the value of its only field), True for a URL, a model's text, a list of
+URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfinger.types`.
 """
 
 
 class Script:
-    """Answers as handlers of a `Client`: `Client(server, **Script({"Which quay?": "north"}).handlers)`.
+    """Prepared answers as handlers of a `Client`: `Client(server, **Script({"Which quay?": "north"}).handlers)`.
 
-    A question that is not in the script fails its call with a KeyError that names it.
+    If a question has no answer, its call fails with a KeyError that names the question.
     """
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self.asked: list[str] = []
-        """What was asked so far, by what `answers` knows it."""
+        self.questions: list[str] = []
+        """The questions so far, by their keys in `answers`."""
 
     @property
     def handlers(self) -> dict[str, Any]:
-        """The arguments `elicitation`, `consent`, `sampling` and `roots` of a client: it declares all of them."""
+        """The arguments `elicitation`, `consent`, `sampling` and `roots` of a `Client`; it declares all of them."""
         return {"elicitation": self._fill_in, "consent": self._fill_in, "sampling": self._sample, "roots": self._roots}
 
     @property
-    def unused(self) -> list[str]:
-        """Answers that no question has wanted; none of them where `answers` is a function."""
-        return [] if callable(self._answers) else [name for name in self._answers if name not in self.asked]
+    def unused_answers(self) -> list[str]:
+        """The keys of answers that no question has used yet; empty if `answers` is a function."""
+        return [] if callable(self._answers) else [key for key in self._answers if key not in self.questions]
 
     async def _fill_in(self, question: t.ElicitRequestParams) -> t.ElicitResult:
         result: t.ElicitResult = self._answer("elicitation/create", question)
@@ -55,22 +55,22 @@ class Script:
         return result.roots
 
     def _answer(self, method: str, params: Any) -> Any:
-        self.asked.append(question_of(method, params))
+        self.questions.append(question_key(method, params))
         return answer_to(method, params, self._answers)
 
 
-def question_of(method: str, params: Any) -> str:
-    """What a question is known by: the text that its user reads, else its method."""
+def question_key(method: str, params: Any) -> str:
+    """The key of a question in `Answers`: the message that the user reads, or the method if there is none."""
     return str(getattr(params, "message", method))
 
 
 def answer_to(method: str, params: Any, answers: Answers) -> Any:
-    """The result for one question.
+    """Look up an answer, and return it as a result of the protocol.
 
     Raises:
-        KeyError: no answer was written down.
+        KeyError: there is no answer to this question.
     """
-    answer = answers(params) if callable(answers) else answers[question_of(method, params)]
+    answer = answers(params) if callable(answers) else answers[question_key(method, params)]
     if isinstance(answer, t.Result):
         return answer
     if method == "roots/list":

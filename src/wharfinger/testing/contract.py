@@ -1,6 +1,6 @@
-"""The contract of a source as tests: `class TestMine(SourceContract)` runs every one of them on yours; needs pytest.
+"""The contract of a source as tests: `class TestMine(SourceContract)` runs them on your source. Needs pytest.
 
-The clauses are the headings of docs/write_a_source.md, and each failure names its own.
+The clauses are the headings of docs/write_a_source.md; each failure names the clause that is broken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["SourceContract"]
 
 
 class SourceContract(ListTests, ContentTests, SearchTests, WatchTests):
-    """Subclass it with a name that begins with `Test`, a fixture `source`, and what of the rest your source has.
+    """Subclass it with a name that begins with `Test`, and define a fixture `source`.
 
         class TestTides(SourceContract):
             missing = "tides://hull/none"
@@ -23,5 +23,6 @@ class SourceContract(ListTests, ContentTests, SearchTests, WatchTests):
             def source(self, tmp_path):
                 return Tides(tmp_path)
 
-    `windowed`, `live`, `secret`, `change`, `add` and `whole` say more; what is not said is skipped.
+    Define `windowed`, `live`, `secret`, `change`, `add` and `whole` as far as they apply to your source. Tests that
+    need one that is not defined are skipped.
     """

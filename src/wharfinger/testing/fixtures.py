@@ -1,4 +1,4 @@
-"""Fixtures of pytest: a test that uses `client` runs once for each revision; needs no plugin, and no settings."""
+"""The pytest fixture `client`: a test that uses it runs once for each revision of the protocol."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wharfinger.client.connect import Target
 from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.testing.client_answers import Answers, Script
 
-__all__ = ["REVISIONS", "Clients", "client"]
+__all__ = ["REVISIONS", "ClientFactory", "client"]
 
 REVISIONS = tuple(sorted(SUPPORTED))
 """The five revisions, oldest first."""
 
 
-class Clients:
+class ClientFactory:
     """Makes clients of one revision."""
 
     def __init__(self, revision: str) -> None:
@@ -27,15 +27,19 @@ class Clients:
     def __call__(
         self, target: Target, *, revision: str | None = None, answers: Answers | None = None, **options: Any
     ) -> Client:
-        """A client that is not open yet: `async with client(server) as opened`.
+        """Make a client, which `async with` opens: `async with client(server) as opened:`.
 
-        `revision` is another one than this run's; `answers` are those of a `Script`; `options` are those of `Client`.
+        Args:
+            target: What `Client` takes.
+            revision: A revision other than that of this run.
+            answers: Answers to what the server asks, as for `Script`.
+            options: Options of `Client`.
         """
         handlers = {} if answers is None else Script(answers).handlers
         return Client(target, revision=revision or self.revision, **handlers, **options)
 
 
 @pytest.fixture(params=REVISIONS)
-def client(request: pytest.FixtureRequest) -> Clients:
-    """Makes clients: one run of the test for each of the five revisions."""
-    return Clients(request.param)
+def client(request: pytest.FixtureRequest) -> ClientFactory:
+    """A factory of clients; the test runs once for each of the five revisions."""
+    return ClientFactory(request.param)

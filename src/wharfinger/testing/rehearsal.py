@@ -1,7 +1,7 @@
-"""One call made in both eras, with what differs between them; needs no transport, and knows no test framework.
+"""Calls a tool in both eras and compares what happens. Needs neither a transport nor a test framework.
 
-In the handshake era a question waits in place, in the stateless era the function runs again with the answer. What it
-does before a question then happens twice, unless it is in `ctx.once`.
+In the handshake era a function waits for the answer to its question. In the stateless era it runs again with the
+answer, so that whatever it does before the question happens twice, unless it is inside `ctx.once`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import Request, input_needed, open_request
 from wharfinger.protocol.revisions import HANDSHAKE, STATELESS
 from wharfinger.server import Server
-from wharfinger.testing.client_answers import Answers, answer_to, question_of
-from wharfinger.testing.differences import Differs
+from wharfinger.testing.client_answers import Answers, answer_to, question_key
+from wharfinger.testing.mismatch import Mismatch
 
 __all__ = ["rehearse"]
 
@@ -41,16 +41,24 @@ async def rehearse(
     reset: Callable[[], Any] | None = None,
     principal: str = "",
 ) -> t.CallToolResult:
-    """Call a tool twice, once in each era, and return its result.
+    """Call a tool twice, once in each era, compare the two calls, and return the result.
 
-    `effects` gives what the tool has changed, such as the number of rows in a table or a copy of a log; it is called
-    before and after each of the two calls. `reset` is called before each of them, to put everything back. The server is
-    started where it was not, and stays so.
+    The server is started if necessary, and is not closed.
+
+    Args:
+        server: The server with the tool.
+        tool: The name of the tool.
+        arguments: Its arguments.
+        answers: Answers to its questions, as for `Script`.
+        effects: Returns a snapshot of what the tool changes, such as the number of rows of a table, or a copy of a log.
+            It is called before and after each call.
+        reset: Called before each call, to restore the state.
+        principal: Who calls.
 
     Raises:
-        Differs: the questions, the results, or the effects are not the same; the message says how.
+        Mismatch: the questions, the results or the effects differ; the message says how.
         KeyError: a question has no answer.
-        ProtocolError: the call failed as a whole.
+        ProtocolError: the call itself failed.
     """
     await server.start()
     runs = [_Run(server, revision, answers, principal) for revision in (HANDSHAKE[0], STATELESS[0])]
@@ -62,22 +70,22 @@ async def rehearse(
         run.effects = _change(before, effects() if effects else None)
     waits, again = runs
     differing = [
-        f"{what} where it waits: {one!r}; where it runs again: {other!r}"
+        f"{what}: {one!r} if it waits, {other!r} if it runs again"
         for what, one, other in (
-            ("asked", waits.asked, again.asked),
+            ("questions", waits.questions, again.questions),
             ("result", _shown(waits.result), _shown(again.result)),
             ("effects", waits.effects, again.effects),
         )
         if one != other
     ]
     if differing:
-        raise Differs(f"{tool}() does not do the same when it runs again: use ctx.once().\n" + "\n".join(differing))
+        raise Mismatch(f"{tool}() does not do the same when it runs again: use ctx.once().\n" + "\n".join(differing))
     result: t.CallToolResult = waits.result
     return result
 
 
 def _change(before: Any, after: Any) -> Any:
-    """What came to be between two snapshots: numbers by their difference, lists by what is new in them."""
+    """What changed between two snapshots: the difference of numbers, the new items of lists, else both values."""
     if isinstance(before, (int, float)):
         return after - before
     if isinstance(before, (list, tuple)):
@@ -86,12 +94,12 @@ def _change(before: Any, after: Any) -> Any:
 
 
 def _shown(result: Any) -> Any:
-    """A result as it would be sent, without what only one era has."""
+    """A result as JSON; its members that only one era has are not encoded."""
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
 class _Run:
-    """A call in one era, as a channel that answers at once."""
+    """A call in one era, and the channel of its requests: each question is answered at once."""
 
     multiplexed = True
 
@@ -99,7 +107,7 @@ class _Run:
         self.server = server
         self.answers = answers
         self.principal = principal
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self.result: Any = None
         self.effects: Any = None
         self.session: Session | None = None
@@ -114,7 +122,7 @@ class _Run:
             self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _EVERYTHING}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """The result, after as many runs as it takes."""
+        """Call the tool, in the stateless era again with each answer, and return the result."""
         more: dict[str, Any] = {}
         while True:
             params = {"name": tool, "arguments": arguments, "_meta": self.meta, **more}
@@ -136,15 +144,15 @@ class _Run:
             }
 
     def send(self, request: Request, message: bytes) -> bool:
-        """Nobody looks at what is told."""
+        """Drop the notification."""
         return True
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """There is no connection."""
+        """There is no stream to close."""
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Any:
-        """The answer, where the era waits for it."""
+        """The answer to a question, or None in the stateless era."""
         return None if request.session is None else self.reply(method, params)
 
     async def reply(self, method: str, params: Any) -> Message:
@@ -152,8 +160,8 @@ class _Run:
         return Message(id=1, result=Raw(msgspec.json.encode(self.answer(method, params))))
 
     def answer(self, method: str, params: Any) -> Any:
-        """The result for one question, from what the test said."""
-        self.asked.append(question_of(method, params))
+        """The result for one question, from the answers of the test."""
+        self.questions.append(question_key(method, params))
         return answer_to(method, params, self.answers)
 
 

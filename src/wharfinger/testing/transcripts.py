@@ -1,6 +1,7 @@
-"""What went over a connection, line by line, and whether it is what went over it before; connects nothing.
+"""Records the messages of a connection, and compares them with those of an earlier one.
 
-A file has a line for each message: `> ` and what the client said, `< ` and what the server said; `# ` is a remark.
+A file has one line per message, which begins with `> ` if the client sent it, and with `< ` if the server did. Lines
+that begin with `# ` are remarks.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from wharfinger.testing.differences import Differs
+from wharfinger.testing.mismatch import Mismatch
 
-__all__ = ["VOLATILE", "Line", "Transcript", "essence"]
+__all__ = ["VOLATILE", "Line", "Transcript", "normalized"]
 
 VOLATILE = frozenset(
     {
@@ -28,39 +29,38 @@ VOLATILE = frozenset(
         "taskId",
     }
 )
-"""Members that are another every time, or with every version of the two ends: no comparison looks at them."""
+"""Members that no comparison looks at, because they differ from run to run, or between versions of the software."""
 
+Sender = Literal[">", "<", "#"]
 
-Who = Literal[">", "<", "#"]
-
-_WHO: dict[str, Who] = {"> ": ">", "< ": "<", "# ": "#"}
+_SENDERS: dict[str, Sender] = {"> ": ">", "< ": "<", "# ": "#"}
 
 
 class Line(NamedTuple):
-    """One message and who said it; `#` is nobody's, and a remark."""
+    """One message and who sent it: `>` for the client, `<` for the server; `#` for a remark."""
 
-    who: Who
+    sender: Sender
     text: str
 
 
 class Transcript:
-    """The messages of a connection, in the order in which they were said."""
+    """The messages of a connection, in the order in which they were sent."""
 
     def __init__(self, lines: Collection[Line] = ()) -> None:
         self.lines = list(lines)
-        """Everything, with remarks such as `# cut`."""
+        """All messages, and remarks such as `# cut`."""
 
     def __str__(self) -> str:
-        return "".join(f"{line.who} {line.text}\n" for line in self.lines)
+        return "".join(f"{line.sender} {line.text}\n" for line in self.lines)
 
     @classmethod
     def parse(cls, text: str) -> Transcript:
-        """Read what `str()` wrote.
+        """Parse what `str()` returned.
 
         Raises:
-            ValueError: a line begins with something else.
+            ValueError: a line does not begin with `> `, `< ` or `# `.
         """
-        # JSON may hold other line ends, such as U+2028, as they are.
+        # Not splitlines(): JSON text may contain U+2028, where that would split.
         return cls([_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()])
 
     @classmethod
@@ -68,56 +68,57 @@ class Transcript:
         """Read a file.
 
         Raises:
-            OSError, ValueError: it cannot be read, or is no transcript.
+            OSError: it cannot be read.
+            ValueError: it is not a transcript.
         """
         return cls.parse(Path(path).read_text(encoding="utf-8"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file, and the folders above it."""
+        """Write a file, and create its folder if necessary."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(str(self), encoding="utf-8")
 
-    def messages(self, who: Literal[">", "<"] | None = None) -> Iterator[dict[str, Any]]:
-        """The messages of both ends, or of one, decoded."""
+    def messages(self, sender: Literal[">", "<"] | None = None) -> Iterator[dict[str, Any]]:
+        """The decoded messages, of both ends or of one."""
         for line in self.lines:
-            if line.who != "#" and who in (None, line.who):
+            if line.sender != "#" and sender in (None, line.sender):
                 yield msgspec.json.decode(line.text, type=dict[str, Any])
 
     def compare(self, other: Transcript, *, ignore: Collection[str] = ()) -> None:
-        """Do nothing if the other has the same messages.
+        """Raise an error unless the other transcript has the same messages.
 
-        The order of members does not count, nor do those of `VOLATILE` and of `ignore`, wherever they stand.
+        The order of members does not matter. Members named in `VOLATILE` or `ignore` are skipped at any depth.
 
         Raises:
-            Differs: at the first message that differs.
+            Mismatch: a message differs; the first one is named.
         """
         skipped = VOLATILE | frozenset(ignore)
-        mine, theirs = self._said(skipped), other._said(skipped)
+        mine, theirs = self._normalized_lines(skipped), other._normalized_lines(skipped)
         for number in range(max(len(mine), len(theirs))):
             one, two = ((lines[number] if number < len(lines) else "nothing") for lines in (mine, theirs))
             if one != two:
-                raise Differs(f"Message {number + 1} was\n  {one}\nand is now\n  {two}")
+                raise Mismatch(f"Message {number + 1} was\n  {one}\nand is now\n  {two}")
 
     def check(self, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
-        """Compare with a file; write it where there is none yet, or where `WHARFINGER_RECORD` is set.
+        """Compare with a file. If it does not exist, or `WHARFINGER_RECORD` is set, write it instead.
 
         Raises:
-            Differs: the file has other messages.
+            Mismatch: a message differs from that of the file.
         """
         if os.environ.get("WHARFINGER_RECORD") or not Path(path).exists():
             self.save(path)
             return
         try:
             Transcript.load(path).compare(self, ignore=ignore)
-        except Differs as error:
-            raise Differs(f"{error}\nIf this is meant: set WHARFINGER_RECORD=1 to write {path} anew.") from None
+        except Mismatch as error:
+            raise Mismatch(f"{error}\nIf this is intended, set WHARFINGER_RECORD=1 to write {path} again.") from None
 
-    def _said(self, skipped: frozenset[str]) -> list[str]:
-        return [f"{line.who} {essence(line.text, skipped)}" for line in self.lines if line.who != "#"]
+    def _normalized_lines(self, skipped: frozenset[str]) -> list[str]:
+        return [f"{line.sender} {normalized(line.text, skipped)}" for line in self.lines if line.sender != "#"]
 
 
-def essence(text: str, skipped: frozenset[str] = VOLATILE) -> str:
-    """A message without what does not count, in one order."""
+def normalized(text: str, skipped: frozenset[str] = VOLATILE) -> str:
+    """A message without the skipped members, and with the others sorted."""
     return msgspec.json.encode(_without(msgspec.json.decode(text), skipped), order="sorted").decode()
 
 
@@ -130,7 +131,7 @@ def _without(value: Any, skipped: frozenset[str]) -> Any:
 
 
 def _line(number: int, text: str) -> Line:
-    who = _WHO.get(text[:2])
-    if who is not None:
-        return Line(who, text[2:])
-    raise ValueError(f"line {number} begins with neither '> ' nor '< ' nor '# '")
+    sender = _SENDERS.get(text[:2])
+    if sender is None:
+        raise ValueError(f"line {number} does not begin with '> ', '< ' or '# '")
+    return Line(sender, text[2:])

@@ -1,0 +1,9 @@
+"""The error that comparisons raise."""
+
+from __future__ import annotations
+
+__all__ = ["Mismatch"]
+
+
+class Mismatch(AssertionError):
+    """Two runs that should be the same differ; the message says how."""
