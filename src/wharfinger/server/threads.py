@@ -135,10 +135,7 @@ class Pool:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
                 found: object = await self.run(owner, function, *arguments)
-                if isinstance(found, Awaitable):
-                    result: Any = await found
-                    return result
-                return found
+                return await found if inspect.isawaitable(found) else found
 
         return adapted
 
