@@ -122,7 +122,7 @@ def buggy(tmp_path: Path) -> Path:
     ("words", "place", "raised"),
     [
         (["call", "buggy.py", "broken"], "return {}[name]", "KeyError: 'mary'"),
-        (["call", "buggy.py", "form"], "return str(await", "Form.place: a form has flat fields only"),
+        (["call", "buggy.py", "form"], "return str(await", "Form.place: a form has only flat fields"),
         (["read", "buggy.py", "buggy://broken"], "return {}[name]", "KeyError: 'anna'"),
         (["read", "buggy.py", "buggy://a/log"], "raise ExceptionGroup", "ValueError: inner"),
         (["prompt", "buggy.py", "briefing", "ship=olga"], "raise RuntimeError", "KeyError: 'olga'"),

@@ -356,9 +356,9 @@ def test_100_000_duplicates_are_refused_in_time(where: str) -> None:
 def test_the_slow_path_takes_time_and_memory_in_proportion_to_the_message(unit: bytes) -> None:
     def cost(count: int, end: bytes) -> tuple[float, int]:
         line = ping(b'{"a":[' + (unit + b",") * count + end + b"]}")
-        began = time.perf_counter()
+        began = time.thread_time()
         bare_peer().receive(line)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
         tracemalloc.start()
         try:
             bare_peer().receive(line)

@@ -419,7 +419,7 @@ async def test_a_nested_form_names_its_field_in_the_log(caplog: pytest.LogCaptur
     assert answer["result"]["isError"] is True
     (record,) = caplog.records
     assert f"failed at {__file__}:" in record.message
-    assert "quay: a form has flat fields only" in record.message
+    assert "quay: a form has only flat fields" in record.message
 
 
 # -- at a terminal, and in development
