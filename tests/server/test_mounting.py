@@ -279,9 +279,9 @@ async def test_arguments_that_headers_repeat_are_known_to_the_whole() -> None:
         return region
 
     server = harbour((part, "p"))
-    assert dict(server.mirrors) == {"p_tide": part.mirrors["tide"]}
+    assert dict(server.header_params) == {"p_tide": part.header_params["tide"]}
     part.tools.remove("tide")
-    assert not server.mirrors
+    assert not server.header_params
 
 
 async def pages(server: Server, method: str = "tools/list", kind: str = "tools") -> AsyncIterator[list[str]]:

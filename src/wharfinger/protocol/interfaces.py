@@ -45,8 +45,9 @@ Verify = Callable[[Mapping[bytes, bytes]], str]
 class Service(Protocol):
     """What a transport serves: a handler for each method, with identity and capabilities. `Server` is one.
 
-    A method that is not in `handlers` is not found. If the service also has `mirrors`, which maps the name of a tool to
-    its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28, `x-mcp-header`).
+    A method that is not in `handlers` is not found. If the service also has `header_params`, which maps the name of
+    a tool to its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28,
+    `x-mcp-header`).
     """
 
     @property

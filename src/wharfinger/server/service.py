@@ -78,7 +78,7 @@ class FeatureService:
         self.resources: Resources = Resources(services, page_size)
         self.source_watches: SourceWatches = SourceWatches(services, self.resources, self.mounts)
         self.tools: Tools = Tools(services, page_size, self.serve_tasks)
-        self.mirrors = self.tools.mirrors
+        self.header_params = self.tools.header_params
         """Which arguments of which tools HTTP headers repeat."""
         self.prompts: Prompts = Prompts(services, page_size)
         self.completions = Completions(services, self.prompts, self.resources)

@@ -1167,15 +1167,15 @@ def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
     plain = {"type": "object", "properties": {"city": {"type": "string"}}}
     server = Server("s")
     server.tools.add(lambda city: city, name="a", input_schema=schema)
-    assert list(server.tools.mirrors) == ["a"]
+    assert list(server.tools.header_params) == ["a"]
     server.tools.remove("a")
-    assert server.tools.mirrors == {}
+    assert server.tools.header_params == {}
     server.tools.add(lambda city: city, name="a", input_schema=schema, fallback=True)
-    assert list(server.tools.mirrors) == ["a"]
+    assert list(server.tools.header_params) == ["a"]
     server.tools.add(lambda city: city, name="a", input_schema=plain)
-    assert server.tools.mirrors == {}
+    assert server.tools.header_params == {}
     server.tools.add(lambda city: city, name="a", input_schema=schema, fallback=True)
-    assert server.tools.mirrors == {}
+    assert server.tools.header_params == {}
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 5, None])

@@ -67,9 +67,9 @@ def test_a_schema_by_hand_is_looked_through_too() -> None:
     nested = {"type": "object", "properties": {"a": {"properties": {"b": {"type": "string", "x-mcp-header": "B"}}}}}
     server = Server("s")
     server.tools.add(lambda arguments: "", name="f", input_schema=nested)
-    assert server.mirrors["f"][0].path == ("a", "b")
+    assert server.header_params["f"][0].path == ("a", "b")
     server.tools.remove("f")
-    assert not server.mirrors
+    assert not server.header_params
 
 
 async def post(server: Server, name: str, arguments: Any, headers: dict[str, str]) -> tuple[int, Any]:

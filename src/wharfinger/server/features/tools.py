@@ -111,8 +111,8 @@ class ToolFeature:
         "exact",
         "full_definition",
         "function",
+        "header_params",
         "invoke",
-        "mirrors",
         "name",
         "needs_url",
         "signature",
@@ -124,7 +124,7 @@ class ToolFeature:
     """Valid in every revision: its output schema is an object's, wrapped around any other, or absent."""
     full_definition: t.Tool
     """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
-    mirrors: tuple[HeaderParam, ...]
+    header_params: tuple[HeaderParam, ...]
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
     """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
@@ -168,7 +168,7 @@ class ToolFeature:
         )
         self._call.finish = self.result
         try:
-            self.mirrors = header_params_of(self.signature.schema)
+            self.header_params = header_params_of(self.signature.schema)
         except ValueError as error:
             raise ValueError(f"The tool {self.name!r}: {error}") from None
         self.function: Callable[..., Awaitable[Any]] = function
@@ -244,7 +244,7 @@ class Tools:
         self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = lambda tool: tool.full_definition
-        self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
+        self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
     def add(
@@ -369,7 +369,7 @@ class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
 
     def _current(self) -> dict[str, tuple[HeaderParam, ...]]:
         if self._version != self._features.version:
-            self._found = {name: tool.mirrors for name, tool in self._features.items() if tool.mirrors}
+            self._found = {name: tool.header_params for name, tool in self._features.items() if tool.header_params}
             self._version = self._features.version
         return self._found
 

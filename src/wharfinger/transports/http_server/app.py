@@ -151,7 +151,7 @@ class HttpApp:
         self.verify = verify
         self.limits = limits or HttpLimits()
         self.separates_trailers = separates_trailers
-        self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "mirrors", {})
+        self.header_params: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "header_params", {})
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = contents if verify is None else None
         self.calls = OpenCalls(service, self.limits)
@@ -307,8 +307,8 @@ class HttpApp:
         handler = None if request.row is None else self.service.handlers.get(request.method)
         if handler is None:
             raise no_such_method(request)
-        if self.mirrors and request.method == "tools/call":
-            check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
+        if self.header_params and request.method == "tools/call":
+            check_arguments(self.header_params.get(request.params.name, ()), headers, request.params.arguments)
         return handler
 
     def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
