@@ -129,8 +129,7 @@ class Pool:
         if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                result: Any = await function(*arguments)
-                return result
+                return await function(*arguments)
         else:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
