@@ -124,21 +124,21 @@ def test_an_answer_becomes_the_type() -> None:
     [
         ({}, "mail: missing"),
         ([], "content: expected an object"),
-        ({"mail": 5}, "mail: is no text"),
-        ({"mail": "a"}, "mail: is no email"),
-        ({"mail": "a@b", "since": "tomorrow"}, "since: is no date"),
-        ({"mail": "a@b", "since": "2026-01-02T00:00:00Z"}, "since: is no date"),
-        ({"mail": "a@b", "at": "noon"}, "at: is no date-time"),
+        ({"mail": 5}, "mail: must be text"),
+        ({"mail": "a"}, "mail: is not a valid email"),
+        ({"mail": "a@b", "since": "tomorrow"}, "since: is not a valid date"),
+        ({"mail": "a@b", "since": "2026-01-02T00:00:00Z"}, "since: is not a valid date"),
+        ({"mail": "a@b", "at": "noon"}, "at: is not a valid date-time"),
         ({"mail": "a@b", "quay": "NORTH_QUAY"}, "quay: must be one of n, s"),
         ({"mail": "a@b", "tugs": 3}, "tugs: must be at least 4"),
-        ({"mail": "a@b", "tugs": 4.5}, "tugs: is no whole number"),
-        ({"mail": "a@b", "tugs": True}, "tugs: is no number"),
-        ({"mail": "a@b", "ok": 1}, "ok: is neither true nor false"),
+        ({"mail": "a@b", "tugs": 4.5}, "tugs: must be a whole number"),
+        ({"mail": "a@b", "tugs": True}, "tugs: must be a number"),
+        ({"mail": "a@b", "ok": 1}, "ok: must be true or false"),
         ({"mail": "a@b", "some": ["z"]}, "some: must be some of x, y"),
-        ({"mail": "a@b", "some": 5}, "some: is no list"),
+        ({"mail": "a@b", "some": 5}, "some: must be a list"),
         ({"mail": "a@b", "code": "ABCD"}, "code: must have at most 3 characters"),
         ({"mail": "a@b", "code": "a"}, "code: expected str matching regex '^[A-Z]+$'"),
-        ({"ok": 1, "mail": 1}, "mail: is no text\nok: is neither true nor false"),
+        ({"ok": 1, "mail": 1}, "mail: must be text\nok: must be true or false"),
     ],
 )
 def test_what_does_not_fit_is_told_field_by_field(content: Any, fault: str) -> None:
@@ -326,7 +326,7 @@ def test_a_format_takes_what_is_written_in_it_and_nothing_else(format: str, fits
     for text in not_so:
         with pytest.raises(InvalidAnswer) as caught:
             form.read({"a": text})
-        assert str(caught.value) == f"a: is no {format}"
+        assert str(caught.value) == f"a: is not a valid {format}"
 
 
 def test_an_empty_answer_is_an_empty_form() -> None:
@@ -344,7 +344,7 @@ def test_what_was_left_empty_is_as_if_it_was_not_there_unless_text_was_asked_for
     assert form_of(str | None).read({"value": ""}) == ""
     with pytest.raises(InvalidAnswer, match="value: must be one of n, s"):
         form_of(Quay).read({"value": ""})
-    with pytest.raises(InvalidAnswer, match="value: is no number"):
+    with pytest.raises(InvalidAnswer, match="value: must be a number"):
         form_of(int).read({"value": ""})
 
 
@@ -352,7 +352,7 @@ def test_what_was_left_empty_is_as_if_it_was_not_there_unless_text_was_asked_for
 def test_a_required_field_that_is_null_is_missing_and_every_other_is_checked(value: Any) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(int).read({"value": value})
-    assert str(caught.value) == ("value: missing" if value is None else "value: is no number")
+    assert str(caught.value) == ("value: missing" if value is None else "value: must be a number")
 
 
 def test_a_field_that_may_be_null_is_null_where_nothing_is_filled_in() -> None:
@@ -459,7 +459,7 @@ def test_a_default_that_does_not_fit_its_field_is_refused_by_name() -> None:
 
     with pytest.raises(TypeError, match=r"^Wrong.size: its default must be at least 3\.$"):
         form_of(Wrong)
-    with pytest.raises(TypeError, match=r"^Written.a: its default is no number\.$"):
+    with pytest.raises(TypeError, match=r"^Written.a: its default must be a number\.$"):
         form_of(Written({"a": {"type": "integer", "default": "x"}}))
 
 
@@ -674,9 +674,9 @@ def test_numbers_may_be_whole_though_written_with_a_point_and_nothing_else_is_a_
     assert form_of(float).read({"value": 7}) == 7.0
     for kind in (int, float):
         for no_number in (True, "7", [7]):
-            with pytest.raises(InvalidAnswer, match=r"^value: is no number$"):
+            with pytest.raises(InvalidAnswer, match=r"^value: must be a number$"):
                 form_of(kind).read({"value": no_number})
-    with pytest.raises(InvalidAnswer, match=r"^value: is no whole number$"):
+    with pytest.raises(InvalidAnswer, match=r"^value: must be a whole number$"):
         form_of(int).read({"value": 7.5})
 
 

@@ -471,7 +471,7 @@ def _checked(field: t.PrimitiveSchema, value: Any) -> Any:
 
 def _check_text(field: t.PrimitiveSchema, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("is no text")
+        raise ValueError("must be text")
     choices = field.enum
     if field.one_of is not UNSET:
         choices = [option.const for option in field.one_of]
@@ -482,22 +482,22 @@ def _check_text(field: t.PrimitiveSchema, value: Any) -> str:
     if field.max_length is not UNSET and len(value) > field.max_length:
         raise ValueError(f"must have at most {field.max_length} characters")
     if field.format is not UNSET and not _READERS[field.format](value):
-        raise ValueError(f"is no {field.format}")
+        raise ValueError(f"is not a valid {field.format}")
     return value
 
 
 def _check_bool(field: t.PrimitiveSchema, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("is neither true nor false")
+        raise ValueError("must be true or false")
     return value
 
 
 def _check_number(field: t.PrimitiveSchema, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("is no number")
+        raise ValueError("must be a number")
     if field.type == "integer" and isinstance(value, float):
         if not value.is_integer():
-            raise ValueError("is no whole number")
+            raise ValueError("must be a whole number")
         value = int(value)
     if field.minimum is not UNSET and value < field.minimum:
         raise ValueError(f"must be at least {field.minimum}")
@@ -512,7 +512,7 @@ def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     if isinstance(value, str):  # revisions without several choices asked for text
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list):
-        raise ValueError("is no list")
+        raise ValueError("must be a list")
     given = list(cast("Any", value))
     if any(choice not in choices for choice in given):
         raise ValueError(f"must be some of {', '.join(choices)}")

@@ -27,7 +27,7 @@ class TaskTool(ToolFeature):
     """A tool registered with `task=`. `task_ttl` is in seconds; absent it is the server's, None is for ever.
 
     Raises:
-        ValueError: `task` is none of the kinds, or `task_ttl` is not more than 0.
+        ValueError: `task` is not one of its values, or `task_ttl` is not more than 0.
     """
 
     __slots__ = ("_kind", "_tools", "_ttl")
