@@ -53,7 +53,7 @@ def line(method: str, params: dict[str, Any], era: str) -> bytes:
 
 def peer_of(made: Server) -> ServerPeer:
     """A peer whose handshake is over."""
-    peer = ServerPeer(Session(), made.stamps, made.limits)
+    peer = ServerPeer(Session(), made.result_meta, made.limits)
     request = peer.receive(line("initialize", wire.INITIALIZE, wire.HANDSHAKE))
     assert isinstance(request, Request)
     peer.respond(request, run(made.handlers["initialize"](request)))
@@ -98,8 +98,8 @@ def operations() -> dict[str, Operation]:
         "open_request": lambda: open_request(messages[handshake], peer.session),
         "open_request, stateless": lambda: open_request(messages[stateless], None),
         "handler of a read": lambda: run(made.handlers["resources/read"](requests[handshake])),
-        "seal_result": lambda: seal_result(requests[handshake], result, made.stamps),
-        "seal_result, stateless": lambda: seal_result(requests[stateless], result, made.stamps),
+        "seal_result": lambda: seal_result(requests[handshake], result, made.result_meta),
+        "seal_result, stateless": lambda: seal_result(requests[stateless], result, made.result_meta),
         "read through a peer": through(lines[handshake]),
         "read through a peer, stateless": through(lines[stateless]),
         "template read through a peer": through(line("resources/read", item, handshake)),

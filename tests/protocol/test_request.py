@@ -361,26 +361,26 @@ def test_nothing_is_no_result() -> None:
 
 
 def test_stamps_are_kept_for_1024_lifetimes_and_made_for_others() -> None:
-    stamps = ResultMeta(INFO)
+    result_meta = ResultMeta(INFO)
     request = opened("resources/read", {"uri": "a:b", "_meta": META})
     for ttl in range(1025):
         request.ttl_ms = ttl
-        answer = json.loads(joined(seal_result(request, t.ReadResourceResult(contents=[]), stamps)))
+        answer = json.loads(joined(seal_result(request, t.ReadResourceResult(contents=[]), result_meta)))
         assert answer["result"]["ttlMs"] == ttl
-    assert [ttl for _, ttl, _ in stamps.openings] == list(range(1024))
+    assert [ttl for _, ttl, _ in result_meta.openings] == list(range(1024))
 
 
 def test_stamps_of_one_result_alone_are_not_kept() -> None:
-    stamps = ResultMeta(INFO)
+    result_meta = ResultMeta(INFO)
     request = opened("tools/call", {"name": "x", "_meta": META})
     for result in (
         t.CallToolResult(content=[], meta={"mine": 1}),
         t.CallToolResult(content=[], result_type="complete"),
     ):
-        seal_result(request, result, stamps)
-        assert stamps.openings == {}
-    seal_result(request, t.CallToolResult(content=[]), stamps)
-    assert len(stamps.openings) == 1
+        seal_result(request, result, result_meta)
+        assert result_meta.openings == {}
+    seal_result(request, t.CallToolResult(content=[]), result_meta)
+    assert len(result_meta.openings) == 1
 
 
 def test_question_is_no_complete_result_and_is_not_kept() -> None:

@@ -112,11 +112,11 @@ async def ask(
         handler = server.handlers.get(method) if request.row is not None else None
         if handler is None:
             raise no_such_method(request)
-        answer = seal_result(request, await handler(request), server.stamps)
+        answer = seal_result(request, await handler(request), server.result_meta)
     except ProtocolError as error:
-        answer = seal_error(request, error, server.stamps)
+        answer = seal_error(request, error, server.result_meta)
     except Exception as error:
-        answer = seal_error(request, to_protocol_error(error, "0"), server.stamps)
+        answer = seal_error(request, to_protocol_error(error, "0"), server.result_meta)
     return json.loads(b"".join(answer) if not isinstance(answer, bytes) else answer)
 
 

@@ -133,7 +133,7 @@ async def test_a_required_extension_must_be_declared_by_the_client() -> None:
     request = opened(server, "tides/forecast", {"port": "Hull", "_meta": declared})
     assert request.caller.extension(TIDES) == {"unit": "ft"}
     assert request.caller.extension("com.example/other") is None
-    assert seal_result(request, await server.handlers["tides/forecast"](request), server.stamps)
+    assert seal_result(request, await server.handlers["tides/forecast"](request), server.result_meta)
 
 
 def test_the_header_must_repeat_what_names_the_request() -> None:

@@ -42,7 +42,7 @@ class SampleService:
         self.info = t.Implementation(name="harbour", version="1")
         self.instructions: str | None = None
         self.limits = limits or Limits()
-        self.stamps = ResultMeta(self.info)
+        self.result_meta = ResultMeta(self.info)
         self.handlers: dict[str, Handler] = lifecycle.handlers(self)
         self.handlers |= {
             "resources/read": self.read,

@@ -182,7 +182,7 @@ def check_target(target: Any) -> Checked:
         return [str(part) for part in parts]
     if hasattr(target, "open_link"):
         return cast("LinkFactory", target)
-    if hasattr(target, "handlers") and hasattr(target, "stamps"):
+    if hasattr(target, "handlers") and hasattr(target, "result_meta"):
         return cast("Service", target)
     raise TypeError(f"A client takes {accepted}, not {type(target).__name__}.")
 

@@ -279,7 +279,7 @@ class ResultMeta:
         return opening
 
 
-def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | ChunkedMessage:
+def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes | ChunkedMessage:
     """Encode one JSON-RPC response. The members that the revision adds stand before those of `result`.
 
     A large result becomes a `ChunkedMessage`, so that it is never in memory twice.
@@ -292,15 +292,15 @@ def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | Ch
     id = encode(request.id)
     opening = b"{"
     comma = b""
-    if request.caller.rules.stamps_results:
+    if request.caller.rules.adds_result_meta:
         comma = b","
         own_meta = getattr(result, "meta", UNSET)
         kind = getattr(result, "result_type", UNSET)
         if own_meta is UNSET and kind is UNSET:
             key = (request.row, request.ttl_ms, request.cache_scope)
-            opening = stamps.openings.get(key) or stamps.opening(request)
+            opening = result_meta.openings.get(key) or result_meta.opening(request)
         else:
-            opening = stamps.opening(request, own_meta, kind)
+            opening = result_meta.opening(request, own_meta, kind)
             result = msgspec.structs.replace(result, meta=UNSET, result_type=UNSET)
     else:
         rules = request.caller.rules
@@ -425,7 +425,7 @@ def tool_failure(error: HandlerFailed) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=error.message)], is_error=True)
 
 
-def seal_error(request: Request, error: ProtocolError, stamps: ResultMeta) -> bytes | ChunkedMessage:
+def seal_error(request: Request, error: ProtocolError, result_meta: ResultMeta) -> bytes | ChunkedMessage:
     """Encode one error response, with the error code of the caller's revision.
 
     A tool that failed gets a result with `isError` instead.
@@ -433,12 +433,12 @@ def seal_error(request: Request, error: ProtocolError, stamps: ResultMeta) -> by
     if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
         error = InternalError(f"The user must open a URL first: {error.message} {error.url}")
     if isinstance(error, HandlerFailed) and request.method == "tools/call":
-        return seal_result(request, tool_failure(error), stamps)
+        return seal_result(request, tool_failure(error), result_meta)
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
     if isinstance(error, PermissionDenied) and request.row is not None and request.row.name_param == "uri":
         # A refusal must not reveal what exists: respond as for a missing resource (security: U02).
-        return seal_error(request, ResourceNotFound(request.params.uri), stamps)
+        return seal_error(request, ResourceNotFound(request.params.uri), result_meta)
     return encode_error(request.id, error)
 
 

@@ -24,7 +24,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """An HTTP stream begins with an event that has an id and no data, and can be resumed over another connection."""
     disconnect_cancels: bool = False
     """Closing the HTTP stream of a request cancels it."""
-    stamps_results: bool = False
+    adds_result_meta: bool = False
     """Results have `resultType`, the server's identity and, if they are cacheable, caching hints."""
     logs_by_request: bool = False
     """Log messages are sent only for a request that names a level."""
@@ -96,7 +96,7 @@ _ROWS = (
         era="stateless",
         resource_not_found=-32602,
         disconnect_cancels=True,
-        stamps_results=True,
+        adds_result_meta=True,
         logs_by_request=True,
         any_structured_content=True,
         asks_by_result=True,

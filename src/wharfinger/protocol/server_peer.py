@@ -75,18 +75,18 @@ class ServerPeer:
     client; the messages after it are still served.
     """
 
-    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "report", "session", "stamps")
+    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "report", "result_meta", "session")
 
     def __init__(
         self,
         session: Session,
-        stamps: ResultMeta,
+        result_meta: ResultMeta,
         limits: Limits,
         report: Callable[[Exception], ProtocolError] = lambda error: InternalError(),
     ) -> None:
         self.report = report
         self.session = session
-        self.stamps = stamps
+        self.result_meta = result_meta
         self.limits = limits
         self.in_flight: dict[Id, Request] = {}
         """By id, with its type: 1 and "1" are two requests."""
@@ -180,7 +180,7 @@ class ServerPeer:
         """Encode the response and free the id; None if the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
-        data = seal_result(request, result, self.stamps)
+        data = seal_result(request, result, self.result_meta)
         del self.in_flight[request.id]
         return data
 
@@ -188,7 +188,7 @@ class ServerPeer:
         """Encode the error response and free the id; None if the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
-        data = seal_error(request, error, self.stamps)
+        data = seal_error(request, error, self.result_meta)
         del self.in_flight[request.id]
         return data
 

@@ -60,7 +60,7 @@ class FeatureService:
     ) -> None:
         self.info = info
         self.instructions = instructions
-        self.stamps = ResultMeta(info)
+        self.result_meta = ResultMeta(info)
         self.services: Services = services
         """What the features of this server share."""
         self.methods = services.methods

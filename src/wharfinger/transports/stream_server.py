@@ -71,7 +71,7 @@ class StreamServer(asyncio.Protocol):
         self.service = service
         self.unread = Shares() if unread is None else unread
         self.owner = owner
-        self.peer = ServerPeer(Session(principal, self.notify), service.stamps, service.limits, report)
+        self.peer = ServerPeer(Session(principal, self.notify), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
         self.loop = asyncio.get_running_loop()
@@ -294,7 +294,7 @@ class StreamServer(asyncio.Protocol):
         try:
             check_unread(self.unread, self.owner, self.service.limits, data)
         except Overloaded as error:
-            return seal_error(request, error, self.peer.stamps)
+            return seal_error(request, error, self.peer.result_meta)
         return data
 
     def pause_writing(self) -> None:

@@ -250,7 +250,7 @@ class HttpApp:
             request.peer = call.address
             request.task = call.task
             call.request = request
-            data = seal_result(request, await handler(request), service.stamps)
+            data = seal_result(request, await handler(request), service.result_meta)
             call.over = True
         except BaseException as error:
             call.over = True
@@ -345,7 +345,7 @@ class HttpApp:
                 return None
             if call.cancel_reason is CancelReason.BODY_TIMEOUT:
                 error = Refused(408, "The body did not arrive in time (--limit body_time).", CLOSE)
-        sealer = _StatelessSealer(self.service.stamps, None if message is None else message.id)
+        sealer = _StatelessSealer(self.service.result_meta, None if message is None else message.id)
         data, failure = answer_exception(request, error, sealer, self.service.limits, reason=call.cancel_reason)
         assert data is not None
         if failure is None:
@@ -362,7 +362,7 @@ class HttpApp:
                 try:
                     self.calls.check_unread(call, data)
                 except Overloaded as error:
-                    data, status = _StatelessSealer(self.service.stamps).fail(request, error), error.http_status
+                    data, status = _StatelessSealer(self.service.result_meta).fail(request, error), error.http_status
             if call.stream is not None:
                 await call.stream.finish(data)
             elif type(data) is bytes and not call.headers and len(data) <= LARGE:
@@ -561,16 +561,16 @@ def _fault(error: Exception) -> ProtocolError:
 class _StatelessSealer:
     """Encodes the answers of requests without a session, and of messages that were refused before they were one."""
 
-    def __init__(self, stamps: ResultMeta, id: Id | UnsetType | None = None) -> None:
-        self.stamps = stamps
+    def __init__(self, result_meta: ResultMeta, id: Id | UnsetType | None = None) -> None:
+        self.result_meta = result_meta
         self.id = id
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage:
-        return seal_result(request, result, self.stamps)
+        return seal_result(request, result, self.result_meta)
 
     def fail(self, request: Request | None, error: ProtocolError) -> bytes | ChunkedMessage:
         if request is not None:
-            return seal_error(request, error, self.stamps)
+            return seal_error(request, error, self.result_meta)
         return encode_error(error.id if self.id is None or self.id is UNSET else self.id, error)
 
 

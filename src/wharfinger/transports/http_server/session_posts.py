@@ -39,7 +39,7 @@ class HttpSession:
         self.owner = owner
         """Whose share it uses: its principal's, or that of the address that opened it."""
         self.calls = calls
-        self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits, report)
+        self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)

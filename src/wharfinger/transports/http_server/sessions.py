@@ -223,7 +223,7 @@ class HttpSessions:
             try:
                 self.calls.check_unread(call, data)
             except Overloaded as error:
-                return seal_error(request, error, self.service.stamps), error.http_status
+                return seal_error(request, error, self.service.result_meta), error.http_status
         return data, 200
 
     def _stop(self, request: Request, *reason: CancelReason) -> None:
