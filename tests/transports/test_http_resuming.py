@@ -173,7 +173,7 @@ def test_session_stream_without_places_says_that_something_may_be_missed() -> No
 # What the server asks.
 
 
-class Desk:
+class AskingServer:
     """A server that asks on the stream of a call, or on the session's; the client's answers come as POSTs."""
 
     def __init__(self, *questions: dict[str, Any], own_stream: bool = False) -> None:
@@ -205,7 +205,7 @@ class Desk:
 
 def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> None:
     async def test() -> None:
-        async with linked(Desk({"id": "q", "method": "roots/list"}), rules=HANDSHAKE) as link:
+        async with linked(AskingServer({"id": "q", "method": "roots/list"}), rules=HANDSHAKE) as link:
 
             async def roots(message: Message) -> Any:
                 assert message.method == "roots/list"
@@ -220,15 +220,15 @@ def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> 
 
 def test_question_on_the_session_s_stream_is_answered() -> None:
     async def test() -> None:
-        desk = Desk({"id": 1, "method": "roots/list"}, own_stream=True)
-        async with linked(desk, rules=HANDSHAKE) as link:
+        asking = AskingServer({"id": 1, "method": "roots/list"}, own_stream=True)
+        async with linked(asking, rules=HANDSHAKE) as link:
 
             async def refused(message: Message) -> Any:
                 raise InvalidParams("no")
 
             link.events.answer = refused
             await link.listen_in(5)
-            told = await desk.answers.get()
+            told = await asking.answers.get()
         assert (told["id"], told["error"]["code"]) == (1, -32602)
 
     run(test())
@@ -236,7 +236,7 @@ def test_question_on_the_session_s_stream_is_answered() -> None:
 
 def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detail() -> None:
     async def test() -> None:
-        async with linked(Desk({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
+        async with linked(AskingServer({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
             assert [a["error"]["code"] for a in got(await ask(link))["answers"]] == [-32601]
 
             async def broken(message: Message) -> Any:
@@ -253,11 +253,11 @@ def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detai
 def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
     async def test() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
-        desk = Desk({"id": 1, "method": "elicitation/create"}, own_stream=True)
+        asking = AskingServer({"id": 1, "method": "elicitation/create"}, own_stream=True)
 
         async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
             if asked.verb != "GET":
-                await desk(asked, writer)
+                await asking(asked, writer)
                 return
             stream(writer)
             writer.write(event(id=1, method="elicitation/create"))
@@ -279,16 +279,16 @@ def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
             link.events.answer = person
             await link.listen_in(5)
             await stopped.wait()
-            assert (await desk.answers.get())["id"] == 2
-            assert desk.answers.empty()
+            assert (await asking.answers.get())["id"] == 2
+            assert asking.answers.empty()
 
     run(test())
 
 
 def test_questions_at_once_are_bounded() -> None:
     async def test() -> None:
-        desk = Desk(*({"id": n, "method": "roots/list"} for n in range(40)), own_stream=True)
-        async with linked(desk, rules=HANDSHAKE) as link:
+        asking = AskingServer(*({"id": n, "method": "roots/list"} for n in range(40)), own_stream=True)
+        async with linked(asking, rules=HANDSHAKE) as link:
             hold = asyncio.Event()
 
             async def slow(message: Message) -> Any:
@@ -297,10 +297,10 @@ def test_questions_at_once_are_bounded() -> None:
 
             link.events.answer = slow
             await link.listen_in(5)
-            refused = [await desk.answers.get() for _ in range(8)]
+            refused = [await asking.answers.get() for _ in range(8)]
             assert {a["error"]["code"] for a in refused} == {-32603}
             hold.set()
-            assert sorted([(await desk.answers.get())["id"] for _ in range(32)]) == list(range(32))
+            assert sorted([(await asking.answers.get())["id"] for _ in range(32)]) == list(range(32))
 
     run(test())
 
@@ -316,7 +316,7 @@ def test_no_question_outlives_the_connection() -> None:
             finally:
                 stopped.set()
 
-        async with linked(Desk({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
+        async with linked(AskingServer({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
             link.events.answer = person
             await link.listen_in(5)
             await begun.wait()

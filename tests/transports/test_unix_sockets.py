@@ -32,7 +32,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def harbour() -> Server:
+def make_server() -> Server:
     server = Server("harbour", limits=Limits(drain=0.5))
 
     @server.tool
@@ -54,7 +54,7 @@ def harbour() -> Server:
 
 @asynccontextmanager
 async def serving(path: Path, **options: Any) -> AsyncIterator[UnixServer]:
-    server = UnixServer(harbour(), path, **options)
+    server = UnixServer(make_server(), path, **options)
     await server.start()
     try:
         yield server
@@ -126,15 +126,15 @@ def test_place_that_is_taken_is_told(path: Path) -> None:
     async def test() -> None:
         async with serving(path):
             with pytest.raises(AddressInUse, match=r"listens on .* already"):
-                await UnixServer(harbour(), path).start()
+                await UnixServer(make_server(), path).start()
             async with Client(f"unix:{path}") as client:  # the first one serves on
                 await client.ping()
         path.write_text("precious")
         with pytest.raises(AddressInUse, match="is not a socket"):
-            await UnixServer(harbour(), path).start()
+            await UnixServer(make_server(), path).start()
         assert path.read_text() == "precious"
         with pytest.raises(OSError, match=r"Cannot listen on .*no/such"):
-            await UnixServer(harbour(), path.parent / "no/such/s").start()
+            await UnixServer(make_server(), path.parent / "no/such/s").start()
 
     run(test())
 
@@ -192,7 +192,7 @@ def test_clients_at_once_are_bounded(path: Path) -> None:
 
 def test_calls_under_way_are_answered_when_the_server_ends(path: Path) -> None:
     async def test() -> None:
-        server = UnixServer(harbour(), path)
+        server = UnixServer(make_server(), path)
         await server.start()
         async with Client(f"unix:{path}", revision="2025-11-25") as client:
             begun = asyncio.Event()
@@ -251,9 +251,9 @@ def test_process_serves_until_a_signal(path: Path, end: signal.Signals) -> None:
 
 def test_http_and_unix_exclude_each_other() -> None:
     with pytest.raises(TypeError, match="exclude each other"):
-        harbour().run(http="127.0.0.1:0", unix="/nowhere")
+        make_server().run(http="127.0.0.1:0", unix="/nowhere")
 
 
 def test_path_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Cannot listen on"):
-        serve_unix(harbour(), tmp_path / ("x" * 200))
+        serve_unix(make_server(), tmp_path / ("x" * 200))

@@ -120,6 +120,8 @@ class StreamServer(asyncio.Protocol):
                 deliver(self.service, self.peer.session, event)
             case Batch():
                 self.serve_batch(event)
+            case _:  # a request, or nothing: not passed to this method
+                pass
 
     def serve_batch(self, batch: Batch) -> None:
         """Serve the requests of a batch. Their answers are written together."""

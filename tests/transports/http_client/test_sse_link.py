@@ -26,7 +26,7 @@ from wharfinger.transports.http_client.sse_link import SseLink
 OLDEST = REVISIONS["2024-11-05"]
 
 
-class Harbour:
+class FakeSseServer:
     """A server of HTTP+SSE: answers each request on its one stream."""
 
     def __init__(self, endpoint: str = "messages?session_id=7") -> None:
@@ -73,16 +73,16 @@ async def opened(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
 )
 def test_messages_are_posted_where_the_first_event_says(endpoint: str, path: str) -> None:
     async def test() -> None:
-        harbour = Harbour()
-        async with serving(harbour) as base:
-            harbour.endpoint = endpoint.replace("{base}", base)
+        fake = FakeSseServer()
+        async with serving(fake) as base:
+            fake.endpoint = endpoint.replace("{base}", base)
             link = await opened(base)
             link.notify("notifications/initialized", {})
             answers = await asyncio.gather(*(ask(link, f"m{n}") for n in range(5)))
             assert [got(a) for a in answers] == [{"method": f"m{n}"} for n in range(5)]
             await link.close()
-        assert {p for p, _ in harbour.posts} == {path}
-        assert harbour.posts[0][1]["method"] == "notifications/initialized"
+        assert {p for p, _ in fake.posts} == {path}
+        assert fake.posts[0][1]["method"] == "notifications/initialized"
 
     run(test())
 
@@ -94,7 +94,7 @@ def test_place_on_another_server_is_refused(endpoint: str) -> None:
     """Security C25: what is posted there would be told to somebody else."""
 
     async def test() -> None:
-        async with serving(Harbour(endpoint)) as base:
+        async with serving(FakeSseServer(endpoint)) as base:
             with pytest.raises(ConnectionFailed, match="names another server"):
                 await opened(base)
 
@@ -103,17 +103,17 @@ def test_place_on_another_server_is_refused(endpoint: str) -> None:
 
 def test_server_may_ask() -> None:
     async def test() -> None:
-        harbour = Harbour()
-        async with serving(harbour) as base:
+        fake = FakeSseServer()
+        async with serving(fake) as base:
             link = await opened(base)
 
             async def roots(message: Message) -> Any:
                 return t.ListRootsResult(roots=[])
 
             link.events.answer = roots
-            assert harbour.down is not None
-            harbour.down.write(event(id=1, method="ping") + event(id=2, method="roots/list"))
-            answers = [await harbour.answers.get() for _ in range(2)]
+            assert fake.down is not None
+            fake.down.write(event(id=1, method="ping") + event(id=2, method="roots/list"))
+            answers = [await fake.answers.get() for _ in range(2)]
             assert sorted((a["id"], a["result"]) for a in answers) == [(1, {}), (2, {"roots": []})]
             await link.close()
 
@@ -123,7 +123,7 @@ def test_server_may_ask() -> None:
 def test_end_of_the_stream_fails_what_waits() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
-        async with serving(Harbour()) as base:
+        async with serving(FakeSseServer()) as base:
             link = await opened(base)
             link.events.lost = lambda _, error: lost.append(error)
             calls = [asyncio.ensure_future(ask(link, "silence")) for _ in range(3)]
@@ -139,19 +139,19 @@ def test_end_of_the_stream_fails_what_waits() -> None:
 
 def test_message_that_is_not_taken_fails_its_request() -> None:
     async def test() -> None:
-        harbour = Harbour()
-        async with serving(harbour) as base:
+        fake = FakeSseServer()
+        async with serving(fake) as base:
             link = await opened(base)
-            harbour.status = "500 Oops"
+            fake.status = "500 Oops"
             with pytest.raises(ConnectionFailed, match="500 Oops: not now"):
                 await ask(link)
-            harbour.status = "401 Unauthorized"
+            fake.status = "401 Unauthorized"
             with pytest.raises(NotAuthorized):
                 await ask(link)
-            harbour.status = ""
+            fake.status = ""
             with pytest.raises(RequestTimeout):
                 await ask(link, "silence", timeout=0.05)
-            assert harbour.posts[-1][1]["method"] in ("silence", "notifications/cancelled")
+            assert fake.posts[-1][1]["method"] in ("silence", "notifications/cancelled")
             await link.close()
 
     run(test())
@@ -181,12 +181,12 @@ def test_what_is_no_stream_is_told(status: str, kind: str, body: bytes, error: t
 
 def test_event_over_the_limit_ends_the_connection() -> None:
     async def test() -> None:
-        harbour = Harbour()
-        async with serving(harbour) as base:
+        fake = FakeSseServer()
+        async with serving(fake) as base:
             link = await opened(base)
             waiting = asyncio.ensure_future(ask(link, "silence"))
-            assert harbour.down is not None
-            harbour.down.write(b"data: " + b"x" * 200_000)
+            assert fake.down is not None
+            fake.down.write(b"data: " + b"x" * 200_000)
             with pytest.raises(InvalidResponse, match="event over the limit"):
                 await waiting
             await link.close()

@@ -175,7 +175,7 @@ class Origin:
         resolver = None
         if allow is not None and self.proxy is None:
             resolver = make_resolver(lambda _, address: allow(address), FORBIDDEN)
-        self._session = http.ClientSession(
+        session: ClientSession = http.ClientSession(
             connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
             # Nothing compressed was accepted, and decompressing would be work without a bound.
@@ -183,7 +183,8 @@ class Origin:
             read_bufsize=READ_BUFFER,
             proxy=self.proxy,
         )
-        return self._session
+        self._session = session
+        return session
 
     async def body(self, response: ClientResponse) -> bytes:
         """Return the whole body.

@@ -133,7 +133,10 @@ class _SseSession(StreamServer):
         request.peer = self.call.address
         super().begin(request, batch)
         self.requests.add(self.call.owner)
-        request.task.add_done_callback(lambda _: self.requests.add(self.call.owner, -1))
+        request.task.add_done_callback(self._uncount)
+
+    def _uncount(self, task: asyncio.Task[None]) -> None:
+        self.requests.add(self.call.owner, -1)
 
 
 class _SseTransport(EventStream):
