@@ -341,12 +341,12 @@ def test_a_changed_file_has_another_digest_at_once(root: Path) -> None:
 
 
 def test_digests_are_kept_as_long_as_a_file_stays_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wharfinger.sources import skill_folder
+    from wharfinger.sources.folder import tree
 
     source = skills(root)
     old = 1_600_000_000
-    monkeypatch.setattr(skill_folder, "SETTLED", -1)
-    monkeypatch.setattr(skill_folder, "SETTLED_COARSE", -1)
+    monkeypatch.setattr(tree, "SETTLED", -1)
+    monkeypatch.setattr(tree, "SETTLED_COARSE", -1)
     for file in root.rglob("*"):
         os.utime(file, (old, old))
     first = source.skill("skill://pdf/SKILL.md")

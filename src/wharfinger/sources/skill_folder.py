@@ -120,7 +120,7 @@ class Skills(Source):
             raise UnusableFolder(f"{root}: {_BAD_NAME}")
         above = prefix.strip("/").split("/") if prefix.strip("/") else []
         if any(part in ("", ".", "..") for part in above):
-            raise ValueError(f"{prefix!r} is no path: write one like acme/billing.")
+            raise ValueError(f"{prefix!r} is not a path: write one like acme/billing.")
         path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
         self.uri = f"skill://{path}"
         # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).

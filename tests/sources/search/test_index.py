@@ -578,7 +578,7 @@ def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypat
             hits = await searched.find('"alpha beta"', 200)
             assert time.monotonic() - began < 2
             assert 0 < len(hits) < 200
-            assert "that may fit as well were not looked at" in hits.truncated
+            assert "that may match too were not read" in hits.truncated
 
     run(main())
 

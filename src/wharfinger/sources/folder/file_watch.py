@@ -36,8 +36,8 @@ log = logging.getLogger("wharfinger.sources")
 
 DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
 STEP = 25  # ms between looks at what the watcher has gathered; also how soon a stop is noticed
-RETRY = 1.0  # seconds until what the watcher cannot watch (a missing root, odd names) is looked at again
-POLL = 1.0  # seconds between looks, where there is no watcher
+RETRY = 1.0  # seconds between looks at what the watcher cannot watch (a missing root, odd names)
+POLL = 1.0  # seconds between looks without a watcher
 POLL_SHARE = 20  # looking takes at most one part in so many of the time
 BURST = 4_096  # changes at once, with which some may have been lost
 FEW_DIRECTORIES = 1_000  # planned anew at once; with more, hints are followed first
@@ -419,7 +419,7 @@ class _WatchThread:
         """Report if something looks different, or may have changed twice within one tick of its clock."""
         before, item.seen = item.seen, now
         if before is None:
-            # Between `watch` and now nobody looked, so that only times can tell.
+            # Nothing was seen between `watch` and now: only times can show a change.
             differs = now is _MISSING or now.latest >= item.since - CLOCK_TICK_NS
         else:
             differs = before.mark != now.mark or (hinted and not is_settled(now.latest))

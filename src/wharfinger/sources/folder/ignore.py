@@ -160,14 +160,14 @@ class Patterns:
 
 
 def _without_spaces(line: str) -> str:
-    """The line without the spaces at its end, of which one after a backslash stays."""
+    """The line without the spaces at its end, except one after a backslash."""
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if backslashes % 2 and kept != line else kept
 
 
 def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
-    """Read the contents of a .gitignore file, in which git compares bytes; None if there is no pattern in it."""
+    """Read the contents of a .gitignore file, whose patterns git matches as bytes; None if it has no pattern."""
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     made = _compile(lines)

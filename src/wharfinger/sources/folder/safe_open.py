@@ -80,8 +80,8 @@ def open_directory(parent: Handle, name: str) -> Handle:
 def open_file(parent: Handle, name: str) -> int:
     """Open a regular file in a directory, for reading.
 
-    It is looked at before it is opened, because opening a FIFO or a device already does something to it, and again on
-    the descriptor, because it may have been replaced between the two.
+    Its type is checked before it is opened, because opening a FIFO or a device has effects. It is checked again on the
+    descriptor, because the file may have been replaced in between.
     """
     if not stat.S_ISREG(stat_entry(parent, name).st_mode):
         raise NotServed

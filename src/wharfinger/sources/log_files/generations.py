@@ -27,7 +27,7 @@ INFLATED = 64 << 20
 MEMBERS = 10_000
 """Members of a compressed log that are read: one for each time that it was appended to."""
 HISTORY = 1_000
-"""Rotated files of one log that are looked at, newest first."""
+"""Rotated files of one log that are read, the newest ones."""
 SETTLING = 50  # looks at a directory in which files are being renamed, until it stays the same
 PAUSE = 0.002  # seconds between them
 

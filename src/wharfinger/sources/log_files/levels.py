@@ -31,7 +31,7 @@ _JSON = re.compile(
     rb'"(?:level|severity|levelname|log\.level|lvl|loglevel)"\s{0,4}:\s{0,4}(?:"([A-Za-z]{1,16})"|([0-9]{1,3}))',
     re.IGNORECASE,
 ).search
-# `level=error`, `[error]`, `[core:error]`, `error:`; or a word in capitals that stands alone.
+# `level=error`, `[error]`, `[core:error]`, `error:`; or a separate word in capitals.
 _WORD = re.compile(
     rb'(?:\b(?i:level|severity|lvl)=["\']?((?i:' + _WORDS + rb"))\b)|(?:[\[:<|]((?i:" + _WORDS + rb"))[\]>|])"
     rb"|(?:(?<![A-Za-z0-9_\-/])(" + _LOUD + rb")(?![A-Za-z0-9_\-/]))|(?:(?:^|[\s\]])((?i:" + _WORDS + rb")):\s)"

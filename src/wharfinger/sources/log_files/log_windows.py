@@ -336,7 +336,7 @@ _BY: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
     "lines": LogReader._by_lines,  # pyright: ignore[reportPrivateUsage]
     "bytes": LogReader._by_bytes,  # pyright: ignore[reportPrivateUsage]
 }
-_UNORDERED = f"The times in this log are not in order: only its last {SCANNED >> 20} MiB were looked through."
+_UNORDERED = f"The times in this log are not in order: only its last {SCANNED >> 20} MiB were searched."
 
 
 def _untimed() -> InvalidArgument:

@@ -45,7 +45,7 @@ _AGO = re.compile(r"([0-9]{1,9})([smhdw])").fullmatch
 
 
 def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -> float | None:
-    """The Unix time that a line says near its beginning; None where it says none.
+    """The Unix time near the beginning of a line; None if it has none.
 
     Args:
         line: The line, or its first `LOOKED_AT` bytes.

@@ -84,9 +84,7 @@ def find(
     hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
     if time.monotonic() > ends:
         left = len(rows) - looked_at
-        hits.truncated = (
-            f"The search took its {SECONDS:g} s: {left:,} documents that may fit as well were not looked at."
-        )
+        hits.truncated = f"The search took its {SECONDS:g} s: {left:,} documents that may match too were not read."
     if len(rows) >= most:
         hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
     if down:
@@ -103,7 +101,7 @@ def _verify(source: Source, reader: SourceReader, row: IndexRow, words: Sequence
 
 
 def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
-    """The pieces of a text that may be looked at: as much as is indexed, and until the time is over."""
+    """The pieces of a text that may be read: as much as is indexed, and until the time is over."""
     left = TEXT
     for piece in pieces:
         yield piece

@@ -37,7 +37,7 @@ SHARE = 10
 REREAD_SECONDS = 60.0
 """After which documents without a version are read again."""
 MAX_NOTIFIED = 1_000
-"""URIs that wait to be looked at; with more, everything is."""
+"""URIs that wait to be indexed; with more, everything is walked."""
 
 
 class Progress:
@@ -45,7 +45,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.seen = 0
-        """Documents looked at in this walk."""
+        """Documents seen in this walk."""
         self.pending: frozenset[str] = frozenset()
         """Keys of sources whose first walk is not complete."""
         self.empty: frozenset[str] = frozenset()

@@ -44,7 +44,7 @@ def _chosen(given: str) -> tuple[str, list[str], int]:
         return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0
     if os.path.isfile(resolved):
         if not format_of(resolved):
-            raise UnusableSource(f"{resolved} is no table by its name: {_ENDINGS} are.")
+            raise UnusableSource(f"{resolved} is not a table by its name: {_ENDINGS} are.")
         return os.path.dirname(resolved), ["/" + _escaped(os.path.basename(resolved))], 1
     if not _WILD(given):
         raise UnusableSource(f"There is no file or folder {resolved}.")
@@ -56,7 +56,7 @@ def _pattern(given: str) -> tuple[str, list[str], int]:
     first = next(at for at, part in enumerate(parts) if _WILD(part))
     root = os.path.realpath("/".join(parts[:first]) or ("/" if given.startswith("/") else "."))
     if not os.path.isdir(root) or ".." in parts[first:]:
-        raise UnusableSource(f"There is no folder {root}, in which {given} would be looked for.")
+        raise UnusableSource(f"There is no folder {root} for the pattern {given}.")
     return root, ["/" + "/".join(parts[first:])], 0 if "**" in parts else len(parts) - first
 
 

@@ -77,7 +77,7 @@ _WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBI
 
 
 class Csv:
-    """Text in columns. All values are read as text: a late value of another kind is no reason to read nothing."""
+    """Text in columns. All values are read as text, so that a late value of another type is no error."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         encoding = _csv_encoding(file)
@@ -265,7 +265,7 @@ class JsonLines:
 
 
 def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
-    """The lines from a place on, where a line begins."""
+    """The lines from the beginning of a line on."""
     left = b""
     while offset < file.content.size:
         data = file.content.read(offset, BLOCK)

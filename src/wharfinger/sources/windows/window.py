@@ -60,7 +60,7 @@ PREVIOUS = "wharfinger/previous"
 """In `_meta` of a window's contents: the URI of the window before it; missing at the beginning."""
 WINDOW = "wharfinger/window"
 """In `_meta` of a window's contents: `begin` and `end` in bytes (the end is outside), `size` of the whole, and
-`firstLine` and `lastLine` where they are known."""
+`firstLine` and `lastLine` if they are known."""
 ENCODING = "wharfinger/encoding"
 """In `_meta` of a text that was not UTF-8: what it was decoded from."""
 GUESSED = "wharfinger/encoding-guessed"
@@ -172,7 +172,7 @@ def read_content(
         base: The same without the window.
         name: What the content is called, for its type.
         content: The bytes.
-        window: What was asked for; None for the whole, or its first window where it is larger than `whole`.
+        window: What was asked for; None for the whole, or its first window if it is larger than `whole`.
         whole: Bytes that are read at once at most.
         meta: Added to `_meta` of the first contents.
         lines: Where the lines of this content begin, if that is kept.

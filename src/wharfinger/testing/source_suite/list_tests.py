@@ -93,7 +93,7 @@ class ListTests(ContractBase):
             if isinstance(error, Exception):
                 said[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
         for where, text in said.items():
-            expect(self.secret not in text, "Secrets", f"The secret stands in {where}.")
+            expect(self.secret not in text, "Secrets", f"The secret is in {where}.")
 
     def test_pages_of_any_size_are_the_same_list(self, driver: SourceDriver) -> None:
         """Nothing is lost or shown twice, whatever the size of a page."""

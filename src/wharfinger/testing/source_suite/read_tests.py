@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 SAMPLE = 40
-"""Resources that are looked at one by one."""
+"""Resources that are checked one by one."""
 DEADLINE = 10.0
 """Seconds within which a change must be reported."""
 NEXT = "wharfinger/next"
