@@ -14,7 +14,7 @@ from wharfinger.protocol.events import Cancellation, Notification, Reply, Respon
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
-from wharfinger.protocol.methods import Method, add_method
+from wharfinger.protocol.methods import CORE, Method, add_method
 from wharfinger.protocol.request import ChunkedMessage, Request, ResultMeta
 from wharfinger.protocol.server_peer import Batch, ServerPeer
 
