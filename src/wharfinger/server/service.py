@@ -1,7 +1,7 @@
 """The features of a server as a service: what transports serve, with its start and its end.
 
-`Server` derives from it and adds what authors call. Other servers are mounted here, so that mounting knows nothing of
-decorators. See `protocol.interfaces.Service` for what a transport asks of it.
+`Server` derives from it and adds what authors call. Mounting works on this class, since it needs no decorators. See
+`protocol.interfaces.Service` for what a transport asks of it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ Change = tuple[str, bool]
 class NoticePhase(Enum):
     """How far the notice of a change has come; one that has no phase starts with WAITING."""
 
-    WAITING = "it was sent to nobody yet, so that it stands for whatever changes before it is"
+    WAITING = "it was sent to nobody yet, so that it covers every change until it is"
     SENT = "it was sent to somebody, less than COALESCE_SECONDS ago"
     AGAIN = "it was sent to somebody, and there was another change since"
 
