@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.input.asked import EVERYTHING, accepted
+from tests.server.input.fake_client import EVERYTHING, accepted
 from tests.transports.http_support import INITIALIZE, META, STATELESS, RawClient, Reply, ServerThread
 from wharfinger import Context, Server
 

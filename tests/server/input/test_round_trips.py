@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from tests.server.driving import ALL, META, STATELESS, looped, opened
-from tests.server.input.asked import EVERYTHING, ROOTS, Desk, Rejected, accepted, said
+from tests.server.input.fake_client import EVERYTHING, ROOTS, FakeClient, Rejected, accepted, said
 from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
@@ -81,10 +81,10 @@ async def test_a_form_is_answered_with_a_typed_value(revision: str) -> None:
         seen.append(await ctx.elicit("Who are you?", Who, key="user_name"))
         return f"Hello, {seen[-1].name}!"
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "Hello, Ann!"
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "Hello, Ann!"
     assert seen == [Who("Ann")]
-    assert desk.questions == [
+    assert client.questions == [
         {
             "method": "elicitation/create",
             "params": {
@@ -128,8 +128,8 @@ async def test_every_kind_of_schema_gives_its_own_value(revision: str, schema: A
         seen.append(await ctx.elicit("?", schema))
         return "done"
 
-    async with Desk(server, revision, lambda question: accepted(**content)) as desk:
-        assert await desk.text("it") == "done"
+    async with FakeClient(server, revision, lambda question: accepted(**content)) as client:
+        assert await client.text("it") == "done"
     assert seen == [value]
 
 
@@ -142,14 +142,14 @@ async def test_a_model_and_roots_are_asked_in_every_revision(revision: str) -> N
         (root,) = await ctx.roots()
         return f"{answer.text} {answer.model} {root.uri} {root.name}"
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "Paris m file:///home Home"
-    assert desk.questions[0]["params"] == {
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "Paris m file:///home Home"
+    assert client.questions[0]["params"] == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}],
         "maxTokens": 100,
         "systemPrompt": "Be short.",
     }
-    assert desk.questions[1] == {"method": "roots/list", "params": {}}
+    assert client.questions[1] == {"method": "roots/list", "params": {}}
 
 
 @pytest.mark.parametrize("revision", FORMS)
@@ -162,10 +162,10 @@ async def test_several_are_asked_at_once(revision: str) -> None:
         )
         return f"{got['user_name'].name} {got['greeting'].text} {len(got['client_roots'])}"
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "Ann Paris 1"
-    assert len(desk.questions) == 3
-    assert desk.rounds in (0, 2)
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "Ann Paris 1"
+    assert len(client.questions) == 3
+    assert client.rounds in (0, 2)
 
 
 @looped
@@ -175,14 +175,14 @@ async def test_questions_that_wait_in_place_wait_together() -> None:
         await ctx.ask(a=Roots(), b=Roots())
         return "done"
 
-    async with Desk(server, "2025-11-25") as desk:
-        id = desk.wire.put("tools/call", {"name": "it"})
-        first, second = await desk.wire.notice(2)
+    async with FakeClient(server, "2025-11-25") as client:
+        id = client.wire.put("tools/call", {"name": "it"})
+        first, second = await client.wire.notice(2)
         for question in (second, first):
-            desk.wire.stream.data_received(
+            client.wire.stream.data_received(
                 json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
             )
-        assert (await desk.wire.answer(id))["result"]["content"][0]["text"] == "done"
+        assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.parametrize("revision", FORMS)
@@ -198,10 +198,10 @@ async def test_prompts_and_resources_ask_as_tools_do(revision: str) -> None:
     async def log(x: str, ctx: Context) -> str:
         return f"{x} {await ctx.elicit('How?', str)}"
 
-    async with Desk(server, revision, filled) as desk:
-        reply = await desk.request("prompts/get", {"name": "briefing"})
+    async with FakeClient(server, revision, filled) as client:
+        reply = await client.request("prompts/get", {"name": "briefing"})
         assert reply["result"]["messages"][0]["content"]["text"] == "about Ann"
-        reply = await desk.request("resources/read", {"uri": "log:1"})
+        reply = await client.request("resources/read", {"uri": "log:1"})
         assert reply["result"]["contents"][0]["text"] == "1 Ann"
 
 
@@ -228,15 +228,15 @@ async def test_a_refusal_is_an_error_or_none(revision: str, action: str, error: 
     async def briefing(ctx: Context) -> str:
         return str(await ctx.elicit("Fourth?", str))
 
-    async with Desk(server, revision, lambda question: {"action": action}) as desk:
-        result = await desk.call("it")
+    async with FakeClient(server, revision, lambda question: {"action": action}) as client:
+        result = await client.call("it")
         assert result["isError"]
         word = {"decline": "declined", "cancel": "cancelled"}[action]
         assert result["content"][0]["text"] == f"The user {word}: Third?"
-        reply = await desk.request("prompts/get", {"name": "briefing"})
+        reply = await client.request("prompts/get", {"name": "briefing"})
         assert reply["error"] == {"code": -32603, "message": f"The user {word}: Fourth?"}
     assert caught[-2:] == [None, error]
-    assert len(desk.questions) == 4  # a refusal is an answer too, and asked for once
+    assert len(client.questions) == 4  # a refusal is an answer too, and asked for once
 
 
 @looped
@@ -250,8 +250,8 @@ async def test_one_of_several_may_be_refused() -> None:
         return {"action": "decline"} if question["params"]["message"] == "A?" else accepted(value="b")
 
     for revision in FORMS:
-        async with Desk(server, revision, answer) as desk:
-            assert await desk.text("it") == "None b"
+        async with FakeClient(server, revision, answer) as client:
+            assert await client.text("it") == "None b"
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ async def test_an_error_for_an_answer_is_told(error: Rejected, text: str) -> Non
     def reject(question: Any) -> Any:
         raise error
 
-    async with Desk(server, "2025-11-25", reject) as desk:
-        result = await desk.call("it")
+    async with FakeClient(server, "2025-11-25", reject) as client:
+        result = await client.call("it")
         assert (result["isError"], result["content"][0]["text"]) == (True, text)
 
 
@@ -310,17 +310,17 @@ async def test_only_what_the_client_declares_is_asked(number: int) -> None:
         await ask(ctx)
         return ""
 
-    async with Desk(server, STATELESS, capabilities=declared) as desk:
+    async with FakeClient(server, STATELESS, capabilities=declared) as client:
         for method, params in (("tools/call", {"name": "it"}), ("prompts/get", {"name": "briefing"})):
-            error = (await desk.request(method, params))["error"]
+            error = (await client.request(method, params))["error"]
             assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": required})
-    async with Desk(server, "2025-11-25", capabilities=declared) as desk:
-        result = await desk.call("it")
+    async with FakeClient(server, "2025-11-25", capabilities=declared) as client:
+        result = await client.call("it")
         assert result["isError"]
         assert "does not offer" in result["content"][0]["text"]
-        error = (await desk.request("prompts/get", {"name": "briefing"}))["error"]
+        error = (await client.request("prompts/get", {"name": "briefing"}))["error"]
         assert error["code"] == -32603
-        assert desk.questions == []
+        assert client.questions == []
     assert caught == [{"requiredCapabilities": required}] * 2
 
 
@@ -340,14 +340,14 @@ async def test_what_a_revision_does_not_have_is_not_asked(revision: str) -> None
             return "asked"
 
         server.tools.add(functools.partial(_asks, ask), name=name)
-    async with Desk(server, revision, filled) as desk:
+    async with FakeClient(server, revision, filled) as client:
         for name in asks:
             if (name, revision) == ("elicit", "2025-06-18"):
                 continue
-            result = await desk.call(name)
+            result = await client.call(name)
             assert result["isError"], name
             assert f"which {revision} does not have" in result["content"][0]["text"]
-        assert desk.questions == []
+        assert client.questions == []
 
 
 async def _asks(ask: Any, ctx: Context) -> str:
@@ -363,10 +363,10 @@ async def test_only_tools_prompts_and_resources_may_ask() -> None:
     async def log(x: str, ctx: Context) -> str:
         return str(await ctx.elicit("?", str))
 
-    async with Desk(server, "2025-11-25") as desk:
+    async with FakeClient(server, "2025-11-25") as client:
         # A resource that would ask is there, and can be watched.
-        assert "result" in await desk.raw("resources/subscribe", {"uri": "log:1"})
-        assert desk.questions == []
+        assert "result" in await client.raw("resources/subscribe", {"uri": "log:1"})
+        assert client.questions == []
 
 
 @looped
@@ -387,10 +387,10 @@ async def test_a_plain_function_cannot_ask() -> None:
         ctx.info("this is not a question")
         return plain(ctx)
 
-    async with Desk(server, "2026-07-28") as desk:
-        assert (await desk.call("plain"))["content"][0]["text"] == "caught"
-        await desk.raw("prompts/get", {"name": "other"})
-        assert desk.questions == []
+    async with FakeClient(server, "2026-07-28") as client:
+        assert (await client.call("plain"))["content"][0]["text"] == "caught"
+        await client.raw("prompts/get", {"name": "other"})
+        assert client.questions == []
     assert len(caught) == 2
     assert "Context.elicit() waits for an answer, which only an async function can do" in caught[0]
 
@@ -415,15 +415,15 @@ async def test_what_stands_before_a_question_runs_again_except_once() -> None:
         runs.append("charge")
         return 5
 
-    async with Desk(server, STATELESS, filled) as desk:
-        assert await desk.text("it") == "5 5"
-        assert (desk.rounds, runs) == (3, ["begin", "charge", "begin", "begin"])
+    async with FakeClient(server, STATELESS, filled) as client:
+        assert await client.text("it") == "5 5"
+        assert (client.rounds, runs) == (3, ["begin", "charge", "begin", "begin"])
         runs.clear()
-        assert await desk.text("it") == "5 5"
+        assert await client.text("it") == "5 5"
         assert runs.count("charge") == 1
-    async with Desk(server, "2025-11-25", filled) as desk:
+    async with FakeClient(server, "2025-11-25", filled) as client:
         runs.clear()
-        assert await desk.text("it") == "5 5"
+        assert await client.text("it") == "5 5"
         assert runs == ["begin", "charge"]
 
 
@@ -451,8 +451,8 @@ async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
         await ctx.elicit("?", str)
         return ""
 
-    async with Desk(server, revision, filled) as desk:
-        await desk.call("it")
+    async with FakeClient(server, revision, filled) as client:
+        await client.call("it")
     assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * len(seen)
 
 
@@ -466,8 +466,8 @@ async def test_what_has_no_form_in_json_cannot_be_kept() -> None:
             await ctx.once("y", lambda: 1 // 0)
         return str(await ctx.once("y", lambda: 7))
 
-    async with Desk(server) as desk:
-        assert await desk.text("it") == "7"
+    async with FakeClient(server) as client:
+        assert await client.text("it") == "7"
 
 
 @looped
@@ -483,8 +483,8 @@ async def test_once_is_once_for_all_tasks_of_a_call() -> None:
     async def server(ctx: Context) -> str:
         return str(await asyncio.gather(*(ctx.once("x", slow) for _ in range(3))))
 
-    async with Desk(server) as desk:
-        assert await desk.text("it") == "[1, 1, 1]"
+    async with FakeClient(server) as client:
+        assert await client.text("it") == "[1, 1, 1]"
 
 
 @pytest.mark.parametrize("revision", FORMS)
@@ -497,10 +497,10 @@ async def test_questions_in_a_task_group_are_questions(revision: str) -> None:
             two = group.create_task(ctx.elicit("Two?", str))
         return f"{one.result()} {two.result()}"
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "Ann Ann"
-        assert len(desk.questions) == 2
-        assert desk.rounds in (0, 2)
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "Ann Ann"
+        assert len(client.questions) == 2
+        assert client.rounds in (0, 2)
 
 
 @looped
@@ -520,11 +520,11 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
         return "done"
 
     for revision in FORMS:
-        async with Desk(server, revision, filled) as desk:
+        async with FakeClient(server, revision, filled) as client:
             meta = {"progressToken": 1, f"{META}logLevel": "debug"}
-            reply = await desk.request("tools/call", {"name": "it", "_meta": meta})
+            reply = await client.request("tools/call", {"name": "it", "_meta": meta})
             assert reply["result"]["content"][0]["text"] == "done"
-            told = [note["params"].get("data", note["params"].get("progress")) for note in desk.sent]
+            told = [note["params"].get("data", note["params"].get("progress")) for note in client.sent]
             assert told == [1, "begin", "inside", "middle", 2, "end", 3]
 
 
@@ -545,9 +545,9 @@ async def test_a_resource_read_within_a_call_asks_beside_it(revision: str) -> No
         texts = [(await ctx.read_resource(f"in:{x}")).contents[0].text for x in "ab"]
         return f"{mine} {name} {texts}"
 
-    async with Desk(server, revision, lambda q: accepted(value=q["params"]["message"])) as desk:
-        assert await desk.text("it") == "mine Outer? ['a Inner a?', 'b Inner b?']"
-        assert len(desk.questions) == 3
+    async with FakeClient(server, revision, lambda q: accepted(value=q["params"]["message"])) as client:
+        assert await client.text("it") == "mine Outer? ['a Inner a?', 'b Inner b?']"
+        assert len(client.questions) == 3
 
 
 @looped
@@ -567,16 +567,16 @@ async def test_keys_are_readable_and_stable() -> None:
         keys.append(question["key"])
         return filled(question)
 
-    async with Desk(server, STATELESS, answer) as desk:
-        await desk.call("it")
+    async with FakeClient(server, STATELESS, answer) as client:
+        await client.call("it")
     assert keys == ["who", "where", "elicit-1", "elicit-2", "elicit-3", "sample-1"]
 
 
 # -- the state
 
 
-async def first_round(desk: Desk, **arguments: Any) -> Any:
-    return (await desk.raw("tools/call", {"name": "it", "arguments": arguments}))["result"]
+async def first_round(client: FakeClient, **arguments: Any) -> Any:
+    return (await client.raw("tools/call", {"name": "it", "arguments": arguments}))["result"]
 
 
 def guarded(**options: Any) -> Server:
@@ -600,14 +600,14 @@ YES = {"inputResponses": {"confirm": accepted(value=True)}}
 async def test_a_state_is_good_for_its_own_call_only() -> None:
     server = guarded(secret="s")
     async with (
-        Desk(server, principal="ann") as ann,
-        Desk(server, principal="bob") as bob,
-        Desk(guarded(secret="t"), principal="ann") as foreign,
+        FakeClient(server, principal="ann") as ann,
+        FakeClient(server, principal="bob") as bob,
+        FakeClient(guarded(secret="t"), principal="ann") as foreign,
     ):
         state = (await first_round(ann, n=1))["requestState"]
         good = {"name": "it", "arguments": {"n": 1}, "requestState": state, **YES}
         assert (await ann.raw("tools/call", good))["result"]["content"][0]["text"] == "state-ok"
-        bad: list[tuple[Desk, dict[str, Any]]] = [
+        bad: list[tuple[FakeClient, dict[str, Any]]] = [
             (bob, good),
             (foreign, good),
             (ann, {**good, "arguments": {"n": 2}}),
@@ -618,8 +618,8 @@ async def test_a_state_is_good_for_its_own_call_only() -> None:
             (ann, {**good, "requestState": ""}),
             (ann, {**good, "requestState": "é"}),
         ]
-        for desk, params in bad:
-            assert (await desk.raw("tools/call", params))["error"]["code"] == -32602, params
+        for client, params in bad:
+            assert (await client.raw("tools/call", params))["error"]["code"] == -32602, params
         # The order of members says nothing.
         state = (await first_round(ann, n=1, o={"a": 1, "b": 2}))["requestState"]
         again = {"name": "it", "arguments": {"o": {"b": 2, "a": 1}, "n": 1}, "requestState": state, **YES}
@@ -631,13 +631,13 @@ async def test_a_state_is_good_for_its_own_call_only() -> None:
 def test_no_bit_of_a_state_can_be_changed(data: st.DataObject) -> None:
     async def run() -> None:
         server = guarded(secret="s")
-        async with Desk(server) as desk:
-            sealed = base64.urlsafe_b64decode((await first_round(desk))["requestState"] + "==")
+        async with FakeClient(server) as client:
+            sealed = base64.urlsafe_b64decode((await first_round(client))["requestState"] + "==")
             place = data.draw(st.integers(0, len(sealed) * 8 - 1))
             changed = bytearray(sealed)
             changed[place // 8] ^= 1 << place % 8
             state = base64.urlsafe_b64encode(changed).rstrip(b"=").decode()
-            reply = await desk.raw("tools/call", {"name": "it", "requestState": state, **YES})
+            reply = await client.raw("tools/call", {"name": "it", "requestState": state, **YES})
             assert reply["error"]["code"] == -32602
 
     asyncio.run(run())
@@ -653,9 +653,9 @@ async def test_an_old_state_is_refused_before_anything_runs() -> None:
         await ctx.elicit("?", str, key="confirm")
         return ""
 
-    async with Desk(server) as desk:
-        state = (await first_round(desk))["requestState"]
-        error = (await desk.raw("tools/call", {"name": "it", "requestState": state}))["error"]
+    async with FakeClient(server) as client:
+        state = (await first_round(client))["requestState"]
+        error = (await client.raw("tools/call", {"name": "it", "requestState": state}))["error"]
         assert error["code"] == -32602
         assert "expired" in error["message"]
     assert runs == [1]
@@ -669,13 +669,13 @@ async def test_rounds_are_bounded() -> None:
             await ctx.elicit(f"{number}?", str)
         return ""
 
-    async with Desk(server, STATELESS, filled) as desk:
-        error = await desk.call("it")
+    async with FakeClient(server, STATELESS, filled) as client:
+        error = await client.call("it")
         assert error["code"] == -32603
         assert "asked 3 times" in error["message"]
-        assert desk.rounds == 4
-    async with Desk(server, "2025-11-25", filled) as desk:
-        assert "content" in await desk.call("it")
+        assert client.rounds == 4
+    async with FakeClient(server, "2025-11-25", filled) as client:
+        assert "content" in await client.call("it")
 
 
 @looped
@@ -686,11 +686,11 @@ async def test_questions_that_a_call_waits_for_are_bounded() -> None:
             await ctx.elicit(f"{number}?", str)
         return ""
 
-    async with Desk(server, "2025-11-25", filled) as desk:
-        error = await desk.call("it")
+    async with FakeClient(server, "2025-11-25", filled) as client:
+        error = await client.call("it")
         assert error["code"] == -32603
         assert "asked 3 questions" in error["message"]
-        assert len(desk.questions) == 3
+        assert len(client.questions) == 3
 
 
 @looped
@@ -701,30 +701,30 @@ async def test_the_state_is_bounded() -> None:
         await ctx.elicit("?", str)
         return "done"
 
-    async with Desk(server, STATELESS, filled) as desk:
-        assert await desk.text("it", size=500) == "done"
-        error = await desk.call("it", size=2000)
+    async with FakeClient(server, STATELESS, filled) as client:
+        assert await client.text("it", size=500) == "done"
+        error = await client.call("it", size=2000)
         assert (error["code"], "limits.state" in error["message"]) == (-32603, True)
 
 
 @looped
 async def test_answers_that_are_missing_or_unusable_are_asked_for_again() -> None:
     server = guarded()
-    async with Desk(server) as desk:
-        first = await first_round(desk)
+    async with FakeClient(server) as client:
+        first = await first_round(client)
         state = first["requestState"]
         answers: list[Any] = [12345, {"action": "yes"}, accepted(), accepted(value="x"), {"action": "accept"}]
         for responses in ({}, {"wrong": accepted(value=True)}, *({"confirm": answer} for answer in answers)):
             for more in ({"requestState": state}, {}):
                 params = {"name": "it", "inputResponses": responses, **more}
-                result = (await desk.raw("tools/call", params))["result"]
+                result = (await client.raw("tools/call", params))["result"]
                 assert result["resultType"] == "input_required", responses
                 assert result["inputRequests"] == first["inputRequests"]
-        assert (await desk.raw("tools/call", {"name": "it", "requestState": state}))["result"]["inputRequests"]
-        reply = await desk.raw("tools/call", {"name": "it", "inputResponses": None})
+        assert (await client.raw("tools/call", {"name": "it", "requestState": state}))["result"]["inputRequests"]
+        reply = await client.raw("tools/call", {"name": "it", "inputResponses": None})
         assert reply["error"]["code"] == -32602
         extra = {"inputResponses": {**YES["inputResponses"], "more": accepted(x=1)}, "requestState": state}
-        assert (await desk.raw("tools/call", {"name": "it", **extra}))["result"]["resultType"] == "complete"
+        assert (await client.raw("tools/call", {"name": "it", **extra}))["result"]["resultType"] == "complete"
 
 
 @looped
@@ -735,9 +735,9 @@ async def test_answers_may_come_along_at_once_for_keys_of_the_author() -> None:
         await ctx.elicit("B?", bool)
         return "done"
 
-    async with Desk(server) as desk:
+    async with FakeClient(server) as client:
         both = {"inputResponses": {"confirm": accepted(value=True), "elicit-1": accepted(value=True)}}
-        result = (await desk.raw("tools/call", {"name": "it", **both}))["result"]
+        result = (await client.raw("tools/call", {"name": "it", **both}))["result"]
         assert list(result["inputRequests"]) == ["elicit-1"]
 
 
@@ -750,18 +750,18 @@ async def test_an_answer_to_another_question_is_none() -> None:
         await ctx.elicit(asked.pop(0), bool, key="confirm")
         return "done"
 
-    async with Desk(server) as desk:
-        state = (await first_round(desk))["requestState"]
-        result = (await desk.raw("tools/call", {"name": "it", "requestState": state, **YES}))["result"]
+    async with FakeClient(server) as client:
+        state = (await first_round(client))["requestState"]
+        result = (await client.raw("tools/call", {"name": "it", "requestState": state, **YES}))["result"]
         assert result["inputRequests"]["confirm"]["params"]["message"] == "B?"
 
 
 @looped
 async def test_the_handshake_era_reads_no_state_and_no_answers() -> None:
-    async with Desk(guarded(), "2025-11-25", filled) as desk:
-        reply = await desk.request("tools/call", {"name": "it", "requestState": "x", **YES})
+    async with FakeClient(guarded(), "2025-11-25", filled) as client:
+        reply = await client.request("tools/call", {"name": "it", "requestState": "x", **YES})
         assert reply["result"]["content"][0]["text"] == "state-ok"
-        assert len(desk.questions) == 1
+        assert len(client.questions) == 1
 
 
 @looped
@@ -771,13 +771,13 @@ async def test_each_round_has_a_state_of_its_own() -> None:
         name = await ctx.elicit("Step 1: What is your name?", Who, key="step1")
         return f"{name.name} {await ctx.elicit('Step 2: Colour?', str, key='step2')}"
 
-    async with Desk(server) as desk:
-        one = await first_round(desk)
-        two = (await desk.raw("tools/call", {"name": "it", "requestState": one["requestState"],
+    async with FakeClient(server) as client:
+        one = await first_round(client)
+        two = (await client.raw("tools/call", {"name": "it", "requestState": one["requestState"],
                                              "inputResponses": {"step1": accepted(name="Ann")}}))["result"]  # fmt: skip
         assert (list(one["inputRequests"]), list(two["inputRequests"])) == (["step1"], ["step2"])
         assert one["requestState"] != two["requestState"]
-        end = await desk.raw("tools/call", {"name": "it", "requestState": two["requestState"],
+        end = await client.raw("tools/call", {"name": "it", "requestState": two["requestState"],
                                             "inputResponses": {"step2": accepted(value="blue")}})  # fmt: skip
         assert end["result"]["content"][0]["text"] == "Ann blue"
         assert "ttlMs" not in one
@@ -797,15 +797,15 @@ async def test_a_url_is_agreed_to(revision: str) -> None:
         server.elicitation_complete("id-1")
         return str(agreed)
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "True"
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "True"
         params = {"message": "Sign in", "mode": "url", "url": "https://example.test/in"}
         done = []
         if revision == "2025-11-25":
             params["elicitationId"] = "id-1"
             done = [{"elicitationId": "id-1"}]
-        assert desk.questions == [{"method": "elicitation/create", "params": params}]
-        assert [note["params"] for note in desk.sent] == done
+        assert client.questions == [{"method": "elicitation/create", "params": params}]
+        assert [note["params"] for note in client.sent] == done
         assert not server.elicitation_complete("id-1")
 
 
@@ -843,23 +843,23 @@ async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revisio
         signed_in.append(1)
         return {"action": "accept"}
 
-    async with Desk(server, revision, answer) as desk:
-        reply = await desk.request("tools/call", {"name": "it"})
+    async with FakeClient(server, revision, answer) as client:
+        reply = await client.request("tools/call", {"name": "it"})
         told = {"mode": "url", "message": "Sign in first.", "url": "https://example.test/in", "elicitationId": "e"}
         if revision == "2025-11-25":
             assert reply["error"] == {"code": -32042, "message": "Sign in first.", "data": {"elicitations": [told]}}
             assert server.elicitation_complete("e")
-            await desk.wire.notice()
-            assert [note["params"] for note in desk.sent] == [{"elicitationId": "e"}]
+            await client.wire.notice()
+            assert [note["params"] for note in client.sent] == [{"elicitationId": "e"}]
         elif revision == STATELESS:
             assert reply["result"]["content"][0]["text"] == "in"
             del told["elicitationId"]
-            assert [question["params"] for question in desk.questions] == [told]
+            assert [question["params"] for question in client.questions] == [told]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
         for name in ("bare", "direct"):  # which take nothing but arguments, and are called by a shorter way
             signed_in.clear()
-            reply = await desk.request("tools/call", {"name": name})
+            reply = await client.request("tools/call", {"name": name})
             if revision == "2025-11-25":
                 assert reply["error"]["data"] == {"elicitations": [told]}
             elif revision == STATELESS:
@@ -868,7 +868,7 @@ async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revisio
                 assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
         for uri in ("plain:x", "part:x"):
             signed_in.clear()
-            reply = await desk.request("resources/read", {"uri": uri})
+            reply = await client.request("resources/read", {"uri": uri})
             if revision == STATELESS:
                 assert reply["result"]["contents"][0]["text"] == "in"
             else:
@@ -883,13 +883,13 @@ async def test_a_required_url_is_asked_for_again_until_it_is_refused() -> None:
     async def server(ctx: Context) -> str:
         raise URLElicitationRequired("Sign in.", "https://example.test/in")
 
-    async with Desk(server, STATELESS, lambda question: {"action": actions.pop(0)}) as desk:
-        assert await desk.text("it") == "The user declined: Sign in."
-        assert desk.rounds == 4
-    async with Desk(server, STATELESS, capabilities={"elicitation": {}}) as desk:
-        assert (await desk.call("it"))["code"] == -32021
-    async with Desk(server, "2025-11-25") as desk:
-        told = [(await desk.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
+    async with FakeClient(server, STATELESS, lambda question: {"action": actions.pop(0)}) as client:
+        assert await client.text("it") == "The user declined: Sign in."
+        assert client.rounds == 4
+    async with FakeClient(server, STATELESS, capabilities={"elicitation": {}}) as client:
+        assert (await client.call("it"))["code"] == -32021
+    async with FakeClient(server, "2025-11-25") as client:
+        told = [(await client.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
         assert told[0] != told[1]
 
 
@@ -927,9 +927,9 @@ async def test_messages_are_said_in_the_way_of_the_revision(revision: str) -> No
         await ctx.sample(["one", t.SamplingMessage(role="user", content=blocks)], model_preferences="small")
         return "done"
 
-    async with Desk(server, revision, filled) as desk:
-        assert await desk.text("it") == "done"
-        params = desk.questions[0]["params"]
+    async with FakeClient(server, revision, filled) as client:
+        assert await client.text("it") == "done"
+        params = client.questions[0]["params"]
         kinds = [
             [block["type"] for block in message["content"]]
             if isinstance(message["content"], list)
@@ -947,10 +947,10 @@ async def test_the_oldest_revision_has_no_sound() -> None:
         await ctx.sample(t.AudioContent(data=b"b", mime_type="audio/wav"))
         return "done"
 
-    async with Desk(server, "2024-11-05", filled) as desk:
-        assert (await desk.call("it"))["isError"]
-    async with Desk(server, "2025-03-26", filled) as desk:
-        assert await desk.text("it") == "done"
+    async with FakeClient(server, "2024-11-05", filled) as client:
+        assert (await client.call("it"))["isError"]
+    async with FakeClient(server, "2025-03-26", filled) as client:
+        assert await client.text("it") == "done"
 
 
 @pytest.mark.parametrize("answer", [{"roots": [{"uri": "https://x"}]}, {"roots": 1}, {}])
@@ -960,11 +960,11 @@ async def test_roots_that_are_none_are_an_error_or_asked_for_again(answer: Any) 
     async def server(ctx: Context) -> str:
         return str(await ctx.roots())
 
-    async with Desk(server, "2025-11-25", lambda question: answer) as desk:
-        assert "is not what was asked for" in await desk.text("it")
-    async with Desk(server, STATELESS, lambda question: answer) as desk:
-        assert (await desk.call("it"))["code"] == -32603
-        assert desk.rounds == server.limits.rounds + 1
+    async with FakeClient(server, "2025-11-25", lambda question: answer) as client:
+        assert "is not what was asked for" in await client.text("it")
+    async with FakeClient(server, STATELESS, lambda question: answer) as client:
+        assert (await client.call("it"))["code"] == -32603
+        assert client.rounds == server.limits.rounds + 1
 
 
 # -- waiting in place
@@ -982,14 +982,14 @@ async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
             ended.append("ended")
         return ""
 
-    desk = Desk(server, "2025-11-25")
-    async with desk:
+    client = FakeClient(server, "2025-11-25")
+    async with client:
         before = asyncio.all_tasks()
-        desk.wire.put("tools/call", {"name": "it"})
-        await desk.wire.notice(2)
-        assert len(desk.wire.stream.peer._awaited) == 2
+        client.wire.put("tools/call", {"name": "it"})
+        await client.wire.notice(2)
+        assert len(client.wire.stream.peer._awaited) == 2
     assert ended == ["ended"]
-    assert desk.wire.stream.peer._awaited == {}
+    assert client.wire.stream.peer._awaited == {}
     assert asyncio.all_tasks() <= before
 
 
@@ -999,12 +999,12 @@ async def test_input_that_ends_under_a_question_is_no_fault_in_the_log(caplog: p
     async def server(ctx: Context) -> str:
         return str(await ctx.elicit("?", str))
 
-    async with Desk(server, "2025-11-25") as desk:
-        id = desk.wire.put("tools/call", {"name": "it"})
-        await desk.wire.notice(1)
-        desk.wire.stream.eof_received()
-        await desk.wire.stream.ended
-        assert desk.wire.answers[int, id]["result"]["isError"] is True
+    async with FakeClient(server, "2025-11-25") as client:
+        id = client.wire.put("tools/call", {"name": "it"})
+        await client.wire.notice(1)
+        client.wire.stream.eof_received()
+        await client.wire.stream.ended
+        assert client.wire.answers[int, id]["result"]["isError"] is True
     assert not caplog.records
 
 
@@ -1015,15 +1015,15 @@ async def test_cancelling_a_call_withdraws_its_questions() -> None:
         await ctx.ask(a=Roots(), b=Elicit("?", str))
         return ""
 
-    async with Desk(server, "2025-11-25") as desk:
+    async with FakeClient(server, "2025-11-25") as client:
         before = asyncio.all_tasks()
-        id = desk.wire.put("tools/call", {"name": "it"})
-        questions = list(await desk.wire.notice(2))
-        desk.wire.tell("notifications/cancelled", {"requestId": id})
-        await desk.wire.notice(4)
-        gone = [note["params"]["requestId"] for note in desk.sent]
+        id = client.wire.put("tools/call", {"name": "it"})
+        questions = list(await client.wire.notice(2))
+        client.wire.tell("notifications/cancelled", {"requestId": id})
+        await client.wire.notice(4)
+        gone = [note["params"]["requestId"] for note in client.sent]
         assert sorted(gone) == sorted(question["id"] for question in questions)
-        assert desk.wire.stream.peer._awaited == {}
+        assert client.wire.stream.peer._awaited == {}
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0)
 
@@ -1035,19 +1035,19 @@ async def test_cancelling_a_call_in_the_turn_that_it_asks_in_leaves_nothing() ->
         await ctx.ask(a=Roots(), b=Elicit("?", str))
         return ""
 
-    async with Desk(server, "2025-11-25") as desk:
+    async with FakeClient(server, "2025-11-25") as client:
         before = asyncio.all_tasks()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             for _ in range(3):
-                id = desk.wire.put("tools/call", {"name": "it"})
-                desk.wire.tell("notifications/cancelled", {"requestId": id})
+                id = client.wire.put("tools/call", {"name": "it"})
+                client.wire.tell("notifications/cancelled", {"requestId": id})
                 while asyncio.all_tasks() - before:
                     await asyncio.sleep(0)
             gc.collect()
         assert [str(one.message) for one in warned] == []
-        assert desk.wire.stream.peer._awaited == {}
-        assert (await desk.wire.ask("ping"))["result"] == {}
+        assert client.wire.stream.peer._awaited == {}
+        assert (await client.wire.ask("ping"))["result"] == {}
 
 
 @looped
@@ -1068,18 +1068,18 @@ async def test_a_handlers_own_time_stands_still_while_it_asks() -> None:
         await asyncio.sleep(10)
         return "never"
 
-    async with Desk(server, "2025-11-25") as desk:
-        id = desk.wire.put("tools/call", {"name": "it"})
+    async with FakeClient(server, "2025-11-25") as client:
+        id = client.wire.put("tools/call", {"name": "it"})
         for number in range(3):
-            await desk.wire.notice(max(number + 1, 2))
+            await client.wire.notice(max(number + 1, 2))
             await asyncio.sleep(0.1)  # longer than the handler may take
-            question = desk.wire.notices[number]
-            desk.wire.stream.data_received(
+            question = client.wire.notices[number]
+            client.wire.stream.data_received(
                 json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
             )
-        assert (await desk.wire.answer(id))["result"]["content"][0]["text"] == "done"
-    async with Desk(server, "2025-11-25", filled) as desk:
-        assert "took longer than 0.05 s" in (await desk.call("slow"))["content"][0]["text"]
+        assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
+    async with FakeClient(server, "2025-11-25", filled) as client:
+        assert "took longer than 0.05 s" in (await client.call("slow"))["content"][0]["text"]
 
 
 @looped
@@ -1089,10 +1089,10 @@ async def test_no_answer_in_time_is_an_error() -> None:
         await ctx.roots()
         return ""
 
-    async with Desk(server, "2025-11-25") as desk:
-        reply = await desk.raw("tools/call", {"name": "it"})
+    async with FakeClient(server, "2025-11-25") as client:
+        reply = await client.raw("tools/call", {"name": "it"})
         assert "did not answer" in reply["result"]["content"][0]["text"]
-        assert desk.wire.stream.peer._awaited == {}
+        assert client.wire.stream.peer._awaited == {}
 
 
 class Closed:
@@ -1152,11 +1152,11 @@ async def test_replay_runs_again_in_every_revision(revision: str) -> None:
             raise Rejected(-1)
         return filled(question)
 
-    async with Desk(server, revision, answer) as desk:
+    async with FakeClient(server, revision, answer) as client:
         word = "sampled" if revision == STATELESS else "declined"
-        assert await desk.text("it") == f"1 Ann Ann {word}"
+        assert await client.text("it") == f"1 Ann Ann {word}"
         assert len(runs) == 4
-        assert len(desk.questions) == 4
+        assert len(client.questions) == 4
 
 
 @looped
@@ -1179,8 +1179,8 @@ async def test_dependencies_are_closed_when_a_run_ends_with_a_question() -> None
     async def server(ctx: Context, db: Annotated[str, Depends(database)]) -> str:
         return f"{db} {await ctx.elicit('?', str)}"
 
-    async with Desk(server, STATELESS, filled) as desk:
-        assert await desk.text("it") == "db Ann"
+    async with FakeClient(server, STATELESS, filled) as client:
+        assert await client.text("it") == "db Ann"
     assert events == ["open", "closed", "open", "closed"]
 
 
@@ -1197,8 +1197,8 @@ async def test_a_part_of_a_server_asks_as_the_whole_does(revision: str, replay: 
 
     whole = Server("whole", replay=replay)
     whole.include(part, prefix="part")
-    async with Desk(whole, revision, filled) as desk:
-        assert await desk.text("part_it") == "AnnAnn"
+    async with FakeClient(whole, revision, filled) as client:
+        assert await client.text("part_it") == "AnnAnn"
     assert len(runs) == (3 if replay or revision == STATELESS else 1)
 
 
@@ -1227,14 +1227,14 @@ def test_a_state_brings_everything_back_and_opens_for_nobody_else(
         return "done"
 
     async def run() -> None:
-        async with Desk(server, STATELESS, filled, principal=principal) as desk:
-            assert await desk.text("it", x=argument) == "done"
+        async with FakeClient(server, STATELESS, filled, principal=principal) as client:
+            assert await client.text("it", x=argument) == "done"
             assert runs == [[*kept, "Ann"]] * 2
-            state = (await first_round(desk, x=argument))["requestState"]
+            state = (await first_round(client, x=argument))["requestState"]
         for who, x in ((stranger, argument), (principal, other)):
             same = who == principal and json.dumps(x, sort_keys=True) == json.dumps(argument, sort_keys=True)
-            async with Desk(server, principal=who) as desk:
-                reply = await desk.raw("tools/call", {"name": "it", "arguments": {"x": x}, "requestState": state})
+            async with FakeClient(server, principal=who) as client:
+                reply = await client.raw("tools/call", {"name": "it", "arguments": {"x": x}, "requestState": state})
                 assert ("result" in reply) == same
 
     asyncio.run(run())
@@ -1284,10 +1284,12 @@ async def test_an_answer_with_another_action_is_none(revision: str) -> None:
     async def server(ctx: Context) -> str:
         return await ctx.elicit("?", str)
 
-    async with Desk(server, revision, lambda question: {"action": actions.pop(0), "content": {"value": "x"}}) as desk:
-        said = await desk.text("it")
+    async with FakeClient(
+        server, revision, lambda question: {"action": actions.pop(0), "content": {"value": "x"}}
+    ) as client:
+        said = await client.text("it")
     if revision == STATELESS:  # it is asked again
-        assert (said, len(desk.questions)) == ("x", 2)
+        assert (said, len(client.questions)) == ("x", 2)
     else:
         assert "action: must be one of accept, decline, cancel" in said
 
@@ -1312,8 +1314,8 @@ async def test_models_are_kept_and_come_back_as_models_and_what_json_cannot_say_
         await ctx.elicit("?", str)
         return ""
 
-    async with Desk(server, STATELESS, filled) as desk:
-        await desk.call("it")
+    async with FakeClient(server, STATELESS, filled) as client:
+        await client.call("it")
     assert seen == [[Model(full_name="Ann"), {"a": [1]}, [1, "x"]]] * 2
 
 
@@ -1328,13 +1330,13 @@ async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten
     async def it(id: str) -> str:
         raise URLElicitationRequired("Sign in.", "https://example.test/in", elicitation_id=id)
 
-    async with Desk(server, "2025-11-25") as desk:
+    async with FakeClient(server, "2025-11-25") as client:
         for id in "abc":
-            await desk.call("it", id=id)
+            await client.call("it", id=id)
         assert [server.elicitation_complete(id) for id in "abc"] == [False, True, True]
     assert server.services.open_urls == {}
-    async with Desk(server, STATELESS, lambda question: {"action": "decline"}) as desk:
-        await desk.call("it", id="d")
+    async with FakeClient(server, STATELESS, lambda question: {"action": "decline"}) as client:
+        await client.call("it", id="d")
     assert server.services.open_urls == {}
 
 
@@ -1386,11 +1388,11 @@ async def test_a_replayed_run_is_told_of_each_answer_that_is_an_error_or_a_refus
             raise Rejected(-32603, "broken")
         return {"action": "decline"} if number == "1" else accepted(value="x")
 
-    async with Desk(server, "2025-11-25", answer) as desk:
-        assert await desk.text("it") == (
+    async with FakeClient(server, "2025-11-25", answer) as client:
+        assert await client.text("it") == (
             "NoAnswer: The client answered with an error: broken (error -32603); Declined: The user declined: 1?; x"
         )
-        assert len(desk.questions) == 3
+        assert len(client.questions) == 3
 
 
 @looped
@@ -1407,8 +1409,8 @@ async def test_names_of_questions_never_meet() -> None:
         seen.append(question["key"])
         return accepted(value="x")
 
-    async with Desk(server, STATELESS, answer) as desk:
-        assert await desk.text("it") == "done"
+    async with FakeClient(server, STATELESS, answer) as client:
+        assert await client.text("it") == "done"
     assert len(set(seen)) == len(seen) == 8
     assert seen[0] == "form-2" and seen[3] == "a" and seen[4] == "a-2"
 
@@ -1421,8 +1423,8 @@ async def test_a_state_has_as_many_characters_as_the_limit_and_not_one_more() ->
             await ctx.once("x", lambda: "x" * 500)
             return await ctx.elicit("?", str)
 
-        async with Desk(server, STATELESS, filled) as desk:
-            return await desk.raw("tools/call", {"name": "it", "arguments": {}})
+        async with FakeClient(server, STATELESS, filled) as client:
+            return await client.raw("tools/call", {"name": "it", "arguments": {}})
 
     size = len((await asked(100_000))["result"]["requestState"])
     assert len((await asked(size))["result"]["requestState"]) == size
@@ -1449,10 +1451,10 @@ async def test_logs_are_sent_once_though_a_part_of_the_run_is_skipped() -> None:
         ctx.info("after two")
         return "done"
 
-    async with Desk(server, STATELESS, filled) as desk:
-        result = await desk.request(
+    async with FakeClient(server, STATELESS, filled) as client:
+        result = await client.request(
             "tools/call", {"name": "it", "arguments": {}, "_meta": {f"{META}logLevel": "debug"}}
         )
         assert result["result"]["content"][0]["text"] == "done"
-        said = [note["params"]["data"] for note in desk.sent if note["method"] == "notifications/message"]
+        said = [note["params"]["data"] for note in client.sent if note["method"] == "notifications/message"]
         assert said == ["before", "in once", "still in once", "between", "after one", "after two"]

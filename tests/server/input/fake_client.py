@@ -1,4 +1,4 @@
-"""A client that is asked: it declares what it can be asked, and answers with what it was told to, in either era."""
+"""A client of any revision that answers what it is asked, and records it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def said(text: str = "Paris") -> dict[str, Any]:
 ROOTS = {"roots": [{"uri": "file:///home", "name": "Home"}]}
 
 
-class Desk:
+class FakeClient:
     """One client of one revision. `answer` gives the answer to a question: `{"method": …, "params": …, "key": …}`."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Desk:
         self.questions: list[Any] = []
         self.rounds = 0
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> FakeClient:
         if self.revision != STATELESS:
             hello = {
                 "protocolVersion": self.revision,
