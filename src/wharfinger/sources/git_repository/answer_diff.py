@@ -145,7 +145,7 @@ class DiffAnswer(GitAnswer):
         try:
             parts = plain_path(after)
         except UnreadableUri:
-            raise InvalidArgument("after= is the path of a file, such as after=docs/guide.md.") from None
+            raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
         return os.fsencode("/".join(parts))
 
     def _pinned(self) -> str:

@@ -75,7 +75,7 @@ class LogAnswer(GitAnswer):
         )
         after = query.get("after")
         if after is not None and not _OID(after):
-            raise InvalidArgument("after= is the whole name of a commit of this log, 40 digits.")
+            raise InvalidArgument("after= must be the full name of a commit of this log, with 40 digits.")
         tip = self._found[1].oid
         stretch = self.repository.histories.stretch(tip, self.references.shallow, after, limit, chosen)
         title = (
@@ -102,14 +102,14 @@ class LogAnswer(GitAnswer):
 def _number(value: str) -> int:
     if value.isascii() and value.isdecimal() and len(value) < 6 and 1 <= int(value) <= MOST:
         return int(value)
-    raise InvalidArgument(f"limit= is a number of commits from 1 to {MOST:,}, such as limit={LIMIT}.")
+    raise InvalidArgument(f"limit= must be a number of commits from 1 to {MOST:,}, such as limit={LIMIT}.")
 
 
 def _path(value: str) -> tuple[str, ...]:
     try:
         return plain_path(value) if value else ()
     except UnreadableUri:
-        raise InvalidArgument("path= is a file or folder, such as path=docs/guide.md.") from None
+        raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
 
 
 def _time(name: str, value: str | None, end: int) -> int | None:
@@ -127,6 +127,6 @@ def _time(name: str, value: str | None, end: int) -> int | None:
         text = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*fields)
         seconds = calendar.timegm(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
     except ValueError:
-        raise InvalidArgument(f"{name}= is a time such as 2026-11-20, 2026-11-20T09:30:00Z, or 1795166400.") from None
+        raise InvalidArgument(f"{name}= must be a time: 2026-11-20, 2026-11-20T09:30:00Z or 1795166400.") from None
     offset = (int(hours) * 60 + int(minutes)) * 60 if sign else 0
     return seconds - (-offset if sign == "-" else offset) + (86_399 if end and hour is None else 0)

@@ -1,4 +1,4 @@
-"""The top of a repository: `git://label`. What HEAD is, which branches and tags there are, and how all is addressed."""
+"""The top of a repository, `git://label`: HEAD, branches, tags, and the URIs of everything else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TopAnswer(GitAnswer):
 
     def _how(self) -> list[str]:
         return [
-            "REV is HEAD, a branch, a tag or a commit, with %2F for a slash, and ~2 or ^ behind it for parents.",
+            "REV is HEAD, a branch, a tag or a commit, with %2F for a slash, and ~2 or ^ at its end for parents.",
             *[f"{words}: {self.uris.top}/{form}" for words, form in _HOW],
         ]
 

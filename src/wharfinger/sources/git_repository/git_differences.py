@@ -68,7 +68,7 @@ def _body(objects: ObjectReader, change: TreeChange) -> list[str]:
         return [error.message]
     for side in (before, after):
         if side.size > LARGEST:
-            return [f"Contents of {before.size:,} and {after.size:,} bytes differ, and are not compared here."]
+            return [f"Contents of {before.size:,} and {after.size:,} bytes differ, and are too large to compare."]
     try:
         texts = [mime.decode_text(side.read(0, side.size)) for side in (before, after)]
     except InvalidArgument as error:

@@ -126,8 +126,8 @@ _QUERIES = {
 def _no_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:
     unknown = [name for name in query if name not in allowed]
     if unknown:
-        can = f"only {', '.join(allowed)} can be asked for here" if allowed else "nothing can be asked for here"
-        raise InvalidArgument(f"{base[:200]} has no {shown(unknown[0][:50])!r}: {can}.")
+        can = f"its parameters are {', '.join(allowed)}" if allowed else "it has no parameters"
+        raise InvalidArgument(f"{base[:200]} has no parameter {shown(unknown[0][:50])!r}: {can}.")
 
 
 def plain_path(text: str) -> Parts:

@@ -76,7 +76,7 @@ class Histories:
         if after is not None:
             place = walk.place_of(after) + 1
             if not place:
-                raise InvalidArgument(f"after={after} is no commit of this log: read it without, from its beginning.")
+                raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start anew.")
         ends = time.monotonic() + PATIENCE
         found: list[Commit] = []
         last: str | None = None

@@ -378,7 +378,7 @@ class _Guarded:
 def _check_size(oid: str, size: int, most: int) -> None:
     if size > most:
         raise InvalidArgument(
-            f"The object {oid[:12]} is made of {size:,} bytes, and at most {most:,} are read at once here: "
+            f"Reading the object {oid[:12]} takes {size:,} bytes, and at most {most:,} are allowed: "
             "read it with git itself, or repack the repository without deltas (`git repack -a -d -f --depth=0`)."
         )
 

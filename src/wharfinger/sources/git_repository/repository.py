@@ -139,7 +139,7 @@ def find_repository(path: str | os.PathLike[str]) -> GitDirectory:
     """The repository whose top folder, or bare directory, this is. None above it is looked for.
 
     Raises:
-        UnusableSource: it is none, its parts are elsewhere, or its format is not known here.
+        UnusableSource: it is not a repository, parts of it are stored elsewhere, or its format is not supported.
     """
     try:
         root = resolve_root(path)
@@ -225,7 +225,7 @@ def _check_parts(directory: GitDirectory) -> None:
                 "clone it with `git clone --no-local`, and publish the clone."
             )
         elif not expected(found.st_mode):
-            raise UnusableSource(f"In the repository {directory.root}, {name} is not what it should be.")
+            raise UnusableSource(f"In the repository {directory.root}, {name} has the wrong type.")
 
 
 def _check_borrowing(directory: GitDirectory) -> None:
@@ -236,12 +236,12 @@ def _check_borrowing(directory: GitDirectory) -> None:
     if directory.look("objects", "info", "alternates") is not None:
         raise UnusableSource(
             f"The repository {directory.root} borrows objects from another one (objects/info/alternates), which is "
-            "not followed: run `git repack -a -d` and remove that file, or clone it with --dissociate."
+            "not supported: run `git repack -a -d` and remove that file, or clone it with --dissociate."
         )
 
 
 def _check_format(directory: GitDirectory) -> None:
-    """Refuse formats that are read in another way. Nothing else of the configuration is looked at."""
+    """Refuse unsupported formats. Nothing else of the configuration is read."""
     try:
         extensions = _extensions(directory.read("config").decode("utf-8", "replace"))
     except NotServed:
@@ -249,15 +249,15 @@ def _check_format(directory: GitDirectory) -> None:
     except ValueError:
         raise UnusableSource(f"The configuration of the repository {directory.root} cannot be read.") from None
     if extensions.pop("objectformat", "sha1") != "sha1":
-        raise UnusableSource(f"The repository {directory.root} names its objects by SHA-256, which is not read yet.")
+        raise UnusableSource(f"The repository {directory.root} names its objects by SHA-256, which is not supported.")
     if extensions.pop("refstorage", "files") != "files":
         raise UnusableSource(
-            f"The repository {directory.root} keeps its references in tables, which are not read: run "
+            f"The repository {directory.root} stores its references in tables, which is not supported: run "
             "`git refs migrate --ref-format=files`."
         )
     unknown = sorted(extensions.keys() - _FORMATS)
     if unknown:
-        raise UnusableSource(f"The repository {directory.root} needs {shown(unknown[0])!r}, which is not known here.")
+        raise UnusableSource(f"The repository {directory.root} needs {shown(unknown[0])!r}, which is not supported.")
 
 
 def _extensions(text: str) -> dict[str, str]:

@@ -52,7 +52,9 @@ def resolve(name: str, references: References, objects: ObjectReader) -> GitRevi
     found = _named(parsed[1], references, objects)
     steps = [(kind, int(number or 1)) for kind, number in _STEP.findall(parsed[2])]
     if sum(number for kind, number in steps if kind == "~") + len(steps) > STEPS:
-        raise InvalidArgument(f"{name} goes back more than {STEPS:,} commits: read the log, and name the commit.")
+        raise InvalidArgument(
+            f"{name} goes back more than {STEPS:,} commits: find the commit in the log, and use its name."
+        )
     oid = found.oid
     for kind, number in steps:
         oid = _step(kind, number, commit_of(oid, objects), references, name, objects)
@@ -79,7 +81,7 @@ def _named(name: str, references: References, objects: ObjectReader) -> GitRevis
         # As git does: a short name of a commit means that, whatever else begins so.
         candidates = [oid for oid in candidates if objects.header(oid)[0] == "commit"] or candidates
     if len(candidates) > 1:
-        raise InvalidArgument(f"{name} begins the names of several objects: write more digits.")
+        raise InvalidArgument(f"The names of several objects start with {name}: write more digits.")
     if not candidates:
         raise UnknownRevision(name)
     return GitRevision(candidates[0], False)

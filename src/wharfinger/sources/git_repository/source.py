@@ -1,7 +1,4 @@
-"""A git repository as live resources: what `git()` makes. Ties the contract of a source to what answers it.
-
-Refuses to know who asks, in which revision of the protocol, or over what.
-"""
+"""A git repository as live resources."""
 
 from __future__ import annotations
 
@@ -38,26 +35,28 @@ __all__ = ["GitSource", "git"]
 
 Result = TypeVar("Result")
 
-EVERY = 0.25  # seconds between looks at the references
-COUNTING = 0.3  # seconds of counting files for a person
+POLL_SECONDS = 0.25
+"""Time between two looks at the references."""
+COUNT_SECONDS = 0.3
+"""How long `describe` counts files."""
 
 
 def git(
-    path: str | os.PathLike[str], *, label: str | None = None, every: float = EVERY, max_size: int = WHOLE
+    path: str | os.PathLike[str], *, label: str | None = None, every: float = POLL_SECONDS, max_size: int = WHOLE
 ) -> GitSource:
     """Publish a git repository: `server.include(git("."))`.
 
-    Trees, files, commits, differences and logs at any revision. Nothing of it is ever run or written, and nothing
-    outside of its folder is read. Whatever objects it holds can be read by their names, also those of no branch.
+    Clients read trees, files, commits, differences and logs at any revision. Nothing in the repository is ever run or
+    written, and nothing outside its folder is read. All of its objects can be read by name, also those in no branch.
 
     Args:
         path: The top folder of a repository, or a bare repository.
-        label: Its name in URIs, `git://<label>/…`; the folder's own name by default.
-        every: Seconds between looks at branches, tags and HEAD, while somebody watches.
-        max_size: Bytes of a file that are read at once at most; a larger one is read in windows.
+        label: The name in URIs, `git://<label>/…`; by default that of the folder.
+        every: Seconds between two checks of branches, tags and HEAD, while somebody watches.
+        max_size: The largest file in bytes that is read whole; a larger one is read in windows.
 
     Raises:
-        UnusableSource: it is no repository, or one whose parts are elsewhere.
+        UnusableSource: it is not a repository, or parts of it are stored elsewhere.
         MissingExtra: dulwich is not installed.
     """
     if find_spec("dulwich") is None:
@@ -68,7 +67,7 @@ def git(
 
 
 class GitSource(Source):
-    """The source that `git()` makes. Its methods may be called from several threads at once."""
+    """The source that `git()` returns. Its methods may be called from several threads at once."""
 
     def __init__(self, repository: Repository, every: float) -> None:
         self.repository = repository
@@ -77,14 +76,14 @@ class GitSource(Source):
         self.location = shown(repository.directory.root)
         self.templates = _templates(repository)
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
-        self._moment: References | None = None  # that the round of looks is at
+        self._moment: References | None = None  # the references in the present round of polling
         self._looked: dict[str | None, tuple[References, Hashable]] = {}
 
     def __repr__(self) -> str:
         return f"git({self.repository.directory.root!r}, label={self.repository.label!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this repository, existing or not."""
+        """Whether this URI belongs to this repository, whether or not it exists."""
         return self.repository.uris.matches(uri)
 
     # Listing
@@ -100,7 +99,7 @@ class GitSource(Source):
         return self._answered(uri, lambda answer: answer.children(after, limit))
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a URI, without reading it whole."""
+        """The resource of a URI, without reading it whole."""
 
         def known(answer: GitAnswer) -> t.Resource:
             self._polling.record(uri, answer.version)
@@ -109,13 +108,13 @@ class GitSource(Source):
         return self._answered(uri, known)
 
     def version(self, uri: str) -> str:
-        """The name of the object that the URI means now, or of both of a difference."""
+        """The name of the object that the URI refers to now; for a difference, of both objects."""
         return self._answered(uri, lambda answer: answer.version)
 
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A file, folder, commit, difference or log; a window where it is large."""
+        """Read a file, folder, commit, difference or log; if it is large, a window of it."""
 
         def result(answer: GitAnswer) -> t.ReadResourceResult:
             contents = answer.contents()
@@ -126,7 +125,7 @@ class GitSource(Source):
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Branches, tags and short names of commits for revisions; paths at a revision."""
+        """Suggest branches, tags and short names of commits for revisions, and the paths of a revision."""
         if not any(template == shown.uri_template for shown in self.templates):
             return []
         try:
@@ -145,7 +144,7 @@ class GitSource(Source):
     # Watching
 
     def describe(self) -> str:
-        """Such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
+        """Facts for people, such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
         references = self._now()
         said = [head_words(references), many(references.many(BRANCHES), "branch"), *self._files(references)]
         return ", ".join([*said, f"watched by {self._polling.means}"])
@@ -153,7 +152,7 @@ class GitSource(Source):
     def _files(self, references: References) -> Iterator[str]:
         if references.head is None:
             return
-        ends = time.monotonic() + COUNTING
+        ends = time.monotonic() + COUNT_SECONDS
         number = 0
         try:
             for _, entry in walk(self.repository.objects, commit_of(references.head, self.repository.objects).tree):
@@ -167,22 +166,22 @@ class GitSource(Source):
         yield many(number, "file")
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when what this URI means is another, or the list."""
+        """Call `changed` after each change of this URI, or of the list if it is None."""
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling."""
+        """Stop watching it."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop watching."""
+        """End all watches."""
         self._polling.close()
 
     def _prepare(self) -> None:
         self._moment = self._now()
 
     def _look(self, uri: str | None) -> Hashable:
-        """The version of a URI at the moment of this round; looked for only where anything moved since the last."""
+        """The version of a URI in this round of polling, computed only if a reference moved since the last round."""
         moment = self._moment or self._now()
         before = self._looked.get(uri)
         if before is not None and before[0] is moment:
@@ -199,7 +198,7 @@ class GitSource(Source):
         return self.repository.references.now()
 
     def _answered(self, uri: str, use: Callable[[GitAnswer], Result], moment: References | None = None) -> Result:
-        """What an answer gives; whatever is not there, is not found."""
+        """Call `use` with the answer for a URI. Raises ResourceNotFound if something is missing."""
         try:
             return use(answer_for(self.repository, moment or self._now(), uri))
         except LookupError:
@@ -207,7 +206,7 @@ class GitSource(Source):
 
 
 def _pieces(answer: GitAnswer) -> Iterator[str]:
-    """What is searched of an answer: a file's text, a commit's message."""
+    """The text to search: that of a file, or the message of a commit."""
     if isinstance(answer, CommitAnswer):
         commit = answer.commit
         yield f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n"
@@ -225,7 +224,10 @@ def _pieces(answer: GitAnswer) -> Iterator[str]:
 _DESCRIBED = {
     "tree": ("Any file or folder of {} at a revision", "A path at a revision, such as docs/guide.md at HEAD."),
     "root": ("All of {} at a revision", "The top folder at a branch, a tag or a commit."),
-    "commit": ("Any commit of {}", "Who changed what and why: the commit that a branch, a tag or a name means."),
+    "commit": (
+        "Any commit of {}",
+        "Author, message and changed paths of a commit, by its name, a branch or a tag.",
+    ),
     "changes": (
         "The changes of one commit of {}",
         "What a commit changed against its first parent, as a unified diff.",
@@ -234,7 +236,7 @@ _DESCRIBED = {
     "path diff": ("The changes of {} at a path", "A unified diff of one file or folder, from one revision to another."),
     "log": (
         "The history of {}",
-        "Commits that led to a revision, newest first: of one path, behind a commit, since and until a time.",
+        "Commits that led to a revision, newest first; optionally of one path, after a commit, or of a period.",
     ),
 }
 
