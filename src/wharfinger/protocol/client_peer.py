@@ -49,7 +49,7 @@ Event = (
     | Notification[W]
     | Reply
     | ServerRequest
-    | Cancellation[Id]
+    | Cancellation
     | NotAMessage
 )
 

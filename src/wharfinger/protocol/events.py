@@ -34,7 +34,6 @@ __all__ = [
 
 W = TypeVar("W")
 """Who waits for a response: whatever the transport keeps for one request that it sent."""
-R = TypeVar("R")
 
 
 class Response(msgspec.Struct, Generic[W], frozen=True, gc=False):
@@ -51,13 +50,13 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     status: int = 400
 
 
-class Cancellation(msgspec.Struct, Generic[R], frozen=True, gc=False):
+class Cancellation(msgspec.Struct, frozen=True, gc=False):
     """The other side no longer wants the answer to its request; send nothing more for it.
 
     On a server `request` is the `Request`, on a client the id of the server's request.
     """
 
-    request: R
+    request: Any
 
 
 class Notification(msgspec.Struct, Generic[W], frozen=True, gc=False):

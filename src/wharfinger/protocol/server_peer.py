@@ -65,7 +65,7 @@ class Batch:
         return ChunkedMessage((*parts, b"]"))
 
 
-Event = Request | Reply | Cancellation[Request] | Notification[Any] | Response[Any] | Batch | None
+Event = Request | Reply | Cancellation | Notification[Any] | Response[Any] | Batch | None
 
 
 class ServerPeer:
@@ -134,7 +134,7 @@ class ServerPeer:
             if message.method is UNSET:
                 # Ignore late, repeated and unexpected responses.
                 missing = object()
-                waiter = self._awaited.pop(id, missing)  # type: ignore[arg-type]  # decode made sure that it has an id
+                waiter: Any = self._awaited.pop(id, missing)  # type: ignore[arg-type]  # decode made sure that it has an id
                 return None if waiter is missing else Response(waiter, message)
             if id is UNSET:
                 return self._notified(message)
