@@ -461,10 +461,10 @@ class RawClient:
 
     def stateless(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> None:
         params = {**(params or {}), "_meta": META}
-        mirrors = {"mcp_protocol_version": STATELESS, "mcp_method": method}
+        routing = {"mcp_protocol_version": STATELESS, "mcp_method": method}
         if method == "resources/read":
-            mirrors["mcp_name"] = params["uri"]
-        self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, **{**mirrors, **headers})
+            routing["mcp_name"] = params["uri"]
+        self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, **{**routing, **headers})
 
     def call(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> Reply:
         self.stateless(method, params, id, **headers)

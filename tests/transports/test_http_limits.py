@@ -16,7 +16,7 @@ from wharfinger.transports.http_server.http_connection import PIPELINED
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 DISCOVER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
-MIRRORS = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n"
+ROUTING_HEADERS = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n"
 QUICK = HttpLimits(header_time=0.05, body_time=0.05, keep_alive=0.05, sweep_time=0.01, watch_after=0.01)
 
 
@@ -64,7 +64,7 @@ def test_chunked_body_is_cut_at_the_limit(wire: RawClient) -> None:
 
 
 def test_chunked_body_within_the_limit_is_served(wire: RawClient) -> None:
-    wire.write(HEAD + MIRRORS + b"Transfer-Encoding: chunked\r\n\r\n")
+    wire.write(HEAD + ROUTING_HEADERS + b"Transfer-Encoding: chunked\r\n\r\n")
     for part in (DISCOVER[:50], DISCOVER[50:]):
         wire.write(b"%x\r\n%b\r\n" % (len(part), part))
     wire.write(b"0\r\n\r\n")
@@ -192,14 +192,14 @@ def test_absolute_form_is_checked_like_any_other(wire: RawClient) -> None:
 def test_upgrade_is_not_taken(wire: RawClient) -> None:
     """Some clients offer HTTP/2 with their first request: it is served as it is."""
     wire.write(
-        HEAD + MIRRORS + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+        HEAD + ROUTING_HEADERS + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (len(DISCOVER), DISCOVER)
     )
     assert wire.reply().status == 200
 
 
 def test_client_may_ask_before_it_sends_its_body(wire: RawClient) -> None:
-    wire.write(HEAD + MIRRORS + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(DISCOVER))
+    wire.write(HEAD + ROUTING_HEADERS + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(DISCOVER))
     assert wire.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     wire.write(DISCOVER)
     assert wire.reply().status == 200
@@ -215,7 +215,7 @@ def test_pipelined_requests_are_answered_in_order(wire: RawClient) -> None:
     requests = b""
     for number in range(50):
         body = DISCOVER.replace(b'"id": 1', b'"id": %d' % number)
-        requests += HEAD + MIRRORS + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        requests += HEAD + ROUTING_HEADERS + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     wire.write(requests)
     assert [wire.reply().json["id"] for _ in range(50)] == list(range(50))
 

@@ -65,7 +65,7 @@ class Connection(Link, Protocol):
     name: str
     """The server, for error messages."""
     transport: str
-    mirrors: Any
+    header_params: Any
     rules: Any
     """The revision, once it is agreed on."""
 

@@ -53,15 +53,15 @@ class KnownTools:
             self._tasks.learn(tools)
         usable: list[t.Tool] = []
         for tool in tools:
-            if link.mirrors is not None and agreed.rules.era == "stateless":
+            if link.header_params is not None and agreed.rules.era == "stateless":
                 try:
                     header_params = find_header_params(tool.input_schema)
                 except InvalidHeaderAnnotation as error:
                     logger.warning("%s: left out the tool %.200r: %s", link.name, tool.name, error)
                     continue
-                link.mirrors.pop(tool.name, None)
-                if header_params and len(link.mirrors) < MAX_HEADER_TOOLS:
-                    link.mirrors[tool.name] = header_params
+                link.header_params.pop(tool.name, None)
+                if header_params and len(link.header_params) < MAX_HEADER_TOOLS:
+                    link.header_params[tool.name] = header_params
             usable.append(tool)
             if self.schemas is not None:
                 self.schemas.learn(tool)
@@ -77,7 +77,7 @@ class KnownTools:
         spares the question.
         """
         if isinstance(failure, RemoteError):
-            if failure.code == HeaderMismatch.code and self._link is not None and self._link.mirrors is not None:
+            if failure.code == HeaderMismatch.code and self._link is not None and self._link.header_params is not None:
                 await list_again()
                 return True
             if not isinstance(failure, RemoteMethodNotFound):

@@ -100,7 +100,7 @@ class StreamLink:
         self.limits = limits
         self.events = LinkEvents() if events is None else events
         """Called with events; a stream never misses a notification."""
-        self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = None
+        self.header_params: dict[str, tuple[HeaderParam, ...]] | None = None
         """None: a stream has no headers that repeat arguments of tools."""
         self.write: Callable[[bytes], None] = self._not_open
         self.garbage = b""

@@ -95,7 +95,7 @@ def test_annotated_arguments_are_repeated_in_headers() -> None:
     async def test() -> None:
         schema = {"type": "object", "properties": {"quay": {"type": "integer", "x-mcp-header": "Quay"}}}
         async with linked(serve) as link:
-            link.mirrors = {"berth": find_header_params(schema)}
+            link.header_params = {"berth": find_header_params(schema)}
             for arguments in (b'{"quay":7}', b'{"quay":null}'):
                 params = t.CallToolRequestParams(name="berth", arguments=msgspec.Raw(arguments))
                 await link.request("tools/call", params, timeout=9)

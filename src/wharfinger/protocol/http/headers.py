@@ -113,35 +113,35 @@ def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> 
     return HeaderParam(f"mcp-param-{token.lower()}".encode(), path)
 
 
-def param_headers(mirrors: Sequence[HeaderParam], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+def param_headers(params: Sequence[HeaderParam], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
     """Return the headers that a client sends with these arguments; absent and null values have none."""
-    values = ((mirror.header, _value_at(arguments, mirror.path)) for mirror in mirrors)
+    values = ((param.header, _value_at(arguments, param.path)) for param in params)
     return [(name, encode_value(_text(value))) for name, value in values if value is not None]
 
 
-def check_params(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
+def check_params(params: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
     """Raise HeaderMismatch if an `Mcp-Param-…` header is missing, malformed or differs from its argument."""
-    for mirror in mirrors:
-        header, value = headers.get(mirror.header), _value_at(arguments, mirror.path)
+    for param in params:
+        header, value = headers.get(param.header), _value_at(arguments, param.path)
         if (header is None) != (value is None):
-            raise HeaderMismatch(f"{mirror.header.decode()} and its argument must both be sent, or neither.")
+            raise HeaderMismatch(f"{param.header.decode()} and its argument must both be sent, or neither.")
         if header is not None and not _equal(decode_value(header), value):
-            raise HeaderMismatch(f"{mirror.header.decode()} and its argument differ.")
+            raise HeaderMismatch(f"{param.header.decode()} and its argument differ.")
 
 
-def check_arguments(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
+def check_arguments(params: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
     """Decode the arguments and call `check_params`. The tool itself refuses arguments that are not an object.
 
     Raises:
         HeaderMismatch: a header does not match its argument.
     """
-    if not mirrors:
+    if not params:
         return
     try:
         given: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
     except msgspec.DecodeError:
         given = {}
-    check_params(mirrors, headers, given if _is_object(given) else {})
+    check_params(params, headers, given if _is_object(given) else {})
 
 
 def _value_at(arguments: Any, path: Sequence[str]) -> Any:

@@ -76,7 +76,7 @@ class HttpLink:
         """The negotiated revision; None before that."""
         self.events = LinkEvents() if events is None else events
         """Called with events; notifications are missed if the session's stream breaks off and cannot be resumed."""
-        self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = {}
+        self.header_params: dict[str, tuple[HeaderParam, ...]] | None = {}
         """The arguments that headers repeat, by tool (2026-07-28, x-mcp-header)."""
         self._loop = asyncio.get_running_loop()
         self._session_id: str | None = None
@@ -271,7 +271,7 @@ class HttpLink:
         row = METHODS.get(method)
         if row is not None and row.name_param:
             headers["Mcp-Name"] = encode_value(getattr(params, row.name_param)).decode("ascii")
-        repeated = self.mirrors.get(params.name) if self.mirrors and method == "tools/call" else None
+        repeated = self.header_params.get(params.name) if self.header_params and method == "tools/call" else None
         if repeated:
             encoded = b"{}" if params.arguments is msgspec.UNSET else params.arguments
             arguments = msgspec.json.decode(encoded, type=dict[str, Any])

@@ -31,13 +31,13 @@ log = logging.getLogger("wharfinger.transports.http")
 _ACCEPTED = 100
 """Connections that are accepted in one turn of the loop."""
 _SPARE = 128
-"""Descriptors that connections leave to others: files that are read, a database, watches, the search index."""
+"""File descriptors that are left for files, databases, watches and the search index."""
 GOODBYE = 0.5
-"""Seconds at the end in which TLS clients may close their side too; many never do."""
+"""Seconds at the end for TLS clients to close their side too; many never do."""
 
 
 class UnsafeBind(WharfingerError):
-    """Other machines reach this address, and there is neither a `verify` nor `insecure`."""
+    """Other machines can reach the address, and there is neither `verify` nor `insecure`."""
 
     exit_code = 2
 
@@ -60,16 +60,16 @@ async def serve_http(
     sse: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> signal.Signals | None:
-    """Serve until SIGINT or SIGTERM, and give that signal; a second one ends everything at once.
+    """Serve until SIGINT or SIGTERM, and return that signal; a second one ends everything at once.
 
-    What starting the service raises is raised here. `on_ready` gets the base URL, with the real port where `port` is 0,
-    when connections are accepted and the service runs. Cancelling the task ends the server in the same graceful way.
-    `sse=False` turns off HTTP+SSE, for clients of 2024-11-05.
+    `on_ready` is called with the base URL, which has the real port if `port` is 0, when the service runs and accepts
+    connections. Errors of starting the service are raised. Cancelling the task ends the server gracefully too.
+    `sse=False` turns off HTTP+SSE, which clients of 2024-11-05 use.
 
     Raises:
-        UnsafeBind: `host` is reached from other machines, and there is neither `verify` nor `insecure`.
-        AddressInUse, CannotListen: the address cannot be bound, or the certificate not be read.
-        ValueError: a host, origin or URL that cannot be one, or a key without its certificate.
+        UnsafeBind: other machines can reach `host`, and there is neither `verify` nor `insecure`.
+        AddressInUse, CannotListen: the address cannot be bound, or the certificate cannot be read.
+        ValueError: a host, an origin or a URL is malformed, or there is a key without its certificate.
     """
     if verify is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
@@ -102,13 +102,13 @@ async def serve_http(
 
 
 def run_http(service: Service, host: str = "127.0.0.1", port: int = 8000, **settings: Any) -> signal.Signals | None:
-    """`serve_http` in a loop of its own: uvloop's where that is installed."""
+    """Run `serve_http` in a new event loop: uvloop's if that is installed."""
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         return runner.run(serve_http(service, host, port, **settings))
 
 
 def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed, else None for asyncio's own."""
+    """Return the factory of uvloop's event loop if that is installed, or None for asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -149,7 +149,7 @@ class HttpServer:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             try:
                 context.load_cert_chain(*self.tls)
-            except ssl.SSLError:  # OpenSSL's own message helps nobody
+            except ssl.SSLError:  # OpenSSL's message does not help
                 raise CannotListen(unreadable.format("they are not PEM files that belong together")) from None
             except OSError as error:
                 raise CannotListen(unreadable.format(error.strerror or error)) from None
@@ -196,7 +196,7 @@ class HttpServer:
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Generator[None, None, None]:
-        """Let signals call `stop`, and give them back. One that is ignored (nohup) stays ignored."""
+        """Let signals call `stop` during a block. One that is ignored (nohup) stays ignored."""
         loop = self.loop
         handled = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         before = {number: signal.getsignal(number) for number in handled}
@@ -215,14 +215,14 @@ class HttpServer:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def stop(self, number: signal.Signals | None = None) -> None:
-        """Begin to end; a second call ends at once."""
+        """Begin to end the server; a second call ends it at once."""
         if not self.stopped.done():
             self.stopped.set_result(number)
         else:
             self.forced.set()
 
     async def end(self) -> None:
-        """Refuse what is new, end streams with a final result, let requests finish, and cut what is left."""
+        """Refuse new requests, end streams with a final result, let requests finish, and cut the other connections."""
         if self._server is None:
             return
         self._server.close()
