@@ -271,7 +271,7 @@ async def test_a_folder_that_is_a_skill_itself_is_published_by_its_name(root: Pa
 def test_two_folders_with_the_same_uris_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give one of them another prefix"):
         server_of(skills(root), skills(root / "acme"))
-    with pytest.raises(ValueError, match="no path"):
+    with pytest.raises(ValueError, match="not a path"):
         skills(root, prefix="a//b")
     (tmp_path / "Bad Name").mkdir()
     write(tmp_path / "Bad Name", **{"SKILL.md": manual("Bad Name")})
