@@ -89,7 +89,7 @@ class HttpSessions:
             check_session_version(headers)
         event = session.peer.take(message)
         if not isinstance(event, Request):
-            refusal = self._settle(session, event)
+            refusal = self._dispatch(session, event)
             await (send_empty(call.reply, 202) if refusal is None else send_json(call.reply, *refusal))
             return
         try:
@@ -121,7 +121,7 @@ class HttpSessions:
             if isinstance(event, Request):
                 self._begin(post, event, headers)
             else:
-                self._settle(session, event)
+                self._dispatch(session, event)
         if batch.left:
             await self._answer(post)
         elif (array := batch.array()) is not None:
@@ -230,7 +230,7 @@ class HttpSessions:
         # In the next turn of the loop: a task that is cancelled before its first step never runs its `except`.
         asyncio.get_running_loop().call_soon(request.task.cancel, *reason)
 
-    def _settle(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
+    def _dispatch(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
         """Handle an event that is not a request. Returns the status and body of the answer if it is refused."""
         match event:
             case Reply(data, status):
