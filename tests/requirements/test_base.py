@@ -50,7 +50,7 @@ def test_reserved_keys_are_those_of_the_specification() -> None:
 
     for file in FOLDER.glob("*/*.txt"):
         for line in parse(file.read_bytes()):
-            if line.sender == "<":
+            if line.who == "<":
                 collect(json.loads(line.text))
     assert used == {f"{RESERVED}serverInfo", f"{RESERVED}subscriptionId"}
 
