@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -15,9 +15,6 @@ from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, read
-
-if TYPE_CHECKING:
-    from wharfinger.server.app import Server
 
 __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 
@@ -57,7 +54,9 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         cursor: `nextCursor` of the previous result; leave it out to start.
     """
     if not uri:
-        return as_json({"entries": [{"uri": top, "mimeType": DIRECTORY} for top in _tops(ctx.server)]})
+        sources = ctx.server.resources.every_source()
+        tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
+        return as_json({"entries": [{"uri": top, "mimeType": DIRECTORY} for top in tops]})
     contents = await read(ctx, uri)  # also checks that this caller may read it
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
@@ -69,11 +68,6 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     except (ResourceNotFound, InvalidParams):
         raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
     return as_json({"entries": [brief(resource) for resource in entries], **_next(key)})
-
-
-def _tops(server: Server) -> list[str]:
-    sources = server.resources.every_source()
-    return [source.uri for source in sources if source.uri and type(source).children is not Source.children]
 
 
 def _next(cursor: str | None) -> dict[str, str]:

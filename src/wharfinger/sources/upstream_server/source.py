@@ -32,7 +32,7 @@ from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, 
 from wharfinger.net import is_loopback, is_public
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.source import Changed, Document, Source, UnusableSource, version_of
+from wharfinger.source import Changed, Document, Source, UnusableSource, document_of, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
@@ -322,7 +322,9 @@ class Upstream(Source):
             UpstreamUnreachable: it cannot be reached now.
         """
         if uri == self.status:
-            return self._read_status()
+            text = f"{self.location}: {self.describe()}\n"
+            content = t.ResourceContents(uri=self.status, mime_type=TEXT, text=text)
+            return t.ReadResourceResult(contents=[content], ttl_ms=0, cache_scope=self.cache_scope)
         if not is_uri(uri) or not self.matches(uri):
             raise ResourceNotFound(uri)
         answer = (await self._client.call(lambda client: client.read_resource(uri), uri)).result
@@ -346,11 +348,6 @@ class Upstream(Source):
         title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reached"
         return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
 
-    def _read_status(self) -> t.ReadResourceResult:
-        text = f"{self.location}: {self.describe()}\n"
-        content = t.ResourceContents(uri=self.status, mime_type=TEXT, text=text)
-        return t.ReadResourceResult(contents=[content], ttl_ms=0, cache_scope=self.cache_scope)
-
     # Finding
 
     async def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
@@ -372,7 +369,7 @@ class Upstream(Source):
             UpstreamUnreachable: it cannot be reached now.
         """
         resources, key = await self._lists.page(after, limit)
-        return [_document(resource) for resource in resources if resource.mime_type != DIRECTORY], key
+        return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
 
     async def text(self, uri: str) -> tuple[str, ...]:
         """Always empty, see `documents`."""
@@ -445,12 +442,3 @@ def _is_private(host: str) -> bool:
     except ValueError:
         return False  # a name: its addresses are checked when the connection is made
     return not is_public(host)
-
-
-def _document(resource: t.Resource) -> Document:
-    return Document(
-        uri=resource.uri,
-        title=resource.title or resource.name,
-        version=version_of(resource),
-        mime_type=resource.mime_type or "",
-    )
