@@ -54,7 +54,7 @@ class Framework:
     def row(self) -> str:
         """Its row in the table of the page."""
         versions = ", ".join(f"`{name}` {version}" for name, version in self.versions().items())
-        reads = "yes" if self.reads else "it has none"
+        reads = "yes" if self.reads else "not supported"
         return f"| {self.title} | {versions} | {self.revision} | yes | yes | {reads} | yes | {LINKS[self.link]} |"
 
 

@@ -26,10 +26,10 @@ def test_every_framework_in_the_table_is_tested() -> None:
 
 
 def test_the_versions_of_servers_and_bridges_are_those_that_are_tested() -> None:
-    told = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
-    assert len(told) == 9
+    listed = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
+    assert len(listed) == 9
     installed = {name: version for one in ENVIRONMENTS for name, version in pinned(one).items()}
-    assert [(name, installed.get(name)) for name, _ in told] == told
+    assert [(name, installed.get(name)) for name, _ in listed] == listed
 
 
 def test_every_framework_is_named_with_what_it_does_with_an_answer() -> None:
