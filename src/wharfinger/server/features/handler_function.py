@@ -90,14 +90,14 @@ class HandlerFunction:
         """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
         # Which know completers and dependencies, which need `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
-        from wharfinger.server.signature.annotations import annotations_of, is_context
+        from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 
         context: str | None = None
         name = getattr(self.function, "__name__", repr(self.function))
         hints = annotations_of(self.function)
         taken: set[str] = set()
         takes_any = False
-        for parameter in inspect.signature(self.function).parameters.values():
+        for parameter in parameters_of(self.function):
             refuse_default(self.function, parameter)
             annotation = hints.get(parameter.name, parameter.annotation)
             if (depends := depends_of(annotation)) is not None:

@@ -7,12 +7,12 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from wharfinger.server.signature.argument_errors import members
 
-__all__ = ["RequestContext", "annotations_of", "body_of", "is_context"]
+__all__ = ["RequestContext", "annotations_of", "body_of", "is_context", "parameters_of"]
 
 
 class RequestContext:
@@ -35,6 +35,16 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return type(function).__call__
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    """The function's parameters. A plain function without any is not inspected, which is slow."""
+    if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
+        code = function.__code__
+        variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        if not (code.co_argcount or code.co_kwonlyargcount or variable):
+            return ()
+    return inspect.signature(function).parameters.values()
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from msgspec import UNSET, Raw, UnsetType
 from wharfinger.content.text import printable
 from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
 from wharfinger.server.features.result_errors import place_of
-from wharfinger.server.signature.annotations import annotations_of, is_context
+from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import parse_docstring, summary_of
@@ -73,6 +73,10 @@ class Parameter(NamedTuple):
     def decoded_as(self) -> Any:
         """The type for the decoder: `kind`, or Any if the decoder does not support it."""
         return Any if self.arms else self.kind
+
+
+_PLAIN_TYPES = frozenset((bool, int, float, str))
+"""Types with nothing to look for inside, which most parameters have: half of a registration's time."""
 
 
 class Signature:
@@ -118,7 +122,7 @@ class Signature:
         known = annotations_of(function)
         self.returns = known.get("return", inspect.Signature.empty)
         self.summary, descriptions = parse_docstring(function)
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in parameters_of(function):
             refuse_default(function, parameter)
             annotation = known.get(parameter.name, parameter.annotation)
             if parameter.name == "ctx" and annotation is parameter.empty:
@@ -155,6 +159,8 @@ class Signature:
             raise TypeError(
                 f"{self.name}(): {parameter} cannot be filled by name; give every argument a name of its own."
             )
+        if parameter.default is parameter.empty and type(annotation) is type and annotation in _PLAIN_TYPES:
+            return Parameter(name, annotation, descriptions.get(name, ""), True, parameter.empty, None, ())
         if isinstance(annotation, str):
             raise TypeError(
                 f"{self.name}(): the annotation {annotation!r} of {name!r} is unknown when the server runs; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = ["parse_docstring", "summary_of"]
@@ -14,19 +14,24 @@ __all__ = ["parse_docstring", "summary_of"]
 _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "keyword args", "other parameters"))
 _OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
 _SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
+MAX_TEXTS = 256
+"""Docstrings whose parts are kept: functions that a loop makes share theirs."""
 _GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
 _NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
 _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
 _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|var|ivar|cvar|vartype|meta)\b[^:]*:.*"
 
 
-def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """The text of a docstring before its first section, and the description of each parameter."""
     while isinstance(function, functools.partial):
         function = function.func  # the docstring of a partial object describes `partial`
     text = getattr(function, "__doc__", None)
-    if not text:
-        return "", {}
+    return _parse(text) if text else ("", {})
+
+
+@functools.lru_cache(MAX_TEXTS)
+def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     lines = inspect.cleandoc(text).splitlines()
     start = next((number for number in range(len(lines)) if _begins_section(lines, number)), len(lines))
     found: dict[str, str] = {}
