@@ -133,9 +133,9 @@ class ServerPeer:
         try:
             if message.method is UNSET:
                 # Ignore late, repeated and unexpected responses.
-                missing = object()
-                waiter: Any = self._awaited.pop(id, missing)  # type: ignore[arg-type]  # decode made sure that it has an id
-                return None if waiter is missing else Response(waiter, message)
+                if id not in self._awaited:
+                    return None
+                return Response(self._awaited.pop(id), message)
             if id is UNSET:
                 return self._notified(message)
             if id in self.in_flight:

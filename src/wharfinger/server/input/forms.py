@@ -174,7 +174,9 @@ def _from_record(kind: Any) -> Form:
         raise TypeError(
             f"{kind.__name__}: {error}; import or define the names in its annotations at module level."
         ) from None
-    descriptions = parse_docstring(kind)[1] if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") else {}
+    descriptions: Mapping[str, str] = {}
+    if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}("):
+        descriptions = parse_docstring(kind)[1]
     fields: dict[str, t.PrimitiveSchema] = {}
     required: list[str] = []
     nullable: set[str] = set()
