@@ -302,7 +302,7 @@ def test_what_another_process_has_renewed_is_not_renewed_again() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             tokens = MemoryTokens()  # as one folder of files is, for two processes
-            authority.expires_in = 0
+            authority.expires_in = 1e-9
             first, second = (SignIn(open_browser=agree, tokens=tokens) for _ in range(2))
             async with Client(guarded.url, auth=first) as one:
                 await one.list_tools()
