@@ -39,7 +39,7 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
                 await client.read_resource("other://item")
             reference = t.ResourceTemplateReference(uri=common.ITEM_TEMPLATE)
             assert (await client.complete(reference, "id", "a")).values == ["amber", "anchor"]
-            assert revision in source.facts()
+            assert revision in source.describe()
             if peer not in TOUCHED_BY_OTHERS:
                 return
             other = Client(f"http://127.0.0.1:{port}/mcp", revision=revision)
