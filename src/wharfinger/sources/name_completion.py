@@ -7,11 +7,11 @@ from collections.abc import Iterable
 __all__ = ["COMPLETIONS", "begins_then_holds"]
 
 COMPLETIONS = 100
-"""Values of one completion (all revisions, completion)."""
+"""Values of one completion, at most (all revisions, completion)."""
 
 
 def begins_then_holds(names: Iterable[str], value: str) -> list[str]:
-    """The names that begin with what was typed, then those that hold it, in any case."""
+    """The names that begin with `value`, then those that contain it; upper and lower case are the same."""
     wanted = value.casefold()
     begin: list[str] = []
     hold: list[str] = []

@@ -27,13 +27,13 @@ TOP = "screen:///"
 POLL_SECONDS = 2.0
 """Time between two looks at a screen that is watched."""
 MAX_CAPTURED_PIXELS = 64_000_000
-"""Four bytes each. A larger screen is refused."""
+"""Pixels of the largest screen that is captured, of four bytes each."""
 MAX_PIXELS = 2_400_000
-"""Pixels in a picture. Of a larger screen only every second, third, … line and column is kept."""
+"""Pixels of a picture, at most. Of a larger screen, only every second, third, … line and column is kept."""
 TARGET_BYTES = 1 << 20
-"""The size of a picture. A larger one is scaled down further, until `MAX_STEP`."""
+"""A larger picture is scaled down further, until only every `MAX_STEP`-th line and column is left."""
 MAX_STEP = 8
-"""At least every eighth line and column is kept."""
+"""A picture keeps at least every eighth line and column, even if it is larger than `TARGET_BYTES`."""
 COMPARED_PIXELS = 40_000
 """Pixels that are compared to find a change."""
 
@@ -92,7 +92,7 @@ class Screen(Source):
         return uri.startswith(TOP)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """All screens as one, and each of them. Empty while there is no display, so that other sources are listed."""
+        """All screens as one, and each of them. Without a display it is empty, so that other sources can be listed."""
         try:
             monitors = list(self.monitors().items())
         except InternalError as error:

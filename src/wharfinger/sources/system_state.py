@@ -29,7 +29,7 @@ TOP = "system:///"
 POLL_SECONDS = 2.0
 """Time between two measurements for watchers, and the `ttlMs` of results."""
 CACHE_SECONDS = 0.5
-"""How long a measurement is shared by all who read."""
+"""How long all readers share one measurement."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
 MAX_NAME_LENGTH = 64
 """Characters of the name of a process, user or disk."""
@@ -163,7 +163,7 @@ class System(Source):
         return None if uri in (None, TOP) else self._text(str(uri))[2]
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` when the rounded values of this URI differ."""
+        """Call `changed` when the rounded values of this URI change."""
         if uri not in (None, TOP):  # the list never changes
             self._polling.watch(uri, changed)
 
@@ -299,20 +299,20 @@ def _parse(uri: str) -> tuple[str, dict[str, str]]:
     return name, query
 
 
-def _load_changes(seen: dict[str, Any]) -> Hashable:
+def _rounded_load(seen: dict[str, Any]) -> Hashable:
     return _steps(seen["cpu_percent"], 5), _steps(seen["load_average_of_minutes"]["1"] / seen["cpus"], 0.25)
 
 
-def _memory_changes(seen: dict[str, Any]) -> Hashable:
+def _rounded_memory(seen: dict[str, Any]) -> Hashable:
     return round(seen["percent"]), round(seen["swap"]["percent"])
 
 
-def _disks_change(seen: dict[str, Any]) -> Hashable:
+def _rounded_disks(seen: dict[str, Any]) -> Hashable:
     disks: list[dict[str, Any]] = seen["disks"]
     return tuple((disk["place"], round(disk["percent"])) for disk in disks)
 
 
-def _processes_change(seen: dict[str, Any]) -> Hashable:
+def _rounded_processes(seen: dict[str, Any]) -> Hashable:
     rows: list[dict[str, Any]] = seen["processes"]
     return frozenset(
         (row["pid"], row["name"], _steps(row["cpu_percent"], 10), round(row["memory_percent"])) for row in rows
@@ -324,12 +324,12 @@ def _steps(value: float, size: float) -> int:
 
 
 VIEWS: Mapping[str, _View] = {
-    "disks": _View("Disks and how full they are", _disks, _disks_change),
-    "load": _View("Load of the processors", _load, _load_changes),
-    "memory": _View("Memory in use and free", _memory, _memory_changes),
-    "processes": _View("Processes that use the most CPU or memory", _processes, _processes_change),
+    "disks": _View("Disks and how full they are", _disks, _rounded_disks),
+    "load": _View("Load of the processors", _load, _rounded_load),
+    "memory": _View("Memory in use and free", _memory, _rounded_memory),
+    "processes": _View("Processes that use the most CPU or memory", _processes, _rounded_processes),
 }
-"""The resources in the order of the list; a name is the key of a page."""
+"""The resources by name, in the order in which they are listed. A name is also the key of a page."""
 
 
 def _names_after(names: tuple[str, ...], after: str | None) -> list[Any]:

@@ -55,7 +55,7 @@ def print_rows(rows: list[tuple[str, ...]]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text: as it is into a file or pipe, with the control characters escaped at a terminal."""
+    """Print text: unchanged into a file or pipe, with the control characters escaped at a terminal."""
     data = printable(text, keep="\n\t\r") if to_terminal() else text
     print_bytes(data.encode("utf-8", "surrogatepass"))
     if to_terminal() and not text.endswith("\n"):

@@ -47,8 +47,8 @@ NAME_CHARACTERS = 200
 def start_page(banner: Banner, items: PageItems | None = None) -> str:
     """Return the page as HTML.
 
-    Each resource shows the command that reads it. It is also a link to its content if the browser can say which site
-    caused a request, which it does on this machine and over HTTPS, and if no token is needed.
+    Each resource shows the command that reads it. It also links to its content if no token is needed, and the page is
+    on this machine or uses HTTPS: only there does the browser say which site caused a request.
     """
 
     def item(title: str, text: str, remark: str) -> str:

@@ -9,7 +9,7 @@ __all__ = ["find", "put", "remove"]
 
 
 def find(text: str, table: str, name: str) -> Any:
-    """Return the table `[table.name]`, or None if there is none; raises ValueError if the text is not such a file."""
+    """Return the table `[table.name]`, or None if there is none; raises ValueError if this is not valid TOML."""
     entries = tomllib.loads(text).get(table, {})
     if not isinstance(entries, dict):
         raise ValueError(f"expected {table!r} to be a table")
@@ -31,7 +31,7 @@ def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     document[table][name] = entry
     added = document[table][name]
     if isinstance(added, Table) and name not in expected.get(table, {}):
-        added.add(nl())  # the empty line before what follows
+        added.add(nl())  # an empty line before the next table
     expected.setdefault(table, {})[name] = entry
     return checked(text, document, expected)
 
@@ -49,7 +49,7 @@ def remove(text: str, table: str, name: str) -> str:
 
 
 def parse(text: str) -> Any:
-    """Read a document whose comments and layout tomlkit keeps."""
+    """Parse the text into a document that keeps its comments and layout; raises MissingExtra."""
     try:
         import tomlkit
     except ImportError:
@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
 
 
 def checked(old: str, document: Any, expected: dict[str, Any]) -> str:
-    """Write a document with the line ends of the old text; raises ValueError if it does not say what it should."""
+    """Return the document with the line ends of the old text; raises ValueError if its values are not as expected."""
     new = document.as_string().replace("\r\n", "\n")
     new = new.rstrip("\n") + "\n" if new.strip() else ""
     if tomllib.loads(new) != expected:

@@ -2,9 +2,9 @@
 
 Each document is cut into parts of 256 Ki characters, and each part is one row of an FTS5 table that keeps only which
 trigrams occur in it: no text and no positions, an eighth to a half of the text's size. A query finds every part that
-has all trigrams of a word, so its answer may have too many documents but never misses one; the caller then looks at the
-text as it is now. A part that did not change keeps its row. FTS5 cannot delete rows without their text, so the rows of
-changed parts stay, belong to no document, and are dropped when the index is made anew (`is_stale`).
+has all trigrams of a word, so its answer may have too many documents but never misses one; the caller then checks their
+current text. A part that did not change keeps its row. FTS5 cannot delete a row without its text, so the rows of
+changed parts stay, belong to no document, and are dropped when the index is built again (`is_stale`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ CHUNK = 1 << 18
 TEXT = 64 << 20
 """Characters of one document that are indexed."""
 OVERLAP = 256
-"""Characters of the next part that a part has too, so that no word is cut."""
+"""Characters at the end of a part that the next part repeats, so that no word is cut."""
 GRAM = 3
+"""Characters of a trigram."""
 MAX_ORPHANS = 20_000
-"""Parts of no document; with more, and if they are most of the index, it is made anew."""
+"""Rows of changed parts. With more of them, and if they are most of the index, the index is built again."""
 BATCH_CHARACTERS = 4 << 20
-"""Characters that wait to be indexed at most."""
+"""Characters that wait to be indexed, at most."""
 CHECK_BYTES = 1 << 26
-"""A file of up to so many bytes is checked when it is opened; a larger one shows damage when it is used."""
+"""A smaller file is checked when it is opened; damage in a larger one is found when it is used."""
 END = "\n" * (GRAM - 1)
 """Appended to every part, so that each character begins a trigram."""
 LAST = "\U0010ffff"
 NAME_ONLY, WHOLE, BEGINNING = range(3)
-"""How much of a document's text is indexed: none, since the index was full; all of it; its first TEXT characters."""
+"""How much of a document's text is indexed: none, because the index is full; all of it; its first TEXT characters."""
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION};
@@ -83,7 +84,7 @@ _HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WH
 
 
 class IndexedVersion(NamedTuple):
-    """A document as it was seen before."""
+    """A document as it was indexed."""
 
     id: int
     version: str
@@ -151,7 +152,7 @@ class IndexStore:
         self._clock: int = write("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
     def close(self) -> None:
-        """Write what waits. The file stays."""
+        """Commit the documents that wait, and close the file."""
         with suppress(sqlite3.Error):
             self.commit()
         self._writer.close()
@@ -159,12 +160,12 @@ class IndexStore:
     # -- writing
 
     def known(self, source: str, uris: Sequence[str]) -> dict[str, IndexedVersion]:
-        """Those of these documents that were seen before."""
+        """The indexed versions of these documents, by URI. Documents that are not indexed are left out."""
         rows = self._writer.execute(_KNOWN, (source, _json(uris)))
         return {uri: IndexedVersion(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
 
     def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
-        """Index a document, at most so many characters; returns its id. Unchanged parts cost only their reading."""
+        """Index at most `most` characters of a document; returns its id. Unchanged parts are not indexed again."""
         self._begin()
         text = _Counted(pieces, most)
         old = self._parts_of(source, document.uri)
@@ -210,34 +211,34 @@ class IndexStore:
         return self._made
 
     def _flush(self) -> None:
-        """Index what waits, all at once: each other statement in between makes FTS5 write a segment."""
+        """Index all waiting parts at once: FTS5 writes a segment whenever another statement comes between them."""
         self._writer.executemany("INSERT INTO grams (rowid, text) VALUES (?, ?)", self._waiting)
         self._waiting.clear()
         self._waiting_length = 0
         self._size = self._measure()
 
     def remove(self, ids: Iterable[int]) -> None:
-        """Forget documents."""
+        """Remove documents."""
         self._begin()
         rows = [(id,) for id in ids]
         self._writer.executemany("DELETE FROM parts WHERE document = ?", rows)
         self._writer.executemany("DELETE FROM documents WHERE id = ?", rows)
 
     def remove_missing(self, source: str, seen: set[int]) -> int:
-        """Forget the documents of a source that were not seen; returns how many."""
+        """Remove the documents of a source whose ids are not in `seen`; returns how many."""
         ids = self._writer.execute("SELECT id FROM documents WHERE source = ?", (source,))
         gone = [id for (id,) in ids if id not in seen]
         self.remove(gone)
         return len(gone)
 
     def remove_sources(self, kept: Iterable[str]) -> None:
-        """Forget the documents of all sources but these."""
+        """Remove the documents of all sources but these."""
         wanted = _json(list(kept))
         query = "SELECT id FROM documents WHERE source NOT IN (SELECT value FROM json_each(?))"
         self.remove([id for (id,) in self._writer.execute(query, (wanted,))])
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self.commit()
         self._writer.executescript(
             "BEGIN; DELETE FROM parts; DELETE FROM documents; UPDATE made SET parts = 0; "
@@ -251,7 +252,7 @@ class IndexStore:
             self._writer.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Let searches see what was indexed."""
+        """Let searches see all that was indexed since the last commit."""
         if self._writer.in_transaction:
             self._flush()
             self._writer.execute("UPDATE made SET parts = ?", (self._made,))
@@ -260,13 +261,13 @@ class IndexStore:
     # -- how much there is
 
     def size(self) -> int:
-        """Bytes that are in use, and as many for what waits as it has characters."""
+        """Bytes in use, plus one for each character that waits to be indexed."""
         return self._size + self._waiting_length
 
     def _measure(self) -> int:
         names = ("page_count", "freelist_count", "page_size")
-        pages, free, each = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-        return int((pages - free) * each)
+        pages, free, page_size = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        return int((pages - free) * page_size)
 
     def is_stale(self, full: bool) -> bool:
         """Whether most of the index, or a third of a full one, belongs to parts that are gone."""
@@ -283,7 +284,9 @@ class IndexStore:
         return int(row[0]), int(row[1])
 
     def find(self, words: Sequence[str], filters: Filters, most: int) -> list[IndexRow]:
-        """At most so many documents that may hold all the words in name or text: those named so first, then the newest.
+        """Up to `most` documents that may have all words in name or text: those with most words in the name first.
+
+        Among these, the newest come first.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -303,7 +306,7 @@ class IndexStore:
             f"ORDER BY {named} DESC, changed DESC LIMIT ?"
         )
         with closing(self._connect()) as reader:
-            # SQLite's own GLOB goes back for every `*`.
+            # SQLite's own GLOB backtracks for every `*`.
             reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
             return [IndexRow(*row) for row in reader.execute(query, (*values, *words, most))]
 
@@ -332,7 +335,7 @@ def _quoted(gram: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """What SQLite takes: no NUL, and no half of a character."""
+    """Replace what SQLite cannot store: NUL, and surrogates."""
     text = text.replace("\0", "\x01")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -342,7 +345,7 @@ def _json(values: Sequence[str]) -> str:
 
 
 class _Counted:
-    """Pieces of a text up to a number of characters; `cut` once there was more."""
+    """The pieces of a text, folded, up to a number of characters; `cut` is true if there was more."""
 
     def __init__(self, pieces: Iterable[str], most: int) -> None:
         self._pieces = pieces
@@ -360,7 +363,7 @@ class _Counted:
 
 
 def _parts(pieces: Iterable[str]) -> Iterator[str]:
-    """A text in parts of CHUNK characters and the OVERLAP that follows them."""
+    """Split a text into parts: CHUNK characters, and the OVERLAP that follows them."""
     waiting: list[str] = []
     length = 0
     for piece in pieces:
