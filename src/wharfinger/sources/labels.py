@@ -26,7 +26,7 @@ def split_label(argument: str) -> tuple[str, str | None]:
 
 
 def free(wanted: str, taken: Container[str]) -> str:
-    """The label, with a number appended if it is taken."""
+    """The wanted label, with a number appended if it is taken."""
     label, number = wanted, 1
     while label in taken:
         number += 1

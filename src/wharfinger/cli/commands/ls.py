@@ -103,7 +103,7 @@ def ls(
 
 
 def other_lists(client: Client) -> str:
-    """Return the end of an error: what the server has instead of what was asked for."""
+    """Return the end of an error about a missing list: the lists that the server has instead."""
     kinds = [kind for kind in ("resources", "tools", "prompts") if getattr(client.capabilities, kind)]
     if not kinds:
         return ", no tools and no prompts"
@@ -134,7 +134,7 @@ def annotation(item: Any, name: str) -> Any:
 
 
 async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterator[Any]:
-    """Yield the items of one list that are shown; only a sorted list is held, and no more of it than is shown."""
+    """Yield the items of one list that are shown. Only a list to sort is kept in memory, at most `limit` items of it."""
     methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
         "resources": client.list_resources,
         "templates": client.list_resource_templates,
@@ -157,7 +157,7 @@ async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterat
 
 
 async def sorted_items(items: AsyncIterable[Any], chosen: ListFilter) -> list[Any]:
-    """Sort a list: largest key first, items without a key last, equal ones in the order of the server."""
+    """Sort a list: largest key first, items without a key last, items with equal keys in the order of the server."""
     key = SORT_KEYS[str(chosen.sort)]
     if chosen.limit is None:
         return sorted([item async for item in items if chosen.accepts(item)], key=key, reverse=True)
@@ -206,7 +206,7 @@ def priority_cell(item: Any) -> str:
 
 
 FIRST_CELL: dict[str | None, Callable[[Any], str]] = {"modified": modified_cell, "priority": priority_cell}
-"""What a row begins with, for each sort order that needs it."""
+"""The first cell of a row, for each sort order that adds one."""
 
 
 async def print_list(client: Client, kind: str, chosen: ListFilter, as_json: bool) -> None:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_secrets"]
 
 COLLECT_SECONDS = 0.5
-"""For all sources together."""
+"""Time in which all sources together are asked."""
 EXAMINED_RESOURCES = 500
 """Resources of a source among which one worth watching is chosen."""
 FACTS_CHARACTERS = 200
 
 Rank = tuple[bool, bool, bool, str, str]
+"""Whether it is a log, of a source that changes, and text; the time of its last change, and its URI."""
 
 
 class StartupInfo(NamedTuple):
@@ -86,7 +87,7 @@ HOST_OPTIONS = (
     *("include", "exclude", "hidden", "max_size", "absolute_uris", "no_tools", "no_search"),
     *("allow_command", "every", "allow_private", "allow_query", "limits"),
 )
-"""Options that change what is published, and so belong into the command for a host."""
+"""Options that change what is published, so that the command for a host needs them too."""
 
 
 def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource]) -> tuple[str, ...]:
@@ -96,7 +97,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     from wharfinger.cli.serving.publish import is_given
     from wharfinger.sources.registry import absolute_word, parse_word
 
-    # The copy of a demo will be gone: publish the folder itself.
+    # The copy that --demo makes is temporary: publish the folder itself.
     given = [parse_word(word) for word in params["words"]] if params["demo"] else []
     words = [absolute_word(asked) for asked in given or [one.parsed for one in sources]]
     name = ("--name", params["name"]) if params["name"] else ()

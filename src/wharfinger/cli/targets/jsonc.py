@@ -1,10 +1,10 @@
-"""Edit one entry of a JSON file with comments, and leave every other byte as it is.
+"""Edit one entry of a JSON file with comments, and keep every other byte as it is.
 
 The libraries that read JSON with comments either drop them when they write (hjson, json5, commentjson) or offer no way
 to insert a member (json-five, which also takes four seconds for a megabyte, the size of a well used `~/.claude.json`).
 
-`blank` overwrites comments and trailing commas with spaces. What is left is plain JSON in which every value stands at
-the same place as in the original text, so the decoder of the standard library finds where a value begins and ends.
+`blank` overwrites comments and trailing commas with spaces. The result is plain JSON in which every value is at the
+same place as in the original text, so the decoder of the standard library finds where a value begins and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InvalidJson(ValueError):
 
 
 class JsonMember(NamedTuple):
-    """One `"key": value` of an object: its key, and where the key begins and the value begins and ends."""
+    """One `"key": value` of an object: the key, where it begins, and where the value begins and ends."""
 
     key: str
     start: int
@@ -42,7 +42,7 @@ def loads(text: str) -> dict[str, Any]:
     """Read an object that may have comments and trailing commas; an empty text is an empty object.
 
     Raises:
-        InvalidJson: the text is something else.
+        InvalidJson: the text is not such an object.
     """
     plain = blank(text)
     if not plain.strip():
@@ -125,7 +125,7 @@ def members(plain: str, at: int) -> list[JsonMember]:
 
 
 def get_member(plain: str, at: int, key: str) -> JsonMember | None:
-    """Find a member of the object at `at`; of duplicates the last one counts, as for every reader of JSON."""
+    """Find a member of the object at `at`; the last one of duplicates, as every JSON parser does."""
     return next((member for member in reversed(members(plain, at)) if member.key == key), None)
 
 
@@ -161,7 +161,7 @@ def dumps(text: str, value: dict[str, Any], indent: str) -> str:
 
 
 def indent_unit(text: str) -> str:
-    """Return what the file indents its first member with, or two spaces."""
+    """Return the indentation of the first member in the file, or two spaces."""
     match = re.search(r"\{\s*?\n([ \t]+)\S", text)
     return match[1] if match else "  "
 

@@ -9,7 +9,7 @@ __all__ = ["find", "put", "remove"]
 
 
 def find(text: str, table: str, name: str) -> Any:
-    """Return the table `[table.name]`, or None if there is none; raises ValueError if this is not valid TOML."""
+    """Return the table `[table.name]`, or None if there is none; raises ValueError if the text cannot be read so."""
     entries = tomllib.loads(text).get(table, {})
     if not isinstance(entries, dict):
         raise ValueError(f"expected {table!r} to be a table")

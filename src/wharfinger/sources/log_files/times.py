@@ -15,7 +15,7 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LOOKED_AT", "read_moment", "time_of"]
 
 LOOKED_AT = 512
-"""Bytes of a line in which its time and level are searched for."""
+"""The first bytes of a line, in which its time and level are searched for."""
 NEAR = 96  # bytes of a line in which its time must begin, unless it is JSON
 
 _MONTHS = {
@@ -49,8 +49,8 @@ def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -
 
     Args:
         line: The line, or its first `LOOKED_AT` bytes.
-        zone: The zone of times that name none; the system's own by default.
-        now: A time that the line is not later than, for formats without a year; the present by default.
+        zone: The zone of times that name none; by default that of the system.
+        now: The latest time that the line can have, for formats without a year; by default the present.
     """
     first = line[:1]
     if first in (b" ", b"\t", b"", b"\n", b"\r"):
@@ -95,7 +95,7 @@ def _json_time(line: bytes, zone: tzinfo | None) -> float | None:
 
 
 def _epoch(digits: bytes) -> float:
-    """Seconds; or milli-, micro- or nanoseconds, which have three digits more each."""
+    """Convert seconds since 1970, or milli-, micro- or nanoseconds, which have three, six or nine digits more."""
     whole = len(digits.partition(b".")[0])
     return float(digits) / 10.0 ** max(0, (whole - 10) // 3 * 3)
 
@@ -121,7 +121,7 @@ def _in_some_year(
     month: int, day: int, clock: tuple[bytes, bytes, bytes], fraction: bytes | None, zone: tzinfo | None,
     now: float | None,
 ) -> float:  # fmt: skip
-    """The latest year in which this is not to come; a day of grace for clocks and zones that differ."""
+    """The moment in the latest year in which it is not after `now`, by more than a day: clocks and zones differ."""
     latest = (time.time() if now is None else now) + 86400
     year = time.gmtime(latest).tm_year
     for guess in range(year + 1, year - 8, -1):
