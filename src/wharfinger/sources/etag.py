@@ -1,4 +1,4 @@
-"""Versions of content that has no other mark than the content itself."""
+"""Versions that are computed from the content, for data without a modification time or version of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["digest"]
 
 
 def digest(*parts: str | bytes) -> str:
-    """A digest of the parts, which also depends on where one ends and the next begins."""
+    """A digest of the parts. It differs for `"ab", "c"` and `"a", "bc"`."""
     result = hashlib.blake2b(digest_size=12)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part

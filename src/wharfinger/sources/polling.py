@@ -1,11 +1,11 @@
-"""Finds changes by looking again and again, for sources whose data does not report changes.
+"""Finds changes by polling, for sources whose data does not report changes.
 
-A thread calls `look(uri)` for everything that is watched, and compares what it returns with what it returned before:
-any hashable value that differs if and only if the content does, such as a modification time, a digest or a row count.
-The first look only records the state, so a change between the answer of `Source.stat` and that first look would be
-missed; `record` closes the gap by saying which state the watcher was last given.
+A thread calls `look(uri)` for each watched URI, and compares the result with the previous one. The result is any
+hashable value that differs if and only if the content does, such as a modification time, a digest or a row count.
+The first look only records the state, so a change between `Source.stat` and that look would be missed. Therefore
+`Source.stat` calls `record` with the state that it reports.
 
-Looking takes at most a twentieth of the time: after a round that took one second, the thread sleeps at least twenty.
+Looking takes at most a twentieth of the time: after a round of one second, the thread sleeps at least twenty seconds.
 The thread runs from the first `watch` to the last `unwatch`.
 """
 
@@ -24,9 +24,9 @@ __all__ = ["Polling"]
 log = logging.getLogger("wharfinger.sources")
 
 INTERVAL_SECONDS = 1.0
-"""Time between two rounds by default."""
+"""Default time between two rounds."""
 MAX_RECORDED = 1_024
-"""URIs whose state is remembered for a watch that may follow."""
+"""URIs whose state is remembered in case a watch follows."""
 SLEEP_RATIO = 20
 """The thread sleeps at least this many times as long as the last round took."""
 
@@ -42,7 +42,7 @@ class Polling:
         look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
             time. ResourceNotFound counts as a state; any other error is logged, and the URI is looked at again later.
         every: Seconds between two rounds.
-        prepare: Called before each round, to do once what all looks share.
+        prepare: Called before each round, for work that all looks of the round share.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Polling:
         return f"polling every {self.every:g} s"
 
     def record(self, uri: str | None, state: Hashable) -> None:
-        """Record the present state of a URI, as `look` would return it: a watch that follows compares with it.
+        """Record the current state of a URI, as `look` would return it: the first look of a watch compares with it.
 
         Call it in `Source.stat`, which is called before a watch begins.
         """
@@ -157,7 +157,7 @@ class _Watched:
 
 
 class _Worker:
-    """What controls one thread: `stopped` ends it, `wake` starts the next round."""
+    """Controls one thread: `stopped` ends it, `wake` starts the next round."""
 
     def __init__(self) -> None:
         self.stopped = False

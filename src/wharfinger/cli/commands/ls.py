@@ -134,7 +134,7 @@ def annotation(item: Any, name: str) -> Any:
 
 
 async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterator[Any]:
-    """Yield the items of one list that are shown. Only a list to sort is kept in memory, at most `limit` items of it."""
+    """Yield the items of one list that are shown. Only to sort them, up to `limit` items are kept in memory."""
     methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
         "resources": client.list_resources,
         "templates": client.list_resource_templates,

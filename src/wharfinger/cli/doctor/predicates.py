@@ -1,4 +1,4 @@
-"""The tests behind the checks of `wharfinger doctor`: each finds the names, URIs or facts that have a fault."""
+"""The functions that the checks of `wharfinger doctor` use: each finds the names, URIs or facts that have a fault."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ VAGUE_NAMES = frozenset(
         "utils", "value", "work", "write",
     }
 )  # fmt: skip
-"""Without `search`, `fetch` and `query`, which have a meaning of their own for hosts."""
+"""Names that do not say what a tool does. `search`, `fetch` and `query` are not among them: hosts expect these."""
 NUMBERED_NAME = re.compile(r"(?:tool|func|function|command|action|prompt|resource|test|item|thing)[_-]?\d+")
 PORTABLE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 VALID_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]+")
 TYPE_KEYWORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
 SCHEMA_NODES = 20_000
-"""How much of a schema is searched for references."""
+"""JSON values of a schema that are searched for references."""
 
 Find = Callable[[Survey], Iterable[str]]
 
@@ -101,7 +101,7 @@ def has_title(item: Any) -> bool:
 
 
 def arguments_without_description(survey: Survey) -> Iterator[str]:
-    """Find arguments of tools and prompts that nobody can know how to fill in."""
+    """Find arguments of tools and prompts that have no description."""
     for tool in survey.tools.items:
         for name, schema in properties(tool.input_schema).items():
             if not (isinstance(schema, dict) and text_of(schema.get("description"))):  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
@@ -127,7 +127,7 @@ def properties(schema: Any) -> dict[str, Any]:
 
 
 def has_external_reference(schema: dict[str, Any]) -> bool:
-    """Return whether a `$ref` leads out of the schema; a stranger wrote it, so the search is bounded."""
+    """Return whether a `$ref` leads out of the schema. The search is bounded, because the schema is not trusted."""
     stack: list[Any] = [schema]
     for _ in range(SCHEMA_NODES):
         if not stack:
@@ -185,7 +185,7 @@ def wrong_sizes(survey: Survey) -> Iterator[str]:
             continue
         part = parts[0]
         if isinstance(part.meta, dict) and any(name.endswith(("/encoding", "/window")) for name in part.meta):
-            continue  # it was decoded, or is a part of what has the size
+            continue  # it was decoded, or is only a part of the resource
         size = len(part.blob if isinstance(part.blob, bytes) else str(part.text or "").encode())
         if size != sizes[uri]:
             yield f"{uri} ({size:,} bytes, listed {sizes[uri]:,})"

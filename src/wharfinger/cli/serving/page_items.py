@@ -17,15 +17,15 @@ __all__ = ["PageData"]
 SHOWN_ITEMS = 50
 """Items of each kind on the page."""
 COUNTED_ITEMS = 1000
-"""Items up to which they are counted."""
+"""Items of each kind that are counted; of more, the page says `more than`."""
 LIST_SECONDS = 2.0
 READ_SECONDS = 30.0
 CONCURRENT_READS = 2
-"""Resources that are read at a time: each may take as much memory as a content may have."""
+"""Resources that are read at the same time: each takes as much memory as its content."""
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What a browser shows as it is. Nothing that can contain a script: SVG and HTML are shown as text, or saved."""
+"""Types that a browser shows as images. None can contain a script: SVG and HTML are shown as text, or saved."""
 CACHE_SECONDS = 1.0
-"""How long the lists are cached, so that reloading the page costs one list a second at most."""
+"""How long the lists are cached, so that reloading the page reads them at most once a second."""
 
 
 class PageData:
@@ -39,7 +39,7 @@ class PageData:
         self._until = float("-inf")
 
     async def items(self) -> PageItems:
-        """Return the present items, without a list that fails or takes too long."""
+        """Return the current items, without a list that fails or takes too long."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             if loop.time() >= self._until:
@@ -48,7 +48,7 @@ class PageData:
             return self._items
 
     async def read(self, uri: str) -> tuple[str, bytes]:
-        """Read a resource for a browser: MIME type and bytes. Anything but text and images is to be saved.
+        """Return MIME type and bytes of a resource for a browser, which saves anything but text and images.
 
         Raises:
             Refused: there is no such resource, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Runs a caller's SQL statement within bounds. The engine makes sure that it only reads."""
+"""Runs a caller's SQL statement within bounds. The engine ensures that it only reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from wharfinger.sources.sql_database.row_windows import MAX_ROWS
 __all__ = ["QueryAnswer", "run_query"]
 
 MAX_STATEMENT_LENGTH = 100_000
-"""Characters."""
+"""Characters of a statement, at most."""
 MAX_RESULT_BYTES = 1 << 20
-"""All rows of a result together, approximately."""
+"""Bytes of all rows of a result together, approximately."""
 
 
 class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ def run_query(
     """Run one statement that only reads.
 
     Raises:
-        QueryRefused: it is not run, or was stopped; the message says why.
+        QueryRefused: the statement is not allowed, or was stopped; the message says why.
     """
     if not 1 <= limit <= MAX_ROWS:
         raise QueryRefused(f"limit must be from 1 to {MAX_ROWS:,}, not {limit}.")

@@ -1,4 +1,4 @@
-"""Watches at another server what is watched here, through lost connections and restarts. Reads nothing."""
+"""Watches at another server the URIs that clients watch here, across lost connections and restarts. Reads nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["UpstreamWatch"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_WATCHES = 100
-"""Watches open at once: each may be a stream of its own. One covers all URIs that were watched together."""
+"""Watches that are open at once: each may be a stream of its own. One covers all URIs that were watched together."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 """Delay before a watch that ended is opened again: doubled after each failure."""
 LIST_INTERVAL_SECONDS = 1.0
@@ -31,7 +31,7 @@ class UpstreamWatch:
     Args:
         client: Connects to the server.
         name: The server's name in the log.
-        missed: Called when a watch has begun, returns whether the URI may have changed since its watcher came.
+        missed: Called when a watch has begun; returns whether the URI may have changed after `watch` was called.
         list_changed: Awaited before the watcher of the list is notified.
     """
 
@@ -95,19 +95,19 @@ class UpstreamWatch:
         self._bundles[self._start_task(uris)] = uris
 
     def _start_task(self, uris: tuple[str | None, ...]) -> asyncio.Task[None]:
-        task = self._tasks.start(self._keep(uris))
-        task.add_done_callback(self._ended)
+        task = self._tasks.start(self._keep_watching(uris))
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._bundles.pop(task, None)
         if self._list is task:
             self._list = None
         if not task.cancelled() and task.exception() is not None:
             log.error("A watch at %s has failed", self._name, exc_info=task.exception())
 
-    async def _keep(self, uris: tuple[str | None, ...]) -> None:
-        """Watch, and open the watch again when it ends, as long as somebody watches one of the URIs here."""
+    async def _keep_watching(self, uris: tuple[str | None, ...]) -> None:
+        """Watch, and open the watch again when it ends, as long as one of the URIs is watched here."""
         reopened, backoff = False, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
         while any(uri in self._wanted for uri in uris):
             try:

@@ -1,4 +1,4 @@
-"""What an author says about a source under test, and the fixtures of the tests."""
+"""The attributes and methods with which an author describes a source under test, and the fixtures of the tests."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["ContractBase"]
 
 
 class ContractBase:
-    """What every part of the suite has; see `SourceContract`."""
+    """The base class of every part of the suite; see `SourceContract`."""
 
     missing: str = ""
     """A URI of the source that names nothing."""
 
     windowed: str | None = None
-    """The URI of something large, whose plain read returns a first window; None if there is nothing like that."""
+    """The URI of a resource so large that reading it returns a first window; None if there is none."""
 
     live: bool = False
     """True if contents change by themselves at any time, like the load of a machine."""
 
     secret: str = ""
-    """What the source knows and must not reveal, such as a password."""
+    """A text that the source must not reveal, such as a password."""
 
     def change(self, source: Any) -> str | None:
-        """Change something published. Returns the URI to watch, the same each time; None if nothing can change."""
+        """Change a resource. Returns its URI, the same each time; None if nothing can change."""
         return None
 
     def add(self, source: Any) -> str | None:
@@ -37,7 +37,7 @@ class ContractBase:
         return None
 
     def whole(self, source: Any) -> str | bytes | None:
-        """What the windows of `windowed` are when joined; None to compare only their size, if `stat` reports it."""
+        """The whole content of `windowed`; None to compare only its size with its windows, if `stat` reports one."""
         return None
 
     @pytest.fixture

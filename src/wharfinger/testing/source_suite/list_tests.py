@@ -1,4 +1,4 @@
-"""Clauses: what a source is called, and its lists."""
+"""Clauses: the names of a source, and its lists."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
 
 
 class ListTests(ContractBase):
-    """Names, pages, keys, and that what is listed is there."""
+    """Names, pages and keys, and whether listed resources exist."""
 
     def test_it_claims_its_own_uris_and_no_others(self, driver: SourceDriver) -> None:
         """`matches` alone decides which source answers for a URI."""
@@ -113,7 +113,7 @@ class ListTests(ContractBase):
                 )
 
     def test_keys_stay_valid_while_something_is_added(self, driver: SourceDriver) -> None:
-        """A key is a position: what is added between two pages moves nothing."""
+        """A key is a position: a resource that is added between two pages moves no other."""
         before = [item.uri for item in driver.pages(1_000)]
         if len(before) < 2:
             pytest.skip("lists less than two resources")

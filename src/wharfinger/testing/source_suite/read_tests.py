@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 SAMPLE = 40
-"""Resources that are checked one by one."""
+"""Resources of a list that are checked one by one, at most."""
 DEADLINE = 10.0
 """Seconds within which a change must be reported."""
 NEXT = "wharfinger/next"
@@ -71,12 +71,12 @@ def sample(driver: SourceDriver) -> list[t.Resource]:
 
 
 def answered(driver: SourceDriver, method: str, *arguments: Any) -> Any:
-    """What a method returns, or the exception that it raises."""
+    """Call a method of the source. Returns its result, or the exception that it raises."""
     return attempt(lambda: driver.ask(method, *arguments))
 
 
 def attempt(function: Callable[[], Any]) -> Any:
-    """What it returns, or the exception that it raises."""
+    """Call a function. Returns its result, or the exception that it raises."""
     try:
         return function()
     except ContractBroken:
@@ -108,7 +108,7 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
 
 
 def directories(driver: SourceDriver, most: int = 20) -> list[str]:
-    """The top directory and those below it, at most so many."""
+    """The top directory and those below it, at most `most`."""
     found = [driver.source.uri]
     for directory in found:
         for child in driver.children(directory, SAMPLE, most=1):
@@ -118,13 +118,13 @@ def directories(driver: SourceDriver, most: int = 20) -> list[str]:
 
 
 def is_directory(driver: SourceDriver, uri: str) -> bool:
-    """Whether there is such a directory."""
+    """Whether this is the URI of a directory."""
     answer = answered(driver, "stat", uri) if uri else None
     return isinstance(answer, t.Resource) and answer.mime_type == DIRECTORY
 
 
 def check_resource(item: t.Resource, clause: str) -> None:
-    """A resource has a valid URI, and names, types and sizes that a person and a client can use."""
+    """Check that a resource has a valid URI, name, title, type, size and time of change."""
     uri = item.uri
     expect(isinstance(item, t.Resource), clause, f"{item!r} is not a Resource.")
     expect(URI(uri) and len(uri) <= 8_192, clause, f"{uri!r} is not a valid URI: escape what RFC 3986 does not allow.")
@@ -143,7 +143,7 @@ def check_resource(item: t.Resource, clause: str) -> None:
 
 
 def below(source: Source, ends: tuple[str, ...]) -> list[str]:
-    """URIs below the top of the source."""
+    """The URI of the source with each of these ends; empty if it has none."""
     if not source.uri:
         return []
     top = source.uri if source.uri.endswith("/") else source.uri + "/"
@@ -153,7 +153,7 @@ def below(source: Source, ends: tuple[str, ...]) -> list[str]:
 def completed(
     driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
-    """What completes a variable of a template."""
+    """The completions of a variable of a template."""
     found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
     problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
     expect(is_texts(found) and len(found) <= 100, "complete", problem)
@@ -171,7 +171,7 @@ def is_all(found: Any, kind: type) -> bool:
 
 
 def version_of_contents(result: t.ReadResourceResult) -> str:
-    """The version of what was read."""
+    """The version in the first content of a result, or an empty text."""
     meta = result.contents[0].meta
     return "" if meta is UNSET else str(meta.get(VERSION, ""))
 
