@@ -1,4 +1,4 @@
-"""How a failure is reported: one line on stderr that says what to do, and an exit code."""
+"""Reports a failure: one line on stderr that says what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CTRL_C = 130
 
 
 class CommandError(click.ClickException):
-    """A command could not do what was asked. Shown as it is; other exceptions are shown as unexpected."""
+    """A command failed. Its message is shown without the name of a class, unlike that of an unexpected exception."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class CommandError(click.ClickException):
 def report_error(error: BaseException, *, level: int = 0) -> int:
     """Print an error and its cause on stderr, and return the exit code.
 
-    `level` counts -v: from 1 on, the traceback of an unexpected error follows, from 2 on that of any error.
+    `level` is the number of -v: with one, the traceback of an unexpected error follows, with two that of any error.
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
@@ -110,7 +110,7 @@ def say(line: str) -> None:
 
 
 def silence_stdout() -> None:
-    """Prevent an error message at exit after the reader has gone, as in `wharfinger ls … | head`."""
+    """Prevent an error message at exit when the reader of a pipe has closed it, as in `wharfinger ls … | head`."""
     import os
 
     null = os.open(os.devnull, os.O_WRONLY)

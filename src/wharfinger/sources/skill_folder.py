@@ -1,6 +1,6 @@
-"""A folder of skills as resources: each folder with a SKILL.md, with a manifest of its files, live.
+"""A folder of skills as live resources: each folder with a SKILL.md, and a manifest of its files.
 
-What is in the folder but in no skill is not published.
+Files that belong to no skill are not published.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ MAX_DIRECTORIES = 10_000  # that are searched for skills
 PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
 PAGE_BYTES = 128 * MIB  # in the skills of one page, so that the first reading of it ends soon
 KEPT_DIGESTS = 32_768
-KEPT_MANUALS = 4_096
+KEPT_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
 
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
-class _Manual(NamedTuple):
+class _SkillFile(NamedTuple):
     """A SKILL.md: its frontmatter, or the problem with it."""
 
     version: str
@@ -78,7 +78,7 @@ class _Digest(NamedTuple):
 
 
 class _Unlisted(Exception):
-    """This skill cannot be published; why."""
+    """This skill cannot be published; the message says why."""
 
 
 def skills(
@@ -91,13 +91,14 @@ def skills(
 
     Args:
         path: The folder.
-        prefix: What precedes their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
+        prefix: Precedes their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
         hidden: Also publish names that begin with a dot.
-        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
+        poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
+            reports no changes.
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
-        UnusableFolder: it is missing, not a folder, not readable, or `/` or the home folder by a relative path.
+        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
     """
     need_yaml("Publishing skills")
     return Skills(
@@ -109,7 +110,7 @@ def skills(
 
 
 class Skills(Source):
-    """The source that `skills()` makes. Its methods may be called from several threads at once."""
+    """The source that `skills()` returns. Its methods may be called from several threads at once."""
 
     def __init__(self, root: str, *, prefix: str, choice: PublishChoice, poll: float | None) -> None:
         self.root = self.location = root
@@ -124,7 +125,7 @@ class Skills(Source):
         path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
         self.uri = f"skill://{path}"
         # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).
-        # Other encodings stay bytes: a text that was decoded would not have the bytes that its digest is of.
+        # Other encodings stay bytes: the digest of a decoded text would differ from that of the file.
         self.files = TreeResources(
             FileTree(root, choice),
             self.uri,
@@ -145,11 +146,11 @@ class Skills(Source):
             )
         ]
         self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
-        self._manuals: dict[Parts, _Manual] = {}
+        self._skill_files: dict[Parts, _SkillFile] = {}
         self._digests: dict[Parts, _Digest] = {}
         self._reported: set[tuple[Parts, str]] = set()
-        self._apart: list[Skills] = []
-        """Other skills, whose URIs are below ours."""
+        self._nested: list[Skills] = []
+        """Other folders of skills, whose URIs are below those of this one."""
 
     def __repr__(self) -> str:
         return f"skills({self.root!r}) at {self.uri}"
@@ -169,37 +170,37 @@ class Skills(Source):
         for other in others:
             wider, narrower = (other, self) if other.matches(self.files.inside) else (self, other)
             if wider.matches(narrower.files.inside):
-                wider._apart.append(narrower)
+                wider._nested.append(narrower)
         serve_skills(server)
         server.add_source(self)
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of these skills, existing or not, and not of others below the same prefix."""
-        return self.files.matches(uri) and not any(other.matches(uri) for other in self._apart)
+        """Whether this URI belongs to these skills, and not to others below the same prefix. It need not exist."""
+        return self.files.matches(uri) and not any(other.matches(uri) for other in self._nested)
 
     # What is a skill
 
-    def _manual(self, parts: Parts) -> _Manual | None:
+    def _skill_file(self, parts: Parts) -> _SkillFile | None:
         """The SKILL.md of a directory; None if it has none."""
         try:
             with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
                 status = os.fstat(descriptor)
-                known = self._manuals.get(parts)
+                known = self._skill_files.get(parts)
                 if known is not None and known.version == version_of_file(status):
                     return known
-                manual = self._read_manual(parts, status, os.read(descriptor, MAX_FRONTMATTER_BYTES))
+                skill_file = self._read_skill_file(parts, status, os.read(descriptor, MAX_FRONTMATTER_BYTES))
         except NotServed:
-            self._manuals.pop(parts, None)
+            self._skill_files.pop(parts, None)
             return None
-        if manual.problem:
-            self._report(parts, manual.problem)
+        if skill_file.problem:
+            self._report(parts, skill_file.problem)
         if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)):
-            if len(self._manuals) >= KEPT_MANUALS:
-                self._manuals.clear()
-            self._manuals[parts] = manual
-        return manual
+            if len(self._skill_files) >= KEPT_SKILL_FILES:
+                self._skill_files.clear()
+            self._skill_files[parts] = skill_file
+        return skill_file
 
-    def _read_manual(self, parts: Parts, status: os.stat_result, data: bytes) -> _Manual:
+    def _read_skill_file(self, parts: Parts, status: os.stat_result, data: bytes) -> _SkillFile:
         name = parts[-1] if parts else self._own_name
         frontmatter: dict[str, Any] = {}
         try:
@@ -207,23 +208,23 @@ class Skills(Source):
             problem = _problem(frontmatter, name)
         except BadFrontmatter as error:
             problem = str(error)
-        return _Manual(version_of_file(status), frontmatter, problem)
+        return _SkillFile(version_of_file(status), frontmatter, problem)
 
     def _report(self, parts: Parts, problem: str) -> None:
-        if (parts, problem) not in self._reported and len(self._reported) < KEPT_MANUALS:
+        if (parts, problem) not in self._reported and len(self._reported) < KEPT_SKILL_FILES:
             self._reported.add((parts, problem))
             log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
-        known = (parts or self.single) and (not self._apart or self.matches(self.files.uri_of(parts)))
-        manual = self._manual(parts) if known else None
-        return manual is not None and not manual.problem
+        known = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
+        skill_file = self._skill_file(parts) if known else None
+        return skill_file is not None and not skill_file.problem
 
     def _is_inside(self, parts: Parts) -> bool:
         """Whether this is a skill's directory, or something in it."""
         return any(self._is_skill(parts[:length]) for length in range(len(parts) + 1))
 
-    def _places(self) -> list[Parts]:
+    def _skill_directories(self) -> list[Parts]:
         """The directories of all skills, in order."""
         found: list[Parts] = []
         entries = self.files.tree.walk_directories()
@@ -244,14 +245,14 @@ class Skills(Source):
         """At most `limit` skills after the key, and the key of the next page."""
         shown: list[Skill] = []
         files = octets = 0
-        places = self._places()
-        for at in range(_index_after(places, after), len(places)):
+        directories = self._skill_directories()
+        for at in range(_index_after(directories, after), len(directories)):
             if len(shown) >= limit or files >= PAGE_FILES or octets >= PAGE_BYTES:
-                return shown, write_key(TreePosition(True, places[at - 1]))
+                return shown, write_key(TreePosition(True, directories[at - 1]))
             try:
-                skill = self._skill(places[at])
+                skill = self._skill(directories[at])
             except _Unlisted as error:
-                self._report(places[at], str(error))
+                self._report(directories[at], str(error))
                 continue
             shown.append(skill)
             files += len(skill.resources)
@@ -279,7 +280,7 @@ class Skills(Source):
         Raises:
             _Unlisted: it exceeds the limits, or is gone.
         """
-        manual = self._manual(parts)
+        skill_file = self._skill_file(parts)
         files: list[SkillResource] = []
         octets = 0
         entries = self.files.tree.walk(TreePosition(True, parts)) if parts else self.files.tree.walk()
@@ -300,9 +301,9 @@ class Skills(Source):
         finally:
             entries.close()
         uri = self.files.uri_of((*parts, SKILL_FILE))
-        if manual is None or manual.problem or not any(file.uri == uri for file in files):
+        if skill_file is None or skill_file.problem or not any(file.uri == uri for file in files):
             raise _Unlisted("it changed while it was read")
-        return Skill(uri=uri, frontmatter=manual.frontmatter, resources=files)
+        return Skill(uri=uri, frontmatter=skill_file.frontmatter, resources=files)
 
     def _digest(self, entry: TreeEntry, most: int) -> _Digest:
         with holds():
@@ -329,13 +330,13 @@ class Skills(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Each skill's SKILL.md; its other files are in its manifest, and in its directories."""
         shown: list[t.Resource] = []
-        places = self._places()
+        directories = self._skill_directories()
         self.files.tree.listed_at = time.monotonic()
-        for at in range(_index_after(places, after), len(places)):
+        for at in range(_index_after(directories, after), len(directories)):
             if len(shown) >= limit:
-                return shown, write_key(TreePosition(True, places[at - 1]))
+                return shown, write_key(TreePosition(True, directories[at - 1]))
             try:
-                shown.append(self.files.stat(self.files.uri_of((*places[at], SKILL_FILE))))
+                shown.append(self.files.stat(self.files.uri_of((*directories[at], SKILL_FILE))))
             except ResourceNotFound:
                 continue
         return shown, None
@@ -344,7 +345,7 @@ class Skills(Source):
         """The resource of a file or directory of a skill, without reading it.
 
         Raises:
-            ResourceNotFound: missing or not in a skill, which look the same.
+            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
         """
         self._check(uri)
         return self.files.stat(uri)
@@ -353,7 +354,7 @@ class Skills(Source):
         """A file of a skill, or the listing of a directory in it.
 
         Raises:
-            ResourceNotFound: missing or not in a skill, which look the same.
+            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
         """
         self._check(uri)
         return t.ReadResourceResult(contents=self.files.read(uri).contents)
@@ -363,17 +364,19 @@ class Skills(Source):
             raise ResourceNotFound(uri)
 
     def _as_skill(self, resource: t.Resource, parts: Parts) -> t.Resource:
-        """The SKILL.md of a skill is called like the skill."""
-        manual = self._manual(parts[:-1]) if parts[-1:] == (SKILL_FILE,) and self._is_skill(parts[:-1]) else None
-        if manual is None:
+        """Give the SKILL.md of a skill the name and description of the skill."""
+        skill_file = (
+            self._skill_file(parts[:-1]) if parts[-1:] == (SKILL_FILE,) and self._is_skill(parts[:-1]) else None
+        )
+        if skill_file is None:
             return resource
-        name, description = manual.frontmatter["name"], manual.frontmatter["description"]
+        name, description = skill_file.frontmatter["name"], skill_file.frontmatter["description"]
         return msgspec.structs.replace(resource, name=name, title=name, description=description)
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory in pages; of one that is in no skill, the sub-directories that lead to one.
+        """The entries of a directory in pages. If it is not in a skill, only the sub-directories that contain one.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -381,7 +384,7 @@ class Skills(Source):
         parts, _ = self.files.locate(uri)
         if self._is_inside(parts):
             return self.files.children(uri, after, limit)
-        names = sorted({place[len(parts)] for place in self._places() if place[: len(parts)] == parts})
+        names = sorted({place[len(parts)] for place in self._skill_directories() if place[: len(parts)] == parts})
         if not names and parts:
             raise ResourceNotFound(uri)
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
@@ -396,7 +399,7 @@ class Skills(Source):
         if argument != "path":
             return []
         start = len(self.files.inside)
-        paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
+        paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._skill_directories()]
         return begins_then_holds(paths, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
@@ -408,7 +411,7 @@ class Skills(Source):
         """The text of a file of a skill in pieces.
 
         Raises:
-            ResourceNotFound: missing or not in a skill, which look the same.
+            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
         """
         self._check(uri)
         return self.files.text(uri)
@@ -451,7 +454,7 @@ def _problem(frontmatter: dict[str, Any], folder: str) -> str:
 
 
 def _hashed(descriptor: int, most: int) -> tuple[str, int]:
-    """`(digest, size)` of what is read from a file.
+    """Read a file, and return its digest and size.
 
     Raises:
         _Unlisted: it has more than `most` bytes.
@@ -467,6 +470,6 @@ def _hashed(descriptor: int, most: int) -> tuple[str, int]:
     return f"sha256:{hashed.hexdigest()}", total
 
 
-def _index_after(places: list[Parts], after: str | None) -> int:
-    """Where in `places` the page after a key begins."""
-    return 0 if after is None else bisect_right(places, read_key(after).parts)
+def _index_after(directories: list[Parts], after: str | None) -> int:
+    """The index in `directories` at which the page after a key begins."""
+    return 0 if after is None else bisect_right(directories, read_key(after).parts)

@@ -86,7 +86,7 @@ class ListTiming(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What was found out; times are in seconds."""
+    """The facts about a server; times are in seconds."""
 
     target: str
     transport: str

@@ -20,7 +20,7 @@ LONG_INSTRUCTIONS = 8192
 LARGE_SCHEMA = 8192
 """Characters of one tool's input schema as JSON."""
 COSTLY_TOKENS = 20_000
-"""Tokens of all tools together: a tenth of a common context window."""
+"""Tokens of the definitions of all tools together: a tenth of a common context window."""
 MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
 MANY_RESOURCES = 200
 
@@ -37,7 +37,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `find` returns the names, URIs or facts that have the fault, or whether the server has it."""
+    """One check. `find` returns the names, URIs or facts with the fault, or True if the server has it."""
 
     severity: Severity
     name: str
@@ -84,7 +84,7 @@ def checks_of(kind: str) -> tuple[Check, ...]:
 
 
 def tools_over(number: int, most: int) -> Callable[[Survey], Iterable[str]]:
-    """Find more than `number` tools, and at most `most`."""
+    """Find servers with more than `number` tools, and at most `most`."""
 
     def find(survey: Survey) -> Iterable[str]:
         amount = len(survey.tools.items)
@@ -119,7 +119,7 @@ CHECKS: tuple[Check, ...] = (
           f"Answer in pages of at most {p.LARGE_PAGE:,}, with nextCursor."),
     Check("advice", "nothing-listed", "The server declares capabilities and lists nothing", p.empty_capabilities,
           "Declare a capability only if there is something to list."),
-    # What reading resources has shown.
+    # Reads of resources.
     Check("problem", "unreadable", "Resources cannot be read", p.unreadable,
           "What is listed must be readable: fix it, or do not list it."),
     Check("problem", "empty-read", "Reading returns no content",

@@ -43,4 +43,4 @@ ROWS: dict[str, Callable[[Any], tuple[str, ...]]] = {
     "tools": named_row,
     "prompts": named_row,
 }
-"""How a row is made, for each kind."""
+"""The function that makes a row, for each kind of item."""

@@ -1,4 +1,4 @@
-"""What a server offers as one tree: resources by the segments of their URIs, the rest by name."""
+"""The lists of a server as one tree: resources by the segments of their URIs, the rest by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TREE_ITEMS = 1000
 
 
 class UriNode(dict[str, "UriNode"]):
-    """A node: its children by segment, and the details of the resource with this URI, None if there is no such one."""
+    """A node: its children by segment, and the details of the resource with this URI, None if there is none."""
 
     details: str | None = None
 
@@ -65,7 +65,7 @@ async def take(items: AsyncIterator[Any], limit: int) -> tuple[list[Any], bool]:
 
 
 def uri_tree(items: list[Any]) -> UriNode:
-    """Put each resource at the place of its URI."""
+    """Arrange resources in a tree by the segments of their URIs."""
     root = UriNode()
     for item in items:
         node = root

@@ -48,7 +48,7 @@ def make_server(
 
 
 def instructions(sources: Sequence[PreparedSource]) -> str:
-    """Return the instructions for a model: what is published, and how to get at it."""
+    """Return the instructions for a model: the sources, and how to list, read, search and watch them."""
     from wharfinger.sources.registry import FILES
 
     use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
@@ -64,7 +64,7 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
 
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:
-    """Raise click.UsageError for an option that none of the sources takes."""
+    """Raise click.UsageError if an option was given that none of the sources takes."""
     from wharfinger.sources.registry import FILES, KINDS, parse_word
 
     kinds = [parse_word(word).kind for word in words] or [FILES]

@@ -1,1 +1,1 @@
-"""From the TARGET argument to an open client: hosts and their configuration files, suggestions, and callbacks."""
+"""How TARGET becomes an open client: hosts and their configuration files, suggestions, and callbacks."""

@@ -15,10 +15,10 @@ __all__ = ["HostFile"]
 
 
 class HostFile:
-    """The file of a host with its present text.
+    """The configuration file of a host, with its current text.
 
     Args:
-        path: the file; one that does not exist is empty.
+        path: the file; one that does not exist counts as empty.
         host: whose file it is.
 
     Raises:
@@ -73,10 +73,10 @@ class HostFile:
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
     def write(self, new: str) -> Path | None:
-        """Replace the file in one step; links and the mode stay. Returns the backup, or None if there was no file.
+        """Replace the file in one step, and keep links and mode. Returns the backup, or None if there was no file.
 
-        There is one backup, the file as it was before the last change. It is named after this program, so that nobody
-        else's backup is overwritten.
+        There is one backup, the file before the last change. It has the name of this program, so that it overwrites
+        no backup of another one.
         """
         import shutil
         import tempfile
@@ -86,7 +86,7 @@ class HostFile:
         backup, mode = None, 0o600
         if real.exists():
             backup, mode = real.with_name(f"{real.name}.wharfinger.bak"), real.stat().st_mode & 0o777
-            backup.unlink(missing_ok=True)  # a link that somebody put there is not followed
+            backup.unlink(missing_ok=True)  # a symbolic link with this name is not followed
             shutil.copy2(real, backup)
         with tempfile.NamedTemporaryFile(dir=real.parent, prefix=real.name + ".", delete=False) as out:
             out.write(new.encode("utf-8"))

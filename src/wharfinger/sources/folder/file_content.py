@@ -1,4 +1,4 @@
-"""An open file as bytes that are read in parts, its type, and its version."""
+"""The bytes of an open file, which can be read in parts, its MIME type, and its version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FileContent", "Kept", "content_of", "listed_type", "type_of", "versi
 
 
 class FileContent:
-    """The bytes of an open file, as many as it had then. Does not close it."""
+    """The first `size` bytes of an open file, which it does not close."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor = descriptor
@@ -39,7 +39,7 @@ class FileContent:
 
 
 class Kept(FileContent):
-    """A duplicate of an open file, closed with the last reference to this. Several threads may read it."""
+    """A duplicate of an open file, which is closed when this object is deleted. Several threads may read it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         super().__init__(-1, size)
@@ -57,7 +57,7 @@ class Kept(FileContent):
 
 
 def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
-    """An open file as bytes; one whose size is 0, as in /proc, is read now, up to `most` bytes."""
+    """The bytes of an open file. If its size is 0, as in /proc, up to `most` bytes are read now."""
     if size:
         return FileContent(descriptor, size)
     return Data(FileContent(descriptor, most).read(0, most))
@@ -70,7 +70,7 @@ def version_of_file(status: os.stat_result) -> str:
 
 
 def type_of(name: str, descriptor: int) -> str:
-    """The MIME type by the name or, if the name has none, by the first bytes."""
+    """The MIME type of a file, by its name or, if its ending is not known, by its first bytes."""
     promised = mime.by_name(name)
     if promised:
         return promised
@@ -82,7 +82,7 @@ def type_of(name: str, descriptor: int) -> str:
 
 
 def listed_type(parent: Handle, name: str) -> str:
-    """The MIME type of a file in a list, which is opened only if its name has none."""
+    """The MIME type of a file for a list. The file is opened only if the ending of its name is not known."""
     promised = mime.by_name(name)
     if promised:
         return promised

@@ -1,7 +1,7 @@
 """The entries of a log: each is a line with a time and the lines after it without one.
 
-Finds the entries in some bytes, the beginning of an entry that goes on at a place, and the first entry since a time (by
-bisection over blocks of 64 KiB; a few probes check first that times are in order).
+Finds the entries in some bytes, the beginning of the entry that contains a place, and the first entry since a time (by
+bisection over blocks of 64 KiB; a few probes check that times are in order).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["BACK", "EntryFilter", "EntryMatch", "LogEntry", "entries", "find_tim
 BACK = 64 << 10
 """Bytes before a window in which the beginning of its first entry is searched for."""
 MAX_LINE = 256 << 20  # bytes of a line that is skipped to find a time after it
-STEPS = 32  # of twice `BACK`, in which an entry is searched for from a place near it
-PROBES = 16  # places at which times are compared, to see that they are in order
+STEPS = 32  # blocks of twice `BACK` that are searched for an entry after a place near it
+PROBES = 16  # places at which times are compared, to check that they are in order
 LATE = 60.0  # seconds by which an entry may be older than one before it
 
 
@@ -35,7 +35,7 @@ class LogEntry(NamedTuple):
 
 
 class EntryMatch(NamedTuple):
-    """Where the first entry since a time begins; unreliable unless times are in order."""
+    """Where the first entry since a time begins. It is reliable only if times are in order (`ordered`)."""
 
     offset: int
     ordered: bool
@@ -61,11 +61,11 @@ class EntryFilter(NamedTuple):
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether the text may be in these bytes. A quick check, which may be true without need."""
+        """Whether the text may be in these bytes. A quick check, which may return True although it is not."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
     def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
-        """Whether the text is in what is shown; redacted secrets are not searched."""
+        """Whether the text is in the shown form of an entry. Redacted secrets are not searched."""
         if not self.may_be_in(data):
             return False
         return self.text in render(data, offset, around, redact=self.redact, cut=False).casefold()
@@ -130,7 +130,7 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def _line_after(content: RandomAccess, offset: int) -> int:
-    """Where the next line begins, however long this one is, up to a bound."""
+    """Where the next line begins; the end of the content if this line is longer than `MAX_LINE`."""
     if not offset:
         return 0
     for at in range(offset, min(offset + MAX_LINE, content.size), BACK):
@@ -166,7 +166,7 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
 
 
 def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
-    """The first entry since `moment` after `offset`, before which all are older; also after a very long line."""
+    """Where the first entry since `moment` begins; all before `offset` are older. A long line may lie between them."""
     begin = _line_after(content, offset)
     for _ in range(STEPS):
         data = content.read(begin, 2 * BACK)

@@ -1,4 +1,4 @@
-"""The level of a line of a log, in the words, letters and numbers that programs use."""
+"""The level of a line of a log, written as one of the words, letters and numbers that programs use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LEVELS", "level_of", "read_level"]
 
 LEVELS = {"trace": 0, "debug": 10, "info": 20, "notice": 25, "warning": 30, "error": 40, "critical": 50, "alert": 60}
-"""What `level=` takes, least severe first."""
+"""The values of `level=`, least severe first, and their ranks."""
 
 _OTHER_WORDS = {
     "verbose": "trace", "fine": "debug", "dbg": "debug", "information": "info", "inf": "info", "warn": "warning",
@@ -41,7 +41,7 @@ _PRIORITY = re.compile(rb"<([0-9]{1,3})>").match
 
 
 def level_of(line: bytes) -> int | None:
-    """The rank (see `LEVELS`) of a line, or of its beginning; None if it has none."""
+    """The rank (see `LEVELS`) of a line; None if it has no level. The beginning of the line is enough."""
     if line[:1] == b"{":
         return _json_level(line)
     if (found := _PRIORITY(line)) and int(found[1]) < 192:
@@ -67,7 +67,7 @@ def _json_level(line: bytes) -> int | None:
 
 
 def read_level(written: str) -> int:
-    """Read what a URI gives as `level`.
+    """Convert the value of `level=` in a URI to a rank.
 
     Raises:
         InvalidArgument: it is not a level.

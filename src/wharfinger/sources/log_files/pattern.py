@@ -1,4 +1,4 @@
-"""A pattern such as `logs/*.log`, as a folder and what is published of it."""
+"""Splits a pattern such as `logs/*.log` into a folder and the choice of files in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WILD = re.compile(r"[*?\[]").search
 
 
 class Pattern(NamedTuple):
-    """The folder that the fixed part of a pattern means, the rest of it, and what that publishes."""
+    """The folder before the first wildcard of a pattern, the rest of the pattern, and the files that it publishes."""
 
     root: str
     rest: str
@@ -45,7 +45,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
 
 
 def _choice(rest: str) -> PublishChoice:
-    """What a pattern publishes: files that match, and of the directories only those on the way to some."""
+    """Publish the files that match the rest of a pattern, and only those directories that can contain some."""
     parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
     excluded: list[str] = []
     way = ""

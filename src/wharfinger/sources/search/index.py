@@ -1,4 +1,4 @@
-"""The search index of a server, which `search_index()` makes: its start and end, and what a search waits for."""
+"""The search index of a server, which `search_index()` returns: how it is started, closed and searched."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MIB = 1 << 20
 WAIT_SECONDS = 1.5
 """How long a search waits for an index that is not complete."""
 QUIET_SECONDS = 0.15
-"""How long it waits before it reports progress."""
+"""How long a search waits before it reports progress."""
 REPORT_SECONDS = 0.05
 """Time between two reports of progress."""
 STOP_SECONDS = 5.0
-"""How long the end of the server waits for the thread."""
+"""How long `close` waits for the thread."""
 
 
 def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int = 512 * MIB) -> SearchIndex:
@@ -45,7 +45,7 @@ def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int 
     next start.
 
     Args:
-        folder: Where it is kept; `wharfinger` in the user's cache folder by default.
+        folder: The folder of the index; by default `wharfinger` in the user's cache folder.
         max_size: Bytes of all indexes in the folder together. Documents that do not fit are found by name only, and a
             search says so.
     """
@@ -53,7 +53,7 @@ def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int 
 
 
 class SearchIndex:
-    """What `search_index()` makes. It belongs to one server, and covers the servers that are parts of it."""
+    """The index that `search_index()` returns. It belongs to one server, and covers the servers mounted in it."""
 
     def __init__(self, folder: Path | None, max_size: int) -> None:
         self._folder = folder
@@ -66,7 +66,7 @@ class SearchIndex:
         self._observer = _ChangeObserver(self.refresh)
 
     def include_into(self, server: Server) -> None:
-        """Search by this index from now on; `server.include(search_index())` calls it.
+        """Let the server search with this index; `server.include(search_index())` calls it.
 
         Raises:
             ValueError: the server has an index, or this is the index of another.
@@ -98,7 +98,7 @@ class SearchIndex:
             return
         ended = await self._server.pool.run("", indexing.stop, STOP_SECONDS)
         file, self._file, self._store = self._file, None, None
-        if file is not None and ended:  # else its thread hangs in a source, and uses it until the process ends
+        if file is not None and ended:  # a thread that hangs in a source uses the file until the process ends
             file.release()
 
     def _open(self, anew: bool) -> IndexStore:
@@ -126,20 +126,20 @@ class SearchIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether there are sources that it has not looked through since the server started."""
+        """Whether there are sources that were not walked completely since the server started."""
         return self._indexing is None or bool(self._indexing.progress.pending)
 
     def refresh(self, uri: str | None = None) -> None:
-        """Look soon at a URI that changed, or (None) at everything. May be called from any thread."""
+        """Index a URI that changed soon or, if it is None, walk everything. May be called from any thread."""
         if self._indexing is not None:
             self._indexing.notify(uri)
 
     async def search(
         self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
-        """What the index finds, and the sources that it does not cover yet.
+        """Search the index. Returns the hits, and the sources that it does not cover yet.
 
-        While it waits for the index, it calls `progress` with how many documents were looked at, and a message.
+        While it waits for the index, it calls `progress` with the number of documents seen so far, and a message.
         """
         indexing, server = self._indexing, self._server
         everything = self._sources()
@@ -168,7 +168,7 @@ class SearchIndex:
         return hits, uncovered
 
     async def _wait(self, indexing: Indexing, report: Callable[[float, str], object]) -> None:
-        """Wait for a small set of documents to be indexed, or for a part of a second."""
+        """Wait until all sources are indexed, for at most `WAIT_SECONDS`."""
         began = time.monotonic()
         progress = indexing.progress
         while not progress.ready.is_set() and (waited := time.monotonic() - began) < WAIT_SECONDS:
@@ -198,14 +198,14 @@ def _incomplete(indexing: Indexing, pending: bool) -> str:
 
 
 def _identity(source: Source) -> str:
-    """What distinguishes a source from any other, the same in every run."""
+    """A text that distinguishes a source from any other, and is the same in every run."""
     return "\0".join(
         (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
     )
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
-    """A key for each source, the same in every run: its URI, or what else it is called."""
+    """Each source by a key that is the same in every run: its URI, or else its name or class."""
     keys: dict[str, Source] = {}
     for source in sources:
         key = source.uri or source.name or type(source).__name__
@@ -215,7 +215,7 @@ def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
 
 
 class _ChangeObserver:
-    """Passes on changes that the server is notified of."""
+    """Passes on the changes of which the server is notified."""
 
     def __init__(self, refresh: Callable[[str | None], None]) -> None:
         self._refresh = refresh

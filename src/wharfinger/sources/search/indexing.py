@@ -1,10 +1,10 @@
 """The thread that keeps the index up to date.
 
-It walks the documents of all sources, a page of each in turn, and reads those whose version is not the indexed one.
-Then it waits, and walks again: at least two seconds later, and so that walks take at most a tenth of the time. In
-between it looks at single URIs that somebody reported as changed (`notify`). After every 20 ms of work it sleeps for
-2 ms, so that requests get the interpreter. A first walk that is not complete leaves its source `pending`: searches ask
-that source without the index.
+It walks the documents of all sources, a page of each in turn, and reads those whose version differs from the indexed
+one. Then it waits for at least two seconds, and so long that walks take at most a tenth of the time, and walks again.
+Between walks it indexes single URIs that were reported as changed (`notify`). After every 20 ms of work it sleeps for
+2 ms, so that requests get the interpreter. A source is `pending` until its first walk is complete: searches read it
+without the index.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["Indexing", "Progress"]
 log = logging.getLogger("wharfinger.sources")
 
 WORK_SECONDS, REST_SECONDS = 0.02, 0.002
-"""How long it works before it gives way, and for how long."""
+"""How long the thread works before it sleeps, and how long it sleeps."""
 COMMIT_SECONDS = 2.0
-"""After which what was indexed can be found."""
+"""Time after which searches find the documents that were indexed."""
 WALK_SECONDS = 2.0
 """Least time between two walks."""
 RETRY_SECONDS = 10.0
-"""Time until an index that failed is tried again."""
+"""Time after which an index that failed is opened again."""
 SHARE = 10
-"""All walks but the first take at most one part in so many of the time."""
+"""All walks but the first take at most a tenth of the time."""
 REREAD_SECONDS = 60.0
-"""After which documents without a version are read again."""
+"""Time after which documents without a version are read again."""
 MAX_NOTIFIED = 1_000
 """URIs that wait to be indexed; with more, everything is walked."""
 
 
 class Progress:
-    """How far the index is. Written by one thread, read by any."""
+    """How much of the sources is indexed. Written by one thread, read by any."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -51,7 +51,7 @@ class Progress:
         self.empty: frozenset[str] = frozenset()
         """Keys of sources that have no documents."""
         self.full = False
-        """The index has its full size, and takes no more text."""
+        """Whether the index has its full size: it takes no more text."""
         self.ready = threading.Event()
         """Set while nothing is pending."""
 
@@ -73,12 +73,12 @@ class Indexing:
         self._max_size = max_size
         self._wake = threading.Event()
         self._notified: dict[str, None] = {}
-        self._all = False
+        self._walk_requested = False
         self._walked: set[str] = set()
         self._failed: set[str] = set()
         self._read_again: dict[str, float] = {}
-        """By key of a source: when its documents without a version are read again."""
-        self._rested = self._committed = 0.0
+        """The time at which documents without a version are read again, by the key of their source."""
+        self._rested_at = self._committed_at = 0.0
         self._thread = threading.Thread(target=self._run, name="wharfinger-search", daemon=True)
 
     def start(self) -> None:
@@ -87,16 +87,16 @@ class Indexing:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Stop the thread and wait for it, so many seconds at most; returns whether it has ended. Blocks."""
+        """Stop the thread, and wait for it at most `seconds`; returns whether it has ended. Blocks."""
         self._reader.stopped.set()
         self._wake.set()
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def notify(self, uri: str | None = None) -> None:
-        """Look soon at this URI, or (None) at everything. May be called from any thread."""
+        """Index this URI soon or, if it is None, walk everything. May be called from any thread."""
         if uri is None or len(self._notified) >= MAX_NOTIFIED:
-            self._all = True
+            self._walk_requested = True
         else:
             self._notified[uri] = None
         self._wake.set()
@@ -105,33 +105,33 @@ class Indexing:
 
     def _run(self) -> None:
         stopped = self._reader.stopped
-        anew = False
+        rebuild = False
         while not stopped.is_set():
             try:
-                store = self._open(anew)
-                anew = False
+                store = self._open(rebuild)
+                rebuild = False
                 try:
-                    self._keep(store)
+                    self._keep_up_to_date(store)
                 finally:
                     store.close()
             except Stopped:
                 return
-            except sqlite3.Error as error:  # OperationalError: what may pass, such as a full disk
+            except sqlite3.Error as error:  # an OperationalError may be temporary, such as a full disk
                 if "no such" in str(error):
                     log.warning("There is no search index, since this Python's SQLite has no FTS5: %s", error)
                     self.progress.ready.set()
                     return
-                anew = not isinstance(error, sqlite3.OperationalError)
-                log.warning("The search index %s: %s", "is made anew" if anew else "cannot be written", error)
+                rebuild = not isinstance(error, sqlite3.OperationalError)
+                log.warning("The search index %s: %s", "is made anew" if rebuild else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
                 stopped.wait(RETRY_SECONDS)
 
-    def _keep(self, store: IndexStore) -> None:
-        """Walk, and look at what was reported as changed, until the server ends.
+    def _keep_up_to_date(self, store: IndexStore) -> None:
+        """Walk, and index URIs that are reported as changed, until the server ends.
 
         Raises:
-            Stopped: it ends.
+            Stopped: the server ends.
             sqlite3.Error: the file is damaged.
         """
         store.remove_sources(self._sources())
@@ -146,22 +146,22 @@ class Indexing:
             self._wait(store, time.monotonic() - began)
 
     def _wait(self, store: IndexStore, cost: float) -> None:
-        """Wait for the next walk, and index meanwhile what was reported as changed."""
+        """Wait for the next walk, and meanwhile index URIs that are reported as changed."""
         now = time.monotonic()
         next_walk = now + max(WALK_SECONDS, SHARE * cost)
         earliest = now + max(WALK_SECONDS / 2, SHARE / 2 * cost)
         while not self._reader.stopped.is_set():
             now = time.monotonic()
-            if now >= next_walk or (self._all and now >= earliest):
-                self._all = False
+            if now >= next_walk or (self._walk_requested and now >= earliest):
+                self._walk_requested = False
                 return
-            self._wake.wait((earliest if self._all else next_walk) - now)
+            self._wake.wait((earliest if self._walk_requested else next_walk) - now)
             self._wake.clear()
             cost = self._index_notified(store)
             self._reader.stopped.wait(min(SHARE * cost, WALK_SECONDS))
 
     def _index_notified(self, store: IndexStore) -> float:
-        """Index what was reported as changed; returns for how many seconds that took."""
+        """Index the URIs that were reported as changed; returns how many seconds that took."""
         began = time.monotonic()
         sources = self._sources()
         while self._notified and not self._reader.stopped.is_set():
@@ -188,26 +188,26 @@ class Indexing:
                     walks.append((key, walk))
                     break
                 else:
-                    self._done(key)
+                    self._finish_walk(key)
             except (sqlite3.Error, Stopped):
                 raise
             except Exception as error:
                 if key not in self._failed:
                     self._failed.add(key)
                     log.warning("%s cannot be indexed, and is tried again: %r", key, error)
-                self._done(key, walked=False)
+                self._finish_walk(key, walked=False)
         store.commit()
         if not self.progress.pending - self._failed:
             self.progress.ready.set()
 
-    def _done(self, key: str, *, walked: bool = True) -> None:
+    def _finish_walk(self, key: str, *, walked: bool = True) -> None:
         if walked:
             self._failed.discard(key)
             self._walked.add(key)
         self.progress.pending = self.progress.pending - {key} if walked else self.progress.pending | {key}
 
     def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
-        """Index what has changed of one source; yields between pages."""
+        """Index the changed documents of one source; yields between pages."""
         seen: set[int] = set()
         after: str | None = None
         began = time.monotonic()
@@ -243,13 +243,13 @@ class Indexing:
         return store.put(key, document, text, 0 if full else TEXT)
 
     def _yield_cpu(self, store: IndexStore) -> None:
-        """Let other threads run, and let searches see what was indexed."""
+        """Now and then sleep, so that other threads run, and commit, so that searches find what was indexed."""
         now = time.monotonic()
         if self._reader.stopped.is_set():
             raise Stopped
-        if now - self._committed > COMMIT_SECONDS:
+        if now - self._committed_at > COMMIT_SECONDS:
             store.commit()
-            self._committed = now
-        if now - self._rested > WORK_SECONDS:
+            self._committed_at = now
+        if now - self._rested_at > WORK_SECONDS:
             time.sleep(REST_SECONDS)
-            self._rested = time.monotonic()
+            self._rested_at = time.monotonic()

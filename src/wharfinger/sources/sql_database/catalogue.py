@@ -1,4 +1,4 @@
-"""What a database contains according to its own catalogue: schemas, tables, columns and keys. Does no I/O."""
+"""The schemas, tables, columns and keys of a database, from its own catalogue. Does no I/O."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TableIndex(msgspec.Struct, frozen=True):
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """What rows are ordered and named by: columns whose values are never null, and together never the same twice.
+    """The columns that order and identify rows: their values are never null, and together unique.
 
     A `physical` key is the place where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
     column, and a later write or a vacuum may give it to another row.
@@ -55,7 +55,7 @@ class UniqueKey(msgspec.Struct, frozen=True):
     descending: bool = False
     physical: bool = False
     integer: bool = False
-    """Whether its values are integers. The database might compare them with anything."""
+    """Whether its values are integers, so that other values in a URI are refused: some databases would compare them."""
 
 
 class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):

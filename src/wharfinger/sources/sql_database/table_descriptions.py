@@ -43,7 +43,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
 
 
 def _lines(value: Any) -> str:
-    """Encode a value; of a list of objects, each gets a line."""
+    """Encode a value. Each object of a list of objects is on a line of its own."""
     several = list(value) if is_several(value) else []
     if not several or not is_named(several[0]):
         return _json(value)

@@ -25,7 +25,7 @@ __all__ = ["BOUND", "ChangeRecorder", "ContractBroken", "ServedSource", "SourceD
 T = TypeVar("T")
 
 BOUND = 20.0
-"""Seconds in which every single call must be over, on a machine that does a lot else."""
+"""Seconds within which every call must return, even on a busy machine."""
 PAGES = 2_000
 """Pages after which a list counts as endless."""
 
@@ -54,24 +54,24 @@ class ChangeRecorder:
             self._more.notify_all()
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Remove all recorded changes."""
         with self._more:
             self._changes.clear()
 
     def receives(self, uri: str | None, seconds: float) -> bool:
-        """Whether a change of this URI is recorded by now, or within so many seconds."""
+        """Whether a change of this URI was recorded, or is recorded within `seconds`."""
         with self._more:
             return self._more.wait_for(lambda: uri in self._changes, seconds)
 
     def received(self, seconds: float) -> list[str | None]:
-        """Wait for a first change, and return what is recorded."""
+        """Wait at most `seconds` for a first change, and return all recorded changes."""
         with self._more:
             self._more.wait_for(lambda: bool(self._changes), seconds)
             return list(self._changes)
 
 
 class SourceDriver:
-    """A source, and an event loop in a thread of its own. Use it as a context manager."""
+    """Drives a source with an event loop in a thread of its own. Use it as a context manager."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -106,7 +106,7 @@ class SourceDriver:
         return self._wait(_thread_of(function, arguments), within, f"{getattr(function, '__name__', function)}()")
 
     def on_loop(self, method: str, *arguments: Any) -> float:
-        """Call a quick method of the source on the loop; returns for how many seconds it blocked the loop."""
+        """Call a quick method of the source on the loop; returns how many seconds it blocked the loop."""
 
         async def call() -> float:
             began = time.perf_counter()
@@ -124,11 +124,11 @@ class SourceDriver:
             raise ContractBroken(f"{what} did not return within {within:g} s.") from None
 
     def pages(self, limit: int, most: int = PAGES, method: str = "page") -> list[Any]:
-        """Everything that `page` (or `documents`) returns in pages of `limit`."""
+        """All items that `page` (or `documents`) returns, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask(method, after, limit), limit, most, sparse=method == "documents")
 
     def children(self, uri: str, limit: int, most: int = PAGES) -> list[t.Resource]:
-        """Everything directly in a directory, in pages of `limit`."""
+        """All entries of a directory, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask("children", uri, after, limit), limit, most)
 
     def _pages(
@@ -156,7 +156,7 @@ class SourceDriver:
         return self.in_thread(text)
 
     def search(self, query: str, limit: int) -> Any:
-        """What the source's own search finds or, if it has none, the server's search of its documents."""
+        """Search the source with its own search or, if it has none, with the server's search of its documents."""
         found = self.ask("search", query, limit)
         if found is None:
             found = self.in_thread(search_documents, self.source, query, limit, SourceReader(self._loop))
@@ -187,7 +187,7 @@ class ServedSource:
         return self._driver.run(use(self._client))
 
     def read(self, uri: str) -> list[t.ResourceContents]:
-        """What the client reads; raises what it raises."""
+        """Read a resource with the client, and return its contents."""
         return self.do(lambda client: client.read_resource(uri)).contents
 
     @contextmanager
