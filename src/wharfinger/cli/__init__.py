@@ -15,11 +15,11 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     import gc
 
-    # Nearly all objects that imports create stay alive: collecting garbage meanwhile takes a fifth of the start.
+    # Nearly all objects that imports create stay alive: collecting garbage while they run takes a fifth of the start.
     gc.set_threshold(50_000, 10, 10)
     try:
         from wharfinger.cli.app import run
-    except KeyboardInterrupt:  # before the module that reports errors is there
+    except KeyboardInterrupt:  # the module that reports errors is not imported yet
         return 130
 
     return run(args)

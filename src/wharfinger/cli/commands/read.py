@@ -80,7 +80,7 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
 
 
 def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
-    """Separate the contents from the one that says where the next window is, None if there is none."""
+    """Separate the contents from the one that names the next window, which is None if there is none."""
     from wharfinger.sources.windows.window import says_how_to_go_on
 
     continuation = next((content for content in contents[1:] if says_how_to_go_on(content)), None)
@@ -88,7 +88,7 @@ def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceC
 
 
 async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
-    """Yield the bytes of what was read and of the windows that follow."""
+    """Yield the bytes of the contents, and of the windows that follow them."""
     contents, continuation = split_continuation(contents)
     yield b"".join(map(octets, contents))
     while continuation is not None:
@@ -97,7 +97,7 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
 
 
 async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
-    """Write a content to a file or stdout, with all its windows."""
+    """Write all windows of a content to a file or stdout."""
     from wharfinger.cli.render.formatting import size
     from wharfinger.cli.render.output import print_bytes
 

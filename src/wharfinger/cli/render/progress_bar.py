@@ -15,7 +15,7 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 class ProgressBar:
-    """One line at a terminal that shows the latest progress; elsewhere `-v` prints a line for each progress."""
+    """Shows the latest progress in one line at a terminal; elsewhere, with `-v`, it prints a line for each report."""
 
     def __init__(self, verbosity: Verbosity) -> None:
         self.draws = sys.stderr.isatty() and not verbosity.quiet
@@ -23,7 +23,7 @@ class ProgressBar:
         self.shown = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Show that `done` of `total` is done; without a total there is no bar."""
+        """Show that `done` of `total` is done, as a bar if the total is known."""
         text = f"{done:g}/{total:g}" if total else f"{done:g}"
         if message:
             text += f" {printable(message)}"

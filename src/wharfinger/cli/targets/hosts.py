@@ -1,4 +1,4 @@
-"""Where each host keeps its MCP servers and how an entry in its file looks, as a table."""
+"""A table of hosts: the files in which they configure MCP servers, and the format of an entry."""
 
 from __future__ import annotations
 
@@ -27,24 +27,27 @@ class RemoteServer(NamedTuple):
 
 
 class Host(NamedTuple):
-    """One host's files.
-
-    `user` is the user's file below `base`, `project` the file inside a project (empty if there is none), `table` the
-    member that holds the servers, `url` the key of a URL (empty if the file takes stdio only), `typed` whether an
-    entry names its transport, `reference` how a value refers to an environment variable (empty if there is a key of
-    its own for that), `after_add` and `after_remove` what to do then.
-    """
+    """The configuration files of one host."""
 
     title: str
     base: str
+    """The folder of `user`: a key of `BASES`."""
     user: str
+    """Path of the user's file."""
     project: str
+    """Path of the file in a project; empty if there is none."""
     table: str
+    """The member of the file that contains the servers."""
     url: str
+    """The key of a server's URL; empty if the file takes stdio only."""
     typed: bool
+    """Whether an entry names its transport."""
     reference: str
+    """How a value refers to an environment variable; empty if a key of its own names the variable of the token."""
     after_add: str
+    """What the user should do or know after a server was added."""
     after_remove: str
+    """What the user should do or know after a server was removed."""
 
 
 HOSTS: dict[str, Host] = {
@@ -129,7 +132,7 @@ def user_file(host: Host) -> Path:
 
 
 def config_folder() -> Path:
-    """Return where desktop applications keep their settings."""
+    """Return the folder in which desktop applications keep their settings."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
     if sys.platform == "win32":

@@ -1,7 +1,7 @@
-"""Where secrets are in the bytes of a log, by a table of words and patterns.
+"""Finds secrets in the bytes of a log, by a table of words and patterns.
 
-A pattern is tried only where one of its words occurs, passes over a run of characters once (`++`, never back), and the
-next try begins after what it found: the time is linear in the text, whatever is in it.
+The time is linear in the length of any text: a pattern is tried only where one of its words occurs, its repetitions
+are possessive (`++`), so that they do not backtrack, and the next try begins after the last match.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["CONTEXT", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
 
 REDACTED = "[redacted]"
 CONTEXT = 16_384
-"""Bytes before and after a window that are examined too, so that a secret is recognised by what is before it."""
+"""Bytes before and after a window that are examined too: text before a secret is needed to recognise it."""
 
 
 class SecretKind(NamedTuple):
-    """One kind of secret: its name, the words (in lower case) at which to try the pattern, and the pattern.
+    """One kind of secret: its name, the words (in lower case) with which it begins, and the pattern to try there.
 
     The last group of the pattern that matched is the secret.
     """
@@ -65,7 +65,7 @@ KINDS = (
 
 
 def secret_spans(data: bytes) -> list[tuple[int, int]]:
-    """The parts of `data` that are secrets, in order, none overlapping."""
+    """The begin and end of each secret in `data`, in order and without overlaps."""
     lower = data.lower()
     return list(
         _joined(sorted(span for kind in KINDS for word in kind.words for span in _find(data, lower, kind, word)))

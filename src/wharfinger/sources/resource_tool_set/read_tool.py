@@ -22,7 +22,7 @@ MAX_TEXT_LENGTH = 1_000_000
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
-    """What `fetch` returns."""
+    """The result of `fetch`."""
 
     id: str
     title: str
@@ -96,7 +96,7 @@ def _blocks(content: t.ResourceContents, binary: bool) -> list[t.ContentBlock]:
 
 
 def _clip(text: str) -> tuple[str, str]:
-    """Cut a long text. Returns the text, and a phrase that says how much of it this is, empty if it is all."""
+    """Cut a long text. Returns the text, and a phrase that says how much of it this is, empty if it is complete."""
     if len(text) <= MAX_TEXT_LENGTH:
         return text, ""
     return text[:MAX_TEXT_LENGTH], f"the first {MAX_TEXT_LENGTH:,} of {len(text):,} characters"

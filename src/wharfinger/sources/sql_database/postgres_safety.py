@@ -1,6 +1,6 @@
-"""Keeps callers' statements in PostgreSQL from doing more than reading.
+"""Ensures that callers' statements only read from PostgreSQL.
 
-Anybody who can call `query` may send any SQL. The guards, in the order in which they apply:
+Every client that can call `query` may send any SQL. The checks, in the order in which they apply:
 
 1. The role: statements are refused if it is a superuser, or may read or run anything outside the database.
 2. The text: the names of functions that PostgreSQL declares `VOLATILE`, which means that they may change something, are
@@ -35,14 +35,14 @@ _HARMLESS = [
     "pg_database_size", "pg_indexes_size", "pg_is_in_recovery", "pg_relation_size", "pg_table_size",
     "pg_total_relation_size", "random", "random_normal", "system", "timeofday", "uuidv4", "uuidv7",
 ]  # fmt: skip
-"""Functions of PostgreSQL that are volatile only because each call returns something else."""
+"""Functions of PostgreSQL that are volatile only because each call returns another value."""
 _DENIED = [
     "current_setting", "database_to_xml", "database_to_xml_and_xmlschema", "database_to_xmlschema", "dblink",
     "pg_hba_file_rules", "pg_sleep", "pg_stat_get_activity", "query_to_xml", "schema_to_xml",
     "pg_current_xact_id", "schema_to_xml_and_xmlschema", "schema_to_xmlschema", "set_config", "table_to_xml",
     "txid_current", "xpath_table",
 ]  # fmt: skip
-"""Functions that are refused whatever they are declared as: they run other statements, or reveal the server."""
+"""Functions that are refused even if they are not `VOLATILE`: they run other statements, or reveal the server."""
 
 _SECRET = frozenset(
     {"pg_authid", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings", "user_mapping_options"}
@@ -92,7 +92,7 @@ async def check_role(connection: Any) -> None:
     """Refuse a role that may do more than use the database.
 
     Raises:
-        QueryRefused: it may; the message contains the statements that create a role that may not.
+        QueryRefused: the role may do more; the message contains the statements that create a suitable one.
     """
     role = await connection.fetchrow(ROLE)
     if role["super"] or role["replication"] or role["outside"]:
@@ -107,7 +107,7 @@ async def check_names(connection: Any, statement: str) -> None:
     """Refuse a statement whose text contains the name of a function that may change something.
 
     Raises:
-        QueryRefused: it contains one, or has names in escapes, which hide them.
+        QueryRefused: it contains one, or hides names in Unicode escapes.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")

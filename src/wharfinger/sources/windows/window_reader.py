@@ -1,10 +1,10 @@
-"""Cutting a window out of a content: where it begins and ends, its text, and the windows before and after it.
+"""Cuts a window out of a content: where it begins and ends, its text, and the windows before and after it.
 
-A window that was asked for by both ends is cut exactly there. One with an open end (the first window, `lines=201-`,
+A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
 `bytes=65536-`) ends after `WINDOW_LINES` lines or `WINDOW_BYTES`, at a line end if there is one, else at the end of a
-character: so windows joined are the whole, and each of them can be decoded alone. The content is never loaded whole:
-lines are found by a `LineIndex`, a tail by reading blocks from the end. `View` does this for one content and one
-request; `_CUTS` names a method for each kind of window.
+character, so that each window can be decoded alone, and the windows joined are the whole content. The content is never
+loaded whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for one
+content and one request; `_CUTS` names a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ WINDOW_BYTES = 256 << 10
 WINDOW_LINES = 2_000
 """Lines of a window with an open end."""
 HEAD = 64 << 10
-"""Bytes from which the encoding is detected."""
+"""Bytes at the beginning of a content from which its encoding is detected."""
 
 _BLOCK = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
-    """A window that is asked for: `lines` from 1 or `bytes` from 0, both inclusive; or the length of a `tail`."""
+    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0) or `tail`, where `first` is the length.
+
+    `last` is inclusive; None leaves the end open.
+    """
 
     kind: str
     first: int
@@ -65,12 +68,12 @@ class Writing(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is text at all."""
+        """Whether the content is text."""
         return bool(self.encoding)
 
     @property
     def form(self) -> Form:
-        """How its line ends look."""
+        """The bytes of a code unit and whether they are big-endian, as the functions that find line ends need them."""
         return self.unit, self.big
 
 
@@ -78,7 +81,7 @@ BINARY = Writing("")
 
 
 class Cut(NamedTuple):
-    """A window that was read. `short`: it ends before what was asked for. `sound`: it cuts no character."""
+    """A window that was read. `short`: it ends before the requested end. `sound`: it cuts no character."""
 
     begin: int
     data: bytes
@@ -94,7 +97,7 @@ class Cut(NamedTuple):
 
 
 class View:
-    """One content, to read windows of it."""
+    """Reads windows of one content."""
 
     def __init__(self, base: str, name: str, content: RandomAccess, whole: int, lines: LineIndex | None) -> None:
         self.base = base
@@ -149,7 +152,7 @@ class View:
         return Window("bytes", begin if begin < end else max(0, end - WINDOW_BYTES), end - 1)
 
     def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
-        """What was read up to its last line end or whole character; the rest belongs to the next window."""
+        """The data up to its last line end or whole character; the rest belongs to the next window."""
         if not self.writing.is_text:
             return data
         ends, mark = line_ends(data, self.writing.form)
@@ -216,7 +219,7 @@ class View:
         return Cut(begin, data, None, self.before(begin), 0 if begin else 1)
 
     def tail_begin(self, lines: int) -> int:
-        """Where the last `lines` lines begin, or as many of them as may be read at once."""
+        """Where the last `lines` lines begin. If they are too long to read at once, where the last of them begin."""
         writing = self.writing
         lowest = max(0, self.size - self.whole)
         missing = lines + ends_line(self.content, self.size, self.writing.form)
@@ -233,7 +236,7 @@ class View:
         return self.sound_begin(at)
 
     def sound_begin(self, at: int) -> int:
-        """The next place from `at` on where a line begins or, if there is none, a character."""
+        """The first place from `at` on at which a line begins or, if none does, a character."""
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
@@ -260,7 +263,7 @@ class View:
         return None if "\0" in text else (text, writing.encoding)
 
     def facts(self, cut: Cut) -> dict[str, int]:
-        """The facts of a window for `_meta`."""
+        """The place of a window in its content, for `_meta`."""
         said = {"begin": cut.begin, "end": cut.end, "size": self.size}
         if cut.line and self.writing.is_text:
             ends, mark = line_ends(cut.data, self.writing.form)
@@ -269,7 +272,7 @@ class View:
         return said
 
     def words(self, cut: Cut) -> str:
-        """Which window this is, for readers of only the text."""
+        """The place of a window as a sentence, for models that see only the text."""
         facts = self.facts(cut)
         lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
         return f"Bytes {cut.begin:,}-{cut.end - 1:,} of {self.size:,}{lines}."

@@ -1,1 +1,1 @@
-"""The contract of a source as tests, one theme per module; `SourceContract` joins them."""
+"""The contract of a source as tests, one module per subject; `SourceContract` combines them."""
