@@ -1,4 +1,4 @@
-"""Data as resources: what is ready to be included in a server, each source loaded on first use."""
+"""Sources that publish data as resources: include them in a server. Each is imported on first use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
     "upstream",
 ]
 
-_HOMES = {
+_MODULES = {
     "Folder": "wharfinger.sources.folder.source",
     "ResourceTools": "wharfinger.sources.resource_tool_set",
     "SearchIndex": "wharfinger.sources.search",
@@ -64,11 +64,11 @@ _HOMES = {
     "tables": "wharfinger.sources.table_files",
     "upstream": "wharfinger.sources.upstream_server",
 }
-"""Where each is; no module has the name of what is in it, which importing the module would hide."""
+"""The module of each name. No module has the name of a member of this package, because importing it would hide that."""
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = _MODULES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(home), name)

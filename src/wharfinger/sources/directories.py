@@ -1,4 +1,4 @@
-"""How a directory is read in every source: a text that lists it, and one more content for each child."""
+"""The result of reading a directory, the same in every source: a text that lists it, and a content for each child."""
 
 from __future__ import annotations
 

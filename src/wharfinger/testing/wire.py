@@ -70,7 +70,7 @@ class Wire:
         self._faults.append(_Fault("drop", method, answer, times))
 
     def delay(self, method: str, seconds: float, *, answer: bool = False, times: int = 1) -> None:
-        """Deliver the next ones after so many seconds. Messages that are sent in the meantime overtake them."""
+        """Deliver the next ones after `seconds`. Messages that are sent in the meantime overtake them."""
         self._faults.append(_Fault("delay", method, answer, times, seconds))
 
     def cut(self, method: str = "", *, answer: bool = False, times: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Looking at a server for `wharfinger doctor`: its lists, a sample of its resources, and the revisions it speaks."""
+"""Examines a server for `wharfinger doctor`: reads its lists, and a sample of its resources."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["AllTools", "examine"]
 LIST_ITEMS = 5_000
 """Items of one list that are examined."""
 SAMPLE_BYTES = 4 << 20
-"""The size up to which a resource is read, if the list says it."""
+"""The largest resource that is read, if the list has its size."""
 SAMPLE_SECONDS = 20.0
-"""For all reads together."""
+"""Time for all reads together."""
 READ_SECONDS = 10.0
 
 
 class AllTools:
-    """Middleware of the client that keeps each page of tools as it came, with those that a client must not use."""
+    """Middleware of the client that keeps all tools of the answers, including those that a client must not use."""
 
     def __init__(self) -> None:
         self.tools: list[t.Tool] = []
@@ -86,7 +86,7 @@ async def read_list(listing: Listing[Any], optional: bool) -> SurveyedList:
 
 
 def choose(survey: Survey, sample: int) -> list[str]:
-    """Choose the URIs to read: the pages that tools name, and resources from the whole length of the list."""
+    """Choose the URIs to read: the pages that tools name, and resources spread over the whole list."""
     if sample == 0:
         return []
     small = [

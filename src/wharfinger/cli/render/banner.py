@@ -1,4 +1,4 @@
-"""The banner of `serve` and `run`: what is published, where, and how to use it. The start page shows it too."""
+"""The banner of `serve` and `run`: the sources, the address, and how to use the server. The start page shows it too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Banner", "PublishedSource", "ServerAddress", "UsageLine", "banner_te
 
 
 class PublishedSource(NamedTuple):
-    """One thing that is published, and the facts about it."""
+    """One published source or module, and the facts about it."""
 
     what: str
     facts: str
@@ -29,7 +29,7 @@ class UsageLine(NamedTuple):
 
 
 class ServerAddress(NamedTuple):
-    """Where the server is: the URL for clients, the start page, and the variable with the token (empty if none)."""
+    """The URL for clients, the start page, and the environment variable with the token (empty if there is none)."""
 
     mcp: str
     page: str
@@ -59,11 +59,11 @@ def make_banner(
 
     Args:
         name: the name of the server.
-        published: what it publishes.
-        address: where it is.
+        published: its sources, or its module.
+        address: its URLs, and the variable with its token.
         program: the absolute command of this `wharfinger`.
         target: the arguments after `add claude-desktop`.
-        live: a URI worth watching, or an empty text.
+        live: a URI worth watching; empty if there is none.
         remark: a remark on `target`.
     """
     url, token = address.mcp, address.token_env

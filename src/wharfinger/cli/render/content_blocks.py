@@ -1,4 +1,4 @@
-"""Prints one block of content, of the result of a tool or of a prompt."""
+"""Prints one block of content from the result of a tool or prompt."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["LOG", "demo_folder"]
 
 LOG = "tides.log"
 PERIOD_SECONDS = 5.0
-"""Between two lines of the log."""
+"""Time between two lines of the log."""
 
 FALLBACK = {
     "README.md": "# Charts\n\nA folder to try wharfinger with: `tides.log` grows by a line every five seconds.\n",
@@ -51,12 +51,12 @@ def keep_writing(folder: Path, period: float, ended: threading.Event) -> None:
     while not ended.wait(period):
         try:
             append(folder)
-        except OSError:  # somebody removed the folder
+        except OSError:  # the folder was removed
             return
 
 
 def append(folder: Path) -> None:
-    """Append the present height of an imaginary tide."""
+    """Append the current height of an imaginary tide."""
     now = time.time()
     phase = 2 * math.pi * now / 44_714  # seconds from one high water to the next
     height, trend = 2.5 + 1.8 * math.sin(phase), "rising" if math.cos(phase) > 0 else "falling"

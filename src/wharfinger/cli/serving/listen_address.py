@@ -1,4 +1,4 @@
-"""The address to listen on, and the address that a client uses for it."""
+"""The address to listen on, and the address to which a client connects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def parse_listen(text: str) -> ListenAddress:
 
 
 def reachable(url: str) -> str:
-    """Replace a wildcard address, which nobody can connect to, by the loopback address."""
+    """Replace a wildcard address, to which no client can connect, by the loopback address."""
     scheme, _, rest = url.partition("://")
     host, _, port = rest.rpartition(":")
     return f"{scheme}://{LOOPBACK.get(host, host)}:{port}"

@@ -68,7 +68,7 @@ def json_hint(word: str) -> str:
 
 
 def add(ctx: click.Context, found: dict[str, Any], key: str, value: Any) -> None:
-    """Add an argument that is not there yet."""
+    """Add an argument; raises click.UsageError if there is one with this key."""
     if key in found:
         raise click.UsageError(f"{key!r} is given twice.", ctx)
     found[key] = value
@@ -97,7 +97,7 @@ def parse_json(ctx: click.Context, key: str, text: str) -> Any:
 
 
 def form_hint(words: tuple[str, ...], word: str) -> str:
-    """Return how to write what was probably meant by a word that is no argument."""
+    """Return a hint about the probable mistake in a word that is not an argument; empty if there is none."""
     if word.lstrip().startswith("{"):
         return "; --input FILE, or --input -, reads a whole JSON object from a file or stdin"
     if "=" in words:

@@ -53,14 +53,14 @@ def with_client(
         ctx: the context of the command.
         target: the server.
         how: the connection options.
-        work: what to do with the open client.
+        work: is called with the open client, and returns the result.
         stderr: keeps the standard error of a server that is started, for the caller.
         handlers: further arguments of `Client`, such as callbacks.
 
     Raises:
-        WharfingerError: what the client raises. If the server was started here, the part of its standard error that
-            belongs to the error is a note; after -v all of it is printed as it arrives.
-        click.exceptions.Exit: with code 130, after Ctrl-C.
+        WharfingerError: the client raised it. If the server was started here, the part of its standard error that
+            belongs to the error is added as a note; with -v all of it is printed as it arrives.
+        click.exceptions.Exit: Ctrl-C was pressed; its code is 130.
     """
     import asyncio
     import logging
@@ -73,7 +73,7 @@ def with_client(
     log_to_stderr(verbosity)
     stderr = ServerStderr() if stderr is None else stderr
     stderr.show = verbosity.level > 0
-    if stderr.show:  # the same lines are not logged once more
+    if stderr.show:  # so that the same lines are not logged too
         logging.getLogger("wharfinger.transports.stdio_client").setLevel(logging.INFO)
     client = make_client(ctx, target, how, stderr=stderr.take, **handlers)
     interrupted: list[bool] = []
@@ -117,7 +117,7 @@ def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> E
 
 
 def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> CommandError | None:
-    """Return the error that a child running this program has printed, such as a failed import; None if it has not."""
+    """Return the error that a child has printed, such as a failed import, if it runs this program too; else None."""
     from wharfinger.cli.tracebacks import cause_in
 
     lines = [line.removeprefix(ERROR_PREFIX) for line in stderr.lines if line.startswith(ERROR_PREFIX)]
@@ -132,11 +132,11 @@ def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> Com
 CLOSE_SECONDS = 0.2
 """How long a connection may take to close after Ctrl-C."""
 ERROR_PREFIX = "wharfinger: "
-"""How this program begins an error."""
+"""The beginning of every error that this program prints."""
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:
-    """Make Ctrl-C cancel this task, and record it; if no signal handler can be set, asyncio's own stays.
+    """Make Ctrl-C cancel this task, and record it. If no signal handler can be set, asyncio's own is kept.
 
     The second cancellation ends the wait for a connection that does not close at once, such as a child that ignores
     the end of its input: the end of the loop then kills the child.
@@ -194,7 +194,7 @@ def saved_sign_in(target: Target, given: Mapping[str, str]) -> Authorize | None:
 
 
 def merge_headers(configured: Mapping[str, str], given: dict[str, str]) -> dict[str, str]:
-    """Override the headers of a configuration file by those that were given; names are case-insensitive."""
+    """Override the headers of a configuration file with the given ones. Names are case-insensitive."""
     names = {name.lower() for name in given}
     return {**{name: value for name, value in configured.items() if name.lower() not in names}, **given}
 

@@ -1,4 +1,4 @@
-"""Which protocol revisions a server speaks, found by connecting in each."""
+"""Finds the protocol revisions that a server speaks, by connecting in each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wharfinger.protocol.revisions import SUPPORTED
 __all__ = ["PROBE_SECONDS", "probe_revisions"]
 
 PROBE_SECONDS = 10.0
-"""For one revision."""
+"""Time for one revision."""
 
 
 async def probe_revisions(known: str, connect: Callable[[str], Client]) -> tuple[tuple[str, ...], tuple[str, ...]]:

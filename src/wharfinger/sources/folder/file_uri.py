@@ -1,4 +1,4 @@
-"""How a path below a root is written in a URI and read back, byte for byte. Does no I/O.
+"""Writes a path below a root as a part of a URI, and reads it back, byte for byte. Does no I/O.
 
 Parts are file names as `os.fsdecode` gives them: bytes that are not UTF-8 are lone surrogates.
 """
@@ -11,7 +11,7 @@ import re
 __all__ = ["LONGEST", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 LONGEST = 32_768
-"""Characters of a URI's path at most: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
+"""Characters of a URI's path, at most: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))

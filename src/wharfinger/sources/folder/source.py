@@ -49,14 +49,15 @@ def files(
         label: Its name in URIs, `file:///<label>/…`; the folder's own name by default.
         include: Patterns as in .gitignore: only files that match are published. A hidden, ignored or credential-like
             name that a pattern spells out without a wildcard is published too.
-        exclude: Patterns of what is never published.
+        exclude: Patterns of files and directories that are never published.
         hidden: Also publish names that begin with a dot.
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
         max_size: Bytes that are read at once; of a larger file, the first window.
-        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
+        poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
+            reports no changes.
 
     Raises:
-        UnusableFolder: it is missing, not a folder, not readable, or `/` or the home folder by a relative path.
+        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
     """
     return Folder(
         resolve_root(path),
@@ -75,7 +76,7 @@ def _several(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 class Folder(Source):
-    """The source that `files()` makes. Its methods may be called from several threads at once."""
+    """The source that `files()` returns. Its methods may be called from several threads at once."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Folder(Source):
         return self._watch.means
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this folder, existing or not."""
+        """Whether this URI belongs to this folder. It need not exist."""
         return self.files.matches(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -132,10 +133,10 @@ class Folder(Source):
         return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI that can be read, without reading it; of a window, that of its file.
+        """The resource of a URI, without reading it. For a window, that of its file.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
         return self.files.stat(uri)
@@ -144,29 +145,29 @@ class Folder(Source):
         """The content of a file, or a window of it; or a directory's listing with one more content for each child.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
         return self.files.read(uri, cache_scope=self.cache_scope)
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
+        """Paths that begin with `value`, then those whose name contains its last part; directories end with `/`."""
         return complete_path(self.files.tree, value) if argument == "path" else []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Files in pages, pictures too, whose names are searched. None is opened."""
+        """Files in pages, without opening them. Of pictures and the like, only the names are searched."""
         return self.files.documents(after, limit)
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of a file in pieces, read as they are asked for; nothing if it does not begin like text.
+        """The text of a file in pieces, each read when it is requested; empty if its beginning is not text.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
         """
         return self.files.text(uri)
 
     def count(self, seconds: float = 1.0) -> Count:
-        """Count what is published, for at most about this long. Blocks: call it in a thread."""
+        """Count the published files for about this long at most. Blocks: call it in a thread."""
         return count(self.files.tree, seconds)
 
     def describe(self) -> str:
@@ -174,7 +175,7 @@ class Folder(Source):
         return f"{self.count(COUNTING_SECONDS)}, watched by {self.watched_by}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's content, or of the list; of a window, changes of what it shows."""
+        """Report changes of this URI's content, or of the list; of a window, changes of its text."""
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:

@@ -244,7 +244,7 @@ class TreeResources:
         """The resource of a URI that can be read, without reading it; of a window, that of its file.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
         base, query = split_query(uri)
@@ -269,7 +269,7 @@ class TreeResources:
         """The content of a file, or a window of it; or a directory's listing with one more content for each child.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
         base, query = split_query(uri)
@@ -374,7 +374,7 @@ class TreeResources:
         """The text of a file in pieces, read as they are asked for; nothing if it does not begin like text.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
         """
         parts, _ = self.locate(uri)
         with found(uri), self.tree.file(parts) as descriptor, holds():

@@ -1,6 +1,6 @@
-"""One log and the files that rotation made of it, newest first, each opened as bytes that can be read anywhere.
+"""One log and its rotated files, newest first, each opened for random access.
 
-Only regular files in the log's own directory are opened, by a handle of that directory.
+Only regular files in the log's own directory are opened, through a handle of that directory.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMove
 INFLATED = 64 << 20
 """Bytes of a compressed log that are read; the rest is left out, and a remark says so."""
 MEMBERS = 10_000
-"""Members of a compressed log that are read: one for each time that it was appended to."""
+"""Members of a compressed log that are read: each time a program appends to it, it adds one."""
 HISTORY = 1_000
-"""Rotated files of one log that are read, the newest ones."""
-SETTLING = 50  # looks at a directory in which files are being renamed, until it stays the same
-PAUSE = 0.002  # seconds between them
+"""Rotated files of one log that are read, newest first."""
+SETTLING = 50  # times that a directory is listed until two listings agree: files may be renamed meanwhile
+PAUSE = 0.002  # seconds between two listings
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or
 # (log4j and others, by date only) `app-2026-11-20.log`.
-_BEHIND = re.compile(r"[.-](old|[0-9][0-9T_:.-]{0,30})(\.gz)?").fullmatch
-_BETWEEN = re.compile(r"[.-]([0-9]{4}[0-9T_:.-]{4,26})").fullmatch
+_ROTATED_SUFFIX = re.compile(r"[.-](old|[0-9][0-9T_:.-]{0,30})(\.gz)?").fullmatch
+_DATE_BEFORE_ENDING = re.compile(r"[.-]([0-9]{4}[0-9T_:.-]{4,26})").fullmatch
 
 
 class LogMoved(Exception):
-    """A file is not the one that the directory listed: list it again."""
+    """A file was renamed or replaced after its directory was listed: list it again."""
 
 
 class Generation(NamedTuple):
@@ -57,11 +57,11 @@ class Generation(NamedTuple):
 
 
 class LogContent:
-    """An open file up to its size when it was opened. `more`: bytes after `size` are left out."""
+    """An open file, up to its size when it was opened. `more`: bytes after `size` are left out."""
 
     more = False
     holder: object = None
-    """What keeps the file open."""
+    """An object that keeps the file open while it is referenced."""
 
     def __init__(self, file: IO[bytes], generation: Generation) -> None:
         self.file = file
@@ -90,8 +90,8 @@ class LogContent:
         return os.fstat(self.file.fileno()).st_size > self.size
 
 
-class _Unpacked:
-    """An inflated log in a file without a name, closed with the last reference to this."""
+class _InflatedFile:
+    """An inflated log in a file without a name, which is closed when this object is deleted."""
 
     def __init__(self, file: IO[bytes], more: bool) -> None:
         self.file = file
@@ -114,10 +114,10 @@ class Inflated:
         self.most = most
         self._kept = kept
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[object, ...], _Unpacked] = OrderedDict()
+        self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
 
     def open(self, file: IO[bytes], generation: Generation) -> LogContent:
-        """The content of a compressed file. A damaged or too long one ends where it cannot be read further."""
+        """The content of a compressed file. It ends at the first damaged byte, or at the limit."""
         key = (generation.identity, generation.size, generation.modified)
         with self._lock:
             inflated = self._files.pop(key, None) or _inflate(file, self.most)
@@ -127,14 +127,14 @@ class Inflated:
         return inflated.content(generation)
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Close all files that are not in use."""
         with self._lock:
             self._files.clear()
 
 
-def _inflate(file: IO[bytes], most: int) -> _Unpacked:
+def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
     """Inflate the members of a gzip file."""
-    target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by what is returned
+    target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
     left, data, members = most, b"", 0
     machine = zlib.decompressobj(wbits=31)
     try:
@@ -144,18 +144,18 @@ def _inflate(file: IO[bytes], most: int) -> _Unpacked:
             if machine.eof:
                 data, machine = machine.unused_data, zlib.decompressobj(wbits=31)
                 members += 1
-                if members == MEMBERS:  # empty ones cost time without reaching the bound of bytes
-                    return _Unpacked(target, True)
+                if members == MEMBERS:  # empty members take time, and never reach the limit of bytes
+                    return _InflatedFile(target, True)
     except zlib.error:
-        return _Unpacked(target, True)
-    return _Unpacked(target, bool(data or not left))
+        return _InflatedFile(target, True)
+    return _InflatedFile(target, bool(data or not left))
 
 
 class Chain:
-    """A log's files as they were at one moment, newest first. Those that are opened are closed by the `ExitStack`."""
+    """A log's files as they were at one moment, newest first. The `ExitStack` closes those that were opened."""
 
     def __init__(self, handle: Handle, name: str, inflated: Inflated, stack: ExitStack) -> None:
-        self.generations = _settled(handle, name)
+        self.generations = _list_settled_files(handle, name)
         self._handle = handle
         self._name = name
         self._inflated = inflated
@@ -171,7 +171,7 @@ class Chain:
         """The content of one of `generations`.
 
         Raises:
-            LogMoved: there is another file of this name now, or none.
+            LogMoved: the file with this name was replaced or removed.
         """
         if at not in self._open:
             self._open[at] = self._open_one(self.generations[at])
@@ -196,10 +196,10 @@ class Chain:
 
     def is_current(self) -> bool:
         """Whether the directory still has the same files, the rotated ones with the same sizes."""
-        return _marks(_look(self._handle, self._name)) == _marks(self.generations)
+        return _states(_list_files(self._handle, self._name)) == _states(self.generations)
 
     def length(self, at: int) -> int:
-        """The length of one of `generations`; of a compressed one approximately, from its last bytes."""
+        """The length of one of `generations`; that of a compressed one is approximate, from its last bytes."""
         generation = self.generations[at]
         if not generation.packed:
             return generation.size
@@ -216,7 +216,7 @@ def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Ch
     """The files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
     Raises:
-        NotServed: neither it nor a rotated file of it is there, or it may not be read.
+        NotServed: the log and its rotated files do not exist, or may not be read.
     """
     if not parts:
         raise NotServed
@@ -231,11 +231,11 @@ def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Ch
         yield chain
 
 
-def _settled(handle: Handle, name: str) -> list[Generation]:
-    """The files, once two listings agree: one may miss a file that is renamed meanwhile."""
-    before = _look(handle, name)
+def _list_settled_files(handle: Handle, name: str) -> list[Generation]:
+    """List the files until two listings agree: one may miss a file that is renamed meanwhile."""
+    before = _list_files(handle, name)
     for _ in range(SETTLING):
-        now = _look(handle, name)
+        now = _list_files(handle, name)
         if [(one.name, one.identity) for one in now] == [(one.name, one.identity) for one in before]:
             return now
         before = now
@@ -243,11 +243,11 @@ def _settled(handle: Handle, name: str) -> list[Generation]:
     raise LogMoved
 
 
-def _marks(generations: list[Generation]) -> list[tuple[object, ...]]:
+def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
     return [(one.name, one.identity, one.live or one.size) for one in generations]
 
 
-def _look(handle: Handle, name: str) -> list[Generation]:
+def _list_files(handle: Handle, name: str) -> list[Generation]:
     found: list[tuple[tuple[int, int, str], Generation]] = []
     try:
         with holds(), os.scandir(handle) as entries:
@@ -273,10 +273,10 @@ def _age(name: str, other: str) -> tuple[int, int, str] | None:
     if other == name:
         return (0, 0, "")
     stem, dot, ending = name.rpartition(".")
-    if other.startswith(name) and (found := _BEHIND(other[len(name) :])):
+    if other.startswith(name) and (found := _ROTATED_SUFFIX(other[len(name) :])):
         mark = found[1]
     elif dot and stem and other.removesuffix(".gz").endswith(f".{ending}") and other.startswith(stem):
-        between = _BETWEEN(other.removesuffix(".gz")[len(stem) : -len(ending) - 1])
+        between = _DATE_BEFORE_ENDING(other.removesuffix(".gz")[len(stem) : -len(ending) - 1])
         if between is None:
             return None
         mark = between[1]
@@ -289,5 +289,5 @@ def _age(name: str, other: str) -> tuple[int, int, str] | None:
     return (3, 0, mark.translate(_BACKWARDS) + "~")
 
 
-# Dates sort by their digits, the latest first, and a longer one before the one that it begins with.
+# Dates are sorted by their digits, the latest first, and a longer one before its own beginning.
 _BACKWARDS = str.maketrans("0123456789", "9876543210")

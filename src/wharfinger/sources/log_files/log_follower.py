@@ -1,9 +1,9 @@
-"""Reading on in a log from a position, across growth, rotation and truncation: every line once.
+"""Reads a log from a position on, across growth, rotation and truncation: every line once.
 
-How it works: a position names a file by inode and by a digest of the bytes before it (`positions`). Reading on finds
-that file again, whatever its name is now, reads complete lines from it, and goes on in the next newer file, but only
-when that one has content and the older one was read to its end. After each read, what was read is compared with the
-file again: if it was cut or replaced meanwhile, `LogMoved` is raised and everything is tried again (`tries`).
+A position names a file by its inode and a digest of the bytes before it (`positions`). `read_on` finds that file under
+any name, reads complete lines from it, and continues in the next newer file when the older one was read to its end and
+the newer one has content. After each read, the bytes are compared with the file again: if it was cut or replaced
+meanwhile, `LogMoved` is raised, and everything is tried again (`tries`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate
 
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
-TRIES = 16  # of reading files that move meanwhile, within about half a second
-EDGE = 1_024  # bytes at both ends of what was read that are read again, to see that nothing was cut meanwhile
+TRIES = 16  # attempts to read files that are renamed meanwhile, within about half a second
+EDGE = 1_024  # bytes at both ends of a read that are read again, to check that the file was not cut meanwhile
 
 
 class FollowBounds(NamedTuple):
-    """How much one window holds at most."""
+    """The size of one window, at most."""
 
     bytes: int
     lines: int
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What followed a position, and the position after it. `lost`: something in between is gone."""
+    """The pieces that follow a position, and the position after them. `lost`: some bytes between them are gone."""
 
     pieces: list[Piece]
     position: LogPosition
@@ -71,7 +71,7 @@ def tries() -> Iterator[int]:
 def read_log(
     tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: Inflated
 ) -> LogRead | None:
-    """What followed a position; None if there is no log, or its files keep moving.
+    """Read the pieces that follow a position. Returns None if there is no log, or its files keep moving.
 
     Without a position it begins at the beginning of the newest file.
     """
@@ -91,7 +91,7 @@ def read_log(
 
 
 def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
-    """What follows a place, in complete lines.
+    """Read complete lines from a place on.
 
     Raises:
         LogMoved: the files changed meanwhile.
@@ -107,10 +107,10 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
         data, more = _lines(content, offset, left, finished=newer)
         ahead = 0
         if newer and not more:
-            data, ahead = _leave(content, chain.content(at - 1), offset, data)
+            data, ahead = _finish_file(content, chain.content(at - 1), offset, data)
         if data or reached is None:  # not an empty newer file
             reached = position_of(content, offset + len(data))
-        _check(content, begin, data)
+        _check_unchanged(content, begin, data)
         if data:
             pieces.append(Piece(content.generation, offset, data))
             left = FollowBounds(left.bytes - len(data), left.lines - data.count(b"\n"))
@@ -122,10 +122,10 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
         at, offset = at - 1, ahead
 
 
-def _leave(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
-    """The end of a file before the next newer one, and where to begin in that one.
+def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
+    """The last data of a file before the next newer one, and where to begin in that one.
 
-    While a log is copied, to be cut after that, the rotated copy is a part of the log: the log itself is read on.
+    After a log was copied and before it is cut (`copytruncate`), both files have the same bytes: the log itself is read.
     """
     end = position_of(content, offset + len(data))
     if end.offset and still_holds(following, end):
@@ -136,8 +136,8 @@ def _leave(content: LogContent, following: LogContent, offset: int, data: bytes)
     return data, 0
 
 
-def _check(content: LogContent, begin: LogPosition, data: bytes) -> None:
-    """Check that the file still has what was read: it may have been cut and written again meanwhile."""
+def _check_unchanged(content: LogContent, begin: LogPosition, data: bytes) -> None:
+    """Check that the file still has the data: it may have been cut and written again meanwhile."""
     tail = max(0, len(data) - EDGE)
     if (
         not still_holds(content, begin)
@@ -173,16 +173,16 @@ def _after_lines(data: bytes, lines: int) -> int:
 
 
 class Follower:
-    """Follows one log file: each `read()` returns what is new, every line once.
+    """Follows one log file: each `read()` returns the new lines, every line once.
 
     It keeps no file open between reads, and its only state is `position`: a follower that begins with the position of
-    another goes on where that one was.
+    another continues there.
 
     Args:
         path: The file, which may be missing.
-        position: Where to begin; by default with what is written from now on, or at the beginning of a file that is
+        position: Where to begin; by default at the current end of the file, or at the beginning of a file that is
             created later.
-        beginning: Begin with what is in the file now.
+        beginning: Begin at the beginning of the file instead.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Follower:
         return lines
 
     def lines(self, every: float = 0.1) -> Iterator[bytes]:
-        """Lines as they come, without end; reads every so many seconds."""
+        """Yield new lines without end, and wait `every` seconds between two reads."""
         while True:
             yield from self.read()
             time.sleep(every)

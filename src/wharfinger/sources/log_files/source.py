@@ -69,7 +69,8 @@ def logs(
         label: Its name in URIs, `log://<label>/…`; by default that of the folder before the first wildcard.
         redact: Leave secrets out: passwords and tokens by their names or forms, Authorization headers, private keys.
         timezone: The zone of times without one, such as `Europe/Copenhagen`; this machine's by default.
-        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
+        poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
+            reports no changes.
 
     Raises:
         UnusableSource: the folder is missing or may not be read, or the zone is unknown.
@@ -166,7 +167,7 @@ class Logs(Source):
         """The resource of a URI that can be read; for the version of a window, the window is read.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for a window that cannot be.
         """
         base, parts, directory, query = self._query(uri)
@@ -185,7 +186,7 @@ class Logs(Source):
         """The newest window of a log, or the one that is asked for; or a directory's listing.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for a window that cannot be.
         """
         base, parts, directory, query = self._query(uri)
@@ -306,7 +307,7 @@ class Logs(Source):
         """The text of one of `documents` in pieces, without secrets; the last line of a window is whole.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
         """
         _, parts, directory, query = self._query(uri)
         if directory:

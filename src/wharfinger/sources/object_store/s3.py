@@ -31,13 +31,13 @@ CALL_SECONDS = 30.0
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
 CLOSE_SECONDS = 2.0
 MAX_KEYS = 1_000
-"""Keys that S3 lists at a time."""
+"""Keys that S3 lists in one page, at most."""
 
 T = TypeVar("T")
 
 
 class S3Store:
-    """A bucket, or what is below a prefix of it. Credentials are found as by AWS's own tools."""
+    """A bucket, or the objects below a prefix of it. Credentials are found as AWS's own tools find them."""
 
     every = 2.0
 
@@ -149,7 +149,7 @@ class S3Store:
         return self._run(lambda fs: fs._call_s3(method, **arguments))
 
     def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run a call on the library's own loop. Its errors become ours, without texts that may contain secrets."""
+        """Run a call on the library's own loop. Convert its errors, without texts that may contain secrets."""
         errors: Any = import_module("botocore.exceptions")
         timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
         library: Any = import_module("fsspec.asyn")
@@ -209,8 +209,8 @@ class _Changed(Exception):
 def _bounded(options: Mapping[str, Any]) -> dict[str, Any]:
     """Add timeouts to the options, and turn off caches of lists and of shared instances.
 
-    With `asynchronous`, the file system is only used on the library's loop. Otherwise it would close itself on
-    whichever loop it is garbage-collected.
+    With `asynchronous`, the file system is only used on the library's loop. Otherwise it would close itself on the
+    loop on which it is garbage-collected.
     """
     config = {
         "connect_timeout": CONNECT_SECONDS,

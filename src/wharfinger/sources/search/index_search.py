@@ -27,7 +27,7 @@ SECONDS = 2.0
 RANKED = 3
 """So many times the wanted hits are read before the best are taken."""
 LARGE_LINES, LARGE = 2_000, 1 << 18
-"""A hit after so many lines or characters links to a window around it."""
+"""A hit after this number of lines or characters links to a window around it."""
 BEFORE, AFTER = 20, 180
 """Lines of such a window around the hit."""
 
@@ -53,7 +53,7 @@ def find(
     filters: Filters,
     limit: int,
 ) -> Hits:
-    """At most so many hits, best first; blocks.
+    """Return the hits, best first, up to a limit. Blocks.
 
     Raises:
         sqlite3.DatabaseError: the index is damaged.

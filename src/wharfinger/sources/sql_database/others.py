@@ -1,7 +1,7 @@
-"""Any other database that SQLAlchemy supports: tables and rows, without callers' statements.
+"""Reads tables and rows of any other database that SQLAlchemy supports. Callers' statements are not run.
 
-Nothing here can keep such a database from being written to, so `read_only_by_role=True` must confirm that the role of
-the URL can only read. A read-only transaction is requested as well if the driver supports one.
+Wharfinger cannot prevent writes to such a database, so `read_only_by_role=True` must confirm that the role of the URL
+can only read. A read-only transaction is requested as well if the driver supports one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
 
 
 class Other(DatabaseEngine):
-    """One database by SQLAlchemy. Changes are found by reading what is watched again and again."""
+    """One database, read with SQLAlchemy. Changes are found by polling."""
 
     queries = False
 
@@ -164,11 +164,11 @@ class Other(DatabaseEngine):
         return digest(str(last[0].key if last else ""))
 
     def estimate(self, table: DatabaseTable) -> int | None:
-        """Always None: it is not known without counting."""
+        """Always None: only counting would show the number of rows."""
         return None
 
     def describe(self) -> list[str]:
-        """The kind of database, and how it is kept from being written to."""
+        """The kind of database, why it is read-only, and how changes are found."""
         return [self.dialect, "read-only by its role, as confirmed by read_only_by_role", "watched by reading again"]
 
     def close(self) -> None:

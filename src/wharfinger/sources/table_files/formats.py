@@ -25,23 +25,23 @@ SAMPLE_ROWS = 20_480  # from which DuckDB detects the types of columns
 CELL = 64 << 10
 """Characters of one value; a longer one is cut, with a mark."""
 LINE = 4 << 20
-"""Bytes of one row in its file at most."""
+"""Bytes of one row in its file, at most."""
 COUNTED = 8 << 20
-"""Bytes of a file without a footer whose rows are counted for its overview."""
+"""Bytes of the largest file without a footer whose rows are counted for its overview."""
 BLOCK = 256 << 10
 SKIPPED = 64 << 10  # bytes that are read at once to find the end of a line
 HEAD = 1 << 20  # bytes from which the encoding is detected
 
 
 class TableColumn(NamedTuple):
-    """A column, and its type as DuckDB calls it."""
+    """A column, and DuckDB's name of its type."""
 
     name: str
     type: str
 
 
 class OpenFile(NamedTuple):
-    """A file that is open while it is used: `path` means it to DuckDB."""
+    """A file that is open while it is used. DuckDB opens it by `path`."""
 
     name: str
     path: str
@@ -57,19 +57,19 @@ class TableFile(Protocol):
     """Further facts about the format."""
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows, if it is cheap to find out."""
+        """The number of rows; None if counting them would take long."""
         ...
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """At most `number` rows from the row `first` on (1 is the first), each a line of JSON."""
+        """At most `number` rows from row `first` on, counted from 1, each a line of JSON."""
         ...
 
 
 # CSV
 
-# Only what is a number in JSON as it is written: 007 is not, and may be a code.
+# Only texts that are numbers in JSON too: 007 is not, and may be a code.
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,39})").fullmatch
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
 _BOOLEAN = {"true": True, "false": False}
@@ -77,7 +77,7 @@ _WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBI
 
 
 class Csv:
-    """Text in columns. All values are read as text, so that a late value of another type is no error."""
+    """A CSV file. All values are read as text, so that a late value of another type is not an error."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         encoding = _csv_encoding(file)
@@ -85,13 +85,13 @@ class Csv:
         given = f"null_padding = true, max_line_size = {LINE}, encoding = '{_ENCODINGS[encoding]}', quote = '\"'"
         try:
             detected = _detect(engine, file, given)
-        except UnreadableTable:  # such as lines that end in two ways; of others it would misread some quotes
+        except UnreadableTable:  # such as two kinds of line ends; in other files this mode would misread some quotes
             given += ", strict_mode = false"
             detected = _detect(engine, file, given)
-        if detected[1] == "'":  # a character of some value, by which it counts too many columns
+        if detected[1] == "'":  # part of some value: DuckDB would find too many columns
             detected = _detect(engine, file, f"{given}, escape = '\"'")
         delimiter, escape, header, skipped, columns = detected
-        # Quotes may come after the sample. What else it takes for an escape is a character of some value.
+        # Quotes may occur only after the sample. Any other escape that DuckDB detects is a part of some value.
         escape = escape if escape == "\\" else '"'
         names = unique_names(column["name"] for column in columns)
         self.columns = [TableColumn(name, column["type"]) for name, column in zip(names, columns, strict=True)]
@@ -114,7 +114,7 @@ class Csv:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """What lies before `first` is read again: some 150 ms for a million rows."""
+        """Read some rows. The rows before `first` are read again, in some 150 ms for a million of them."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(f"c{position}" for position in positions)
         statement = f"SELECT {shown} FROM {self._source} LIMIT ? OFFSET ?"  # noqa: S608 - names and literals of ours
@@ -126,10 +126,10 @@ class Csv:
 
 
 def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
-    """What DuckDB detects in a CSV file: delimiter, escape, whether it has a header, lines before it, columns.
+    """Let DuckDB detect delimiter, escape, whether there is a header, the number of lines before it, and columns.
 
     Raises:
-        UnreadableTable: nothing.
+        UnreadableTable: DuckDB detects no columns.
     """
     known = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
     (detected,) = engine.ask(
@@ -142,7 +142,7 @@ def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]
 
 
 def clean_cell(text: str) -> object:
-    """A text as it is."""
+    """The text itself, cut if it is longer than `CELL`."""
     return render(text, CELL)
 
 
@@ -167,14 +167,14 @@ _VALUES: dict[str, Callable[[str], object]] = {
 
 
 _ENCODINGS = {"utf-8": "utf-8", "utf-16-le": "utf-16", encodings.WESTERN: "latin-1"}
-"""What DuckDB calls them; of Windows-1252 it reads what is ISO 8859-1 as well."""
+"""DuckDB's names of encodings. Of Windows-1252, it reads the characters that ISO 8859-1 has too."""
 
 
 def _csv_encoding(file: OpenFile) -> str:
-    """The encoding of a file.
+    """Detect the encoding of a file.
 
     Raises:
-        UnreadableTable: it is not text, or in an encoding that DuckDB does not read.
+        UnreadableTable: it is not text, or has an encoding that DuckDB cannot read.
     """
     head = file.content.read(0, HEAD)
     found = mime.encoding_of(head, len(head) == file.content.size)
@@ -185,10 +185,10 @@ def _csv_encoding(file: OpenFile) -> str:
 
 
 def _check_lines(file: OpenFile, encoding: str) -> None:
-    """Refuse a file with a line that is longer than a row may be, before DuckDB gets it.
+    """Refuse a file with a line that is longer than `LINE`, before DuckDB reads it.
 
-    DuckDB takes 120 bytes of memory for each byte of such a line, whatever its limit is, and cannot be interrupted.
-    Of a file with short lines 64 KiB in every 4 MiB are read.
+    DuckDB takes 120 bytes of memory for each byte of such a line, in spite of its limit, and cannot be interrupted. If
+    lines are short, only 64 KiB in every 4 MiB are read.
 
     Raises:
         UnreadableTable: there is such a line.
@@ -225,7 +225,7 @@ _DESCRIBE_LINES = (
 
 
 class JsonLines:
-    """One value on each line. Rows are found by line, whatever is in them."""
+    """A file with one JSON value on each line. Rows are found by counting lines, without parsing them."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = (
@@ -250,7 +250,7 @@ class JsonLines:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """The lines themselves, or of each what the columns name."""
+        """Read some lines: unchanged if all columns are wanted, otherwise an object with the wanted members of each."""
         try:
             begin = file.lines.find(file.content, first)
         except NotReached as error:
@@ -302,7 +302,7 @@ _NO_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
 
 
 class Parquet:
-    """Columns with types of their own, and a footer that knows how many rows there are."""
+    """A Parquet file: its columns have types, and its footer has the number of rows."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = engine.ask(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
@@ -313,14 +313,14 @@ class Parquet:
         self.details: dict[str, Any] = {}
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """What the footer says."""
+        """The number of rows, from the footer."""
         statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
         return int(engine.ask(file.name, statement, [file.path])[0][0])
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Groups of rows that lie before `first` are passed over."""
+        """Read some rows. DuckDB skips groups of rows before `first`."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(_selected(self._names[at], self.columns[at].type) for at in positions)
         names = [self.columns[at].name for at in positions]
@@ -332,7 +332,7 @@ class Parquet:
 
 
 def _selected(name: str, kind: str) -> str:
-    """A column in a form that is the same in every program: what JSON has no word for becomes text."""
+    """The SQL expression for a column. Types that JSON does not have are converted to text."""
     quoted = '"' + name.replace('"', '""') + '"'
     if _NESTED.search(kind):
         return f"to_json({quoted})::VARCHAR"
@@ -361,6 +361,6 @@ FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = 
 
 
 def format_of(name: str) -> str:
-    """The key of `FORMATS` that a file's name has; empty if it has none."""
+    """The key of `FORMATS` with which a file's name ends; empty if there is none."""
     ending = name.rpartition(".")[2].lower() if "." in name[1:] else ""
     return ending if ending in FORMATS else ""

@@ -175,7 +175,7 @@ class Tables(Source):
         """The resource of a URI, without reading it.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: its query is impossible.
         """
         asked = self._locate(uri)
@@ -194,7 +194,7 @@ class Tables(Source):
         """The overview, schema, sample or rows of a table, or what is in a folder.
 
         Raises:
-            ResourceNotFound: missing or not published, which look the same.
+            ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: there are no such rows or columns, or the file is not a table; the message says why.
         """
         asked = self._locate(uri)

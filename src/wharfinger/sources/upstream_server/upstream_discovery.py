@@ -1,4 +1,4 @@
-"""Finds out what another server has before anybody asks: its templates, and the beginning of its list."""
+"""Fetches the templates of another server, and the beginning of its list, before a client asks for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 
 
 class Discovery:
-    """Fills `index` in the background. Calls `changed` when the list that is published here has changed by that."""
+    """Fills `index` in the background. Calls `changed` when this changes the list that is published here."""
 
     def __init__(
         self, name: str, client: UpstreamClient, index: UriIndex, lists: UpstreamLists, changed: Callable[[], None]
@@ -47,27 +47,27 @@ class Discovery:
         self._connection = ""
 
     async def start(self) -> None:
-        """Start, and wait for the end for at most `START_SECONDS`."""
+        """Start discovery, and wait at most `START_SECONDS` for its end."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
             await asyncio.wait((self._task,), timeout=START_SECONDS)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop discovery."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
 
     def restart(self) -> None:
-        """Start again, because the server is back and may have changed."""
+        """Start again after the server has come back: its lists may have changed."""
         self._lists.forget()
         if self._task is not None and self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._changed()
 
     async def list_changed(self) -> None:
-        """Fetch the templates again after the list changed: no other request does."""
+        """Fetch the templates again after the list changed: no request of a client does that."""
         self._lists.forget()
         try:
             await self._fetch_templates()
@@ -75,7 +75,7 @@ class Discovery:
             log.debug("The templates of %s could not be fetched: %s", self._name, error)
 
     def describe(self) -> str:
-        """What is known so far, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """The facts known so far, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if not self._done:
             return "not listed yet"
         counted = f"{'' if self._complete else 'more than '}{many(len(self._index), 'resource')}"
@@ -89,7 +89,7 @@ class Discovery:
                 return
             except UpstreamUnreachable as error:
                 log.debug("%s could not be listed, and is tried again: %s", self._name, error)
-            except WharfingerError as error:  # it would answer the same next time
+            except WharfingerError as error:  # another attempt would get the same answer
                 log.warning("%s could not be listed: %s", self._name, error)
                 self._done = True
                 return
@@ -113,7 +113,7 @@ class Discovery:
             self._changed()
 
     async def _fetch_templates(self) -> bool:
-        """Returns whether the templates have changed."""
+        """Fetch the templates. Returns whether they have changed."""
 
         async def fetch(client: Client) -> list[t.ResourceTemplate]:
             found: list[t.ResourceTemplate] = []

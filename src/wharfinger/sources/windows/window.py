@@ -71,7 +71,7 @@ SUMMARY = "wharfinger/summary"
 WHOLE = 32 << 20
 """Bytes that are read at once at most, whole or as a window with both ends."""
 STORED = 1 << 20
-"""A blob of at least so many bytes may be read while it is sent."""
+"""A blob of at least this number of bytes may be read while it is sent."""
 
 
 class Data:
