@@ -15,7 +15,7 @@ _INVALID = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
 
 
 def static_token(token: str, principal: str = "token") -> Verify:
-    """Return a check for `Authorization: Bearer <token>`; callers with the token are `principal`.
+    """Return a check for `Authorization: Bearer <token>`; callers with the token get this principal.
 
     The check raises `Refused` with status 401 (RFC 6750 §3).
 

@@ -1,4 +1,4 @@
-"""Which URLs a sign-in may use: origins, well-known URLs, public addresses, and what a resource covers."""
+"""Which URLs a sign-in may use: origins, well-known URLs, public addresses, and which servers a resource covers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = [
 
 _PORTS = {"http": 80, "https": 443}
 MAX_URL_CHARACTERS = 8 * 1024
-"""Characters of a URL."""
 
 
 def split(url: str) -> SplitResult | None:
@@ -39,9 +38,9 @@ def origin_of(url: str) -> str | None:
     if parts is None:
         return None
     host = str(parts.hostname)
-    shown = f"[{host}]" if ":" in host else host
+    bracketed = f"[{host}]" if ":" in host else host
     port = parts.port
-    return f"{parts.scheme}://{shown}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
+    return f"{parts.scheme}://{bracketed}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
 def forbidden_reason(url: str, server: str) -> str | None:
@@ -52,18 +51,18 @@ def forbidden_reason(url: str, server: str) -> str | None:
     parts, own = split(url), split(server)
     if parts is None or own is None:
         return "it is not an http(s) URL"
-    host, home = str(parts.hostname), str(own.hostname)
+    host, server_host = str(parts.hostname), str(own.hostname)
     if parts.fragment:
         return "it has a fragment"
     if is_loopback(host):
-        return None if is_loopback(home) else "it is on this machine, and the server is not"
+        return None if is_loopback(server_host) else "it is on this machine, and the server is not"
     if parts.scheme != "https":
         return "it is not https"
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return None  # a name: its addresses are checked when it is resolved
-    return None if is_public(host) or host == home else "it is a private address"
+    return None if is_public(host) or host == server_host else "it is a private address"
 
 
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
@@ -74,7 +73,7 @@ def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     urls = [f"{origin}/.well-known/oauth-protected-resource"]
     if parts.path.strip("/"):
         urls.insert(0, f"{urls[0]}{parts.path}")
-    # Not on another origin: a server may name any URL, and this machine may reach more than the server does.
+    # Ignore a URL of another origin: this machine may reach hosts that the server cannot.
     if named is not None and origin_of(named) == origin:
         urls.insert(0, named)
     return list(dict.fromkeys(urls))

@@ -10,9 +10,9 @@ import msgspec
 __all__ = ["Challenge", "bearer_challenge", "parse_challenges"]
 
 MAX_HEADER_CHARACTERS = 16 * 1024
-"""The rest of a longer header is ignored."""
+"""The part of a header that is read; the rest is ignored."""
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a grammar's word
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  # the `token` of the grammar
 _SCHEME = re.compile(rf"[\s,]*({_TOKEN})(?=[\s,]|$)")
 # An unquoted value may be more than a token: some servers send URLs without quotes, against the grammar.
 _PARAM = re.compile(rf"[\s,]*({_TOKEN})[ \t]{{0,8}}=[ \t]{{0,8}}(?:\"((?:[^\"\\]|\\.)*+)\"|([^\s,\"]+))(?=[\s,]|$)")

@@ -22,28 +22,28 @@ MAX_BODY_BYTES = 256 * 1024
 def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = FETCH_SECONDS) -> Fetch:
     """Return a fetch function for the sign-in of one server.
 
-    It requests URLs that `urls.forbidden_reason` allows, at public addresses only. Exceptions are the server's own host
+    It requests URLs that `urls.forbidden_reason` allows, at public addresses only. It also allows the server's own host
     and, for a server on this machine, this machine. `allow_private_networks` also allows names that resolve to private
     addresses, for a server and an authorization server in the same private network.
     """
 
-    home = urlsplit(server).hostname or ""
+    server_host = urlsplit(server).hostname or ""
 
     async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
-        import aiohttp  # imported on use, as all of HTTP is
+        import aiohttp  # imported on use, like all HTTP code
         from yarl import URL
 
         if (fault := forbidden_reason(url, server)) is not None:
             raise ConnectionFailed(f"{url} is not requested: {fault}.")
         parts = urlsplit(url)
         proxy = proxy_for(parts.scheme, parts.hostname or "")
-        own = {home, urlsplit(proxy or "").hostname}  # the proxy is the user's own choice, wherever it is
+        trusted = {server_host, urlsplit(proxy or "").hostname}  # the user chose the proxy
 
         def allow(host: str, address: str) -> bool:
-            trusted = allow_private_networks or host in own or (is_loopback(host) and is_loopback(home))
-            return trusted or is_public(address)
+            is_trusted = host in trusted or (is_loopback(host) and is_loopback(server_host))
+            return allow_private_networks or is_trusted or is_public(address)
 
-        refusal = f"{{host}} is in a private network, which {home} may not name"
+        refusal = f"{{host}} is in a private network, which {server_host} may not name"
         try:
             async with (
                 asyncio.timeout(time),

@@ -1,4 +1,4 @@
-"""Authorization requests, redirects and tokens (OAuth 2.1, RFC 7636, 8707, 9207), as steps without I/O."""
+"""Authorization requests, redirects and tokens (OAuth 2.1, RFC 7636, 8707, 9207), as `Steps`, which do no I/O."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The random values of one authorization, which prove that code and redirect belong to it."""
+    """The random values of one authorization request, which prove that a redirect and its code belong to it."""
 
     verifier: str
     state: str
@@ -44,8 +44,8 @@ class Attempt(msgspec.Struct, frozen=True):
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of one client for one server. Times are in seconds since 1970.
 
-    `scope` has the requested and the granted scopes; `granted` those that the authorization server named, None if it
-    named none; `expires_at` is None if it is unknown.
+    `scope` has the requested and the granted scopes. `granted` has those that the token response names, and is None if
+    it names none. `expires_at` is None if it is unknown.
     """
 
     server: str
@@ -68,7 +68,7 @@ class NotOurs(LookupError):
 def scopes_to_ask(
     found: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
 ) -> tuple[str, ...]:
-    """Return the scopes to request: required or published ones, and all requested before (2026-07-28: the union).
+    """Return the scopes to request: `earlier` ones, those of the server, and `wanted` (2026-07-28: the union).
 
     `offline_access` is added if the authorization server lists it and there are other scopes.
     """
@@ -82,7 +82,7 @@ def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, s
     """Return the URL of the sign-in page.
 
     Raises:
-        NotAuthorized: the authorization server has none, or does not support PKCE with S256.
+        NotAuthorized: the authorization server has no such page, or does not support PKCE with S256.
     """
     metadata = found.metadata
     if metadata.authorization_endpoint is None:
@@ -111,7 +111,7 @@ def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, s
 def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
     """Return the code in the query of a redirect.
 
-    The issuer is compared first (RFC 9207 §2.4): of another issuer's redirect not even the error is shown.
+    The issuer is compared first (RFC 9207 §2.4), so that an error in another issuer's redirect is not shown.
 
     Raises:
         NotOurs: the redirect does not belong to this authorization.
@@ -187,7 +187,9 @@ def take_tokens(
 
 
 def renew(grant: Grant, now: float) -> Steps[Grant | None]:
-    """Get a new access token by the refresh token; None if that is no longer valid (`invalid_grant`).
+    """Get a new access token with the refresh token.
+
+    Returns None if there is no refresh token, or if the server no longer accepts it (`invalid_grant`) or the client.
 
     Raises:
         NotAuthorized: the endpoint refuses for another reason, or its response cannot be used.
@@ -240,7 +242,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 def _tokens(endpoint: str, body: bytes) -> _Tokens:
     tokens = read_document(body, _Tokens)
     if isinstance(tokens, str):
-        # Without the reason: it could quote the response, and with it a token.
+        # Leave out the reason, which may quote the response and thus a token.
         raise NotAuthorized(f"{endpoint} sent a response without readable tokens.")
     if tokens.token_type.lower() != "bearer":
         raise NotAuthorized(f"{endpoint} sent a token of the type {shown(tokens.token_type)!r}; it must be bearer.")

@@ -1,4 +1,4 @@
-"""Register the client at an authorization server, or use an existing registration; as steps without I/O."""
+"""Register the client at an authorization server, or use an existing registration; as `Steps`, which do no I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from wharfinger.errors import NotAuthorized
 __all__ = ["ClientIdentity", "Registered", "how_registered", "register"]
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
-"""What a new client requests, best first: a program on a user's machine cannot keep a secret."""
+"""Authentication methods that a new client requests, best first: a program on a user's machine cannot keep a secret."""
 _WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
+"""Authentication methods for a client that has a secret, best first."""
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
-    """Return how the client is registered: `before`, `document`, `dynamic` or empty, in the order of 2025-11-25."""
+    """Return the first possible way to register (2025-11-25): `before`, `document`, `dynamic`, or empty."""
     if identity.client_id is not None and identity.issuer in (None, found.issuer):
         return "before"
     if identity.metadata_url is not None and found.metadata.client_id_metadata_document_supported:
@@ -64,7 +65,7 @@ def register(
     if way == "before" and identity.client_id is not None:
         return _known(found, identity.client_id, identity.client_secret, redirect_uri, trace)
     if way == "document" and identity.metadata_url is not None:
-        fault = _no_document(identity.metadata_url)
+        fault = _document_fault(identity.metadata_url)
         if fault is not None:
             raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
         trace.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
@@ -94,7 +95,7 @@ def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: 
     )
 
 
-def _no_document(url: str) -> str | None:
+def _document_fault(url: str) -> str | None:
     """Return why a URL cannot be a client id (client ID metadata documents, §3); None if it can."""
     parts = split(url)
     if parts is None or parts.scheme != "https":
@@ -117,7 +118,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
     """Register the client (RFC 7591), as a native application: the redirect is on this machine."""
     endpoint = found.metadata.registration_endpoint
     assert endpoint is not None
-    asked = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
+    auth_method = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
     answer = yield ask_json(
         "registration of this client",
         endpoint,
@@ -126,7 +127,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
             "redirect_uris": [redirect_uri],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "token_endpoint_auth_method": asked,
+            "token_endpoint_auth_method": auth_method,
             "application_type": "native",
         },
     )

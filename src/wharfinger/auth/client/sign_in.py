@@ -68,8 +68,8 @@ class SignIn:
             offline: Whether to request `offline_access`, to renew tokens without a person.
             tokens: Where tokens are stored, by default in memory. `FileTokens()` keeps them on disk.
             open_browser: Opens the sign-in page, by default in the browser.
-            on_url: Is called with the URL of the page, to show it.
-            interactive: With False no page is opened: only stored tokens are used.
+            on_url: Called with the URL of the page, to show it.
+            interactive: Whether to open a page. If False, only stored tokens are used.
             redirect_port: A fixed port for the redirect, for clients that were registered with one.
             timeout: Seconds that a person has to sign in.
             allow_private_networks: Allow an authorization server whose name resolves to a private address.
@@ -88,6 +88,7 @@ class SignIn:
             name=client_name,
         )
         self._bound: dict[str, str] = {}
+        """By server, the issuer that a client id without an issuer is used for."""
         self._tokens: Tokens = tokens if tokens is not None else MemoryTokens()
         self._open_browser = open_browser or _open_page
         self._on_url = on_url
@@ -142,7 +143,9 @@ class SignIn:
             return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trace), fetch)
         except NotAuthorized:
             if kept is not None:
-                await self._tokens.forget_client(found.issuer)  # it may be deleted there: register again next time
+                await self._tokens.forget_client(
+                    found.issuer
+                )  # the issuer may have deleted it: register again next time
             raise
 
     def _identity_for(self, found: AuthServer) -> ClientIdentity:
@@ -166,7 +169,7 @@ class SignIn:
         return None if kept is None or 0 < kept.secret_expires_at <= time.time() else kept
 
     async def _listen(self, stack: AsyncExitStack, kept: Registered | None) -> Callback:
-        """Listen for the redirect, on the port of an earlier registration: the redirect URI must be the same text."""
+        """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""
         port = self._port or (urlsplit(kept.redirect_uri).port or 0 if kept is not None else 0)
         try:
             return await stack.enter_async_context(Callback(port))
@@ -206,7 +209,7 @@ class SignIn:
 
 
 async def _open_page(url: str) -> None:
-    """Open the browser. It is no error if there is none: a person can open the URL by hand.
+    """Open the browser. It is no error if none is found: a person can open the URL by hand.
 
     It runs in a daemon thread, because some browsers return only when they are closed.
     """

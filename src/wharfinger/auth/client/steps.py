@@ -1,6 +1,6 @@
 """A sign-in as generators: each yields the HTTP requests to send and receives their responses.
 
-So the logic of OAuth does no I/O, and `run` is the only function that does. A `Trace` records what each step found.
+So the logic of OAuth does no I/O: only `run` does. A `Trace` records what each step found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HttpStep(msgspec.Struct, frozen=True):
 
 
 class TraceStep(msgspec.Struct, frozen=True):
-    """The result of one step: `good` is None if another step takes its place; `fix` says what would help."""
+    """The result of one step: `good` is None if another step takes its place; `fix` says what to do about it."""
 
     what: str
     good: bool | None
@@ -47,24 +47,24 @@ Steps: TypeAlias = Generator[HttpStep, Fetched, T]
 
 
 async def run(steps: Steps[T], fetch: Fetch) -> T:
-    """Run steps to their end with a fetch function.
+    """Send the requests of steps with a fetch function, and return the result of the steps.
 
     Raises:
         ConnectionFailed: a request got no response.
         NotAuthorized: the sign-in failed.
     """
     try:
-        ask = next(steps)
+        request = next(steps)
         while True:
             try:
-                answer = await fetch(ask.verb, ask.url, ask.headers, ask.body)
+                answer = await fetch(request.verb, request.url, request.headers, request.body)
             except Exception as error:
-                ask = steps.throw(error)
+                request = steps.throw(error)
                 continue
-            ask = steps.send(answer)
+            request = steps.send(answer)
     except StopIteration as end:
-        found: T = end.value
-        return found
+        result: T = end.value
+        return result
 
 
 def get(purpose: str, url: str) -> HttpStep:
@@ -90,7 +90,7 @@ class _OAuthError(msgspec.Struct, frozen=True):
 
 
 def refusal(what: str, answer: Fetched) -> tuple[str, NotAuthorized]:
-    """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise."""
+    """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise, which begins with `what`."""
     try:
         said = msgspec.json.decode(answer.body, type=_OAuthError)
     except (msgspec.MsgspecError, RecursionError):

@@ -167,7 +167,7 @@ class TokenManager:
         self._times[url] = [*times, now]
 
     async def _renew(self, url: str, grant: Grant) -> Grant | None:
-        """Return the renewed grant; the old one if it is still valid and nobody answers; None if it has expired."""
+        """Return the renewed grant; the old one if it is still valid and there is no answer; None if it has expired."""
         newer = await self._newer(url, grant)
         if newer is not None:
             return newer

@@ -25,11 +25,11 @@ class Tokens(Protocol):
     """Stores grants by issuer, client and resource, and registrations by issuer."""
 
     async def grant(self, server: str) -> Grant | None:
-        """Return the newest grant for the server at this URL; None if there is none."""
+        """Return the newest grant for the server at this URL; None if it has none."""
         ...
 
     async def grants(self) -> list[Grant]:
-        """Every grant."""
+        """Return all grants."""
         ...
 
     async def keep(self, grant: Grant) -> None:
@@ -41,7 +41,7 @@ class Tokens(Protocol):
         ...
 
     async def client(self, issuer: str) -> Registered | None:
-        """Return the client that is registered at an issuer; None if there is none."""
+        """Return the client that is registered at an issuer; None if it has none."""
         ...
 
     async def keep_client(self, client: Registered) -> None:
@@ -177,20 +177,20 @@ class FileTokens:
             raise self._unusable(error) from None
 
     def _write(self, name: str, data: bytes) -> None:
-        made = self.folder / f".{secrets.token_hex(8)}"
+        temporary = self.folder / f".{secrets.token_hex(8)}"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
-            opened = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 with os.fdopen(opened, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(made, self.folder / name)
+                os.replace(temporary, self.folder / name)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    made.unlink()
+                    temporary.unlink()
                 raise
         except OSError as error:
             raise self._unusable(error) from None
