@@ -7,7 +7,7 @@ import re
 __all__ = ["MAX_QUERY_WORDS", "fold", "words_of"]
 
 MAX_QUERY_WORDS = 16
-"""Further words of a query are ignored."""
+"""The maximum number of words in a query; further words are ignored."""
 
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
 
@@ -22,7 +22,7 @@ def fold(text: str) -> str:
 
 
 class _Folded(dict[int, int]):
-    """A translation table that is filled when a character first occurs."""
+    """A table for `str.translate` that computes an entry when its character first occurs."""
 
     def __missing__(self, code: int) -> int:
         character = chr(code)

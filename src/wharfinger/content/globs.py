@@ -1,8 +1,8 @@
-"""Glob patterns with `*`, `?`, `[…]` and `**`, with the meaning of git's wildmatch.
+"""Glob patterns with `*`, `?`, `[…]` and `**`, as in git's wildmatch.
 
-Matching takes time proportional to the text times the pattern, for any pattern: one with several `*` is not translated
-to a regular expression, which would backtrack for hours over `*a*a*a*a*a*a*b`. It is a list of steps, and the matcher
-keeps the set of all steps that the text so far can have reached.
+Matching takes time proportional to the text times the pattern, for any pattern. A pattern with several `*` is not
+translated to a regular expression, which would backtrack for hours over `*a*a*a*a*a*a*b`. It becomes a list of steps,
+and the matcher keeps the set of all steps that the text read so far can have reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 __all__ = ["MAX_PATTERN_CHARACTERS", "Matcher", "compile_glob", "is_wild"]
 
 MAX_PATTERN_CHARACTERS = 1_000
-"""The limit for patterns of callers."""
+"""The limit for patterns that callers send."""
 
 Matcher = Callable[[str], bool]
 
@@ -62,7 +62,7 @@ def _source(parts: list[_Part]) -> str:
     """Return the pattern as a regular expression."""
     source = ""
     for at, part in enumerate(parts):
-        opening = "(?:" if _stands_for_nothing(parts, at) else ""
+        opening = "(?:" if _begins_any_directories(parts, at) else ""
         source += opening + part.character + ("*" if part.repeated else "") + (")?" if part.optional else "")
     return source
 
@@ -117,11 +117,11 @@ def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool)
 
 
 def _set(pattern: str, at: int) -> tuple[str, int] | None:
-    """Return a `[…]` as a regular expression for one character, and the position after it; None if it is malformed."""
+    """Return the set whose `[` is before `at` as a regular expression, and the position after it; None if malformed."""
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     items: list[str] = []
-    before = ""  # what a range may begin with
+    before = ""  # the character that a range may begin with
     first = True
     while first or pattern[at : at + 1] != "]":
         first = False
@@ -173,7 +173,7 @@ class _Steps:
         self._characters = [re.compile(part.character, re.DOTALL).match for part in parts]
         self._repeated = sum(1 << at for at, part in enumerate(parts) if part.repeated)
         self._skipped = sum(
-            1 << at for at, part in enumerate(parts) if part.repeated and _stands_for_nothing(parts, at)
+            1 << at for at, part in enumerate(parts) if part.repeated and _begins_any_directories(parts, at)
         )
         self._end = 1 << len(parts)
         self._known: dict[str, int] = {}
@@ -205,6 +205,6 @@ class _Steps:
         return fits
 
 
-def _stands_for_nothing(parts: list[_Part], at: int) -> bool:
+def _begins_any_directories(parts: list[_Part], at: int) -> bool:
     """Return whether this step and the next one are a `**/`."""
     return at + 1 < len(parts) and parts[at + 1].optional

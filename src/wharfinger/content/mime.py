@@ -33,7 +33,7 @@ OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 PDF = "application/pdf"
 SNIFFED_BYTES = 4_096
-"""How many first bytes are examined."""
+"""The number of bytes at the beginning that are examined."""
 
 _TABLE = """
 text/plain                    txt text log out err lst nfo cfg conf ini properties env lock srt
@@ -234,7 +234,7 @@ _BY_NAME = {
     "poetry.lock": "application/toml", "uv.lock": "application/toml", "package-lock.json": "application/json",
 }  # fmt: skip
 
-# Where, what, and what it then is; the first that fits. Each is long enough that no text begins so by accident.
+# Offset, signature and type; the first match counts. No signature is so short that a text begins with it by accident.
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -300,7 +300,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"ttcf\x00", "font/collection"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
-# Signatures of containers: the name of a file says more about its type.
+# Types of containers: a file's name is more specific than such a signature.
 _CONTAINERS = frozenset(
     {
         "application/zip", "application/gzip", "application/x-ole-storage", "application/x-tar", "audio/ogg",
@@ -341,23 +341,24 @@ def by_signature(head: bytes) -> str:
 
 
 def classify(name: str, head: bytes, text: bool) -> str:
-    """The type of content, given its first bytes and whether it is text: what is there outweighs what it is called.
+    """Return the type of content by its name, its first bytes and whether it is text. The bytes outweigh the name.
 
-    Without a signature, binary content of a textual name keeps it if it may be text in another encoding (no NUL).
+    Binary content without a signature gets a textual type by its name only if it has no NUL: it may be text in an
+    unknown encoding.
     """
-    promised = by_name(name)
+    named = by_name(name)
     if text:
-        if head.startswith(b"%PDF-"):  # the one binary format that may be valid text, and useless as such
+        if head.startswith(b"%PDF-"):  # may be valid text, but not a useful one
             return PDF
-        if _is_textual(promised):
-            return promised
+        if _is_textual(named):
+            return named
         return _shebang(head) or TEXT
     found = by_signature(head)
     if found:
-        return promised if found in _CONTAINERS and promised and not _is_textual(promised) else found
-    if not promised or (_is_textual(promised) and b"\0" in head):
+        return named if found in _CONTAINERS and named and not _is_textual(named) else found
+    if not named or (_is_textual(named) and b"\0" in head):
         return OCTETS
-    return promised
+    return named
 
 
 def sniff(data: bytes) -> str:
@@ -369,7 +370,7 @@ _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
 
 
 def is_text(mime: str) -> bool:
-    """Return whether content that is declared to have this type is sent as text."""
+    """Return whether content with this declared type is sent as text."""
     essence = mime.partition(";")[0].rstrip().lower()
     return _is_textual(essence)
 
@@ -388,7 +389,8 @@ def _shebang(head: bytes) -> str:
 def decode_text(data: bytes) -> Decoded | None:
     """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252; None if it is not text.
 
-    Line breaks and a UTF-8 byte order mark are kept. If `is_guess`, tell the reader that the encoding is a guess.
+    Line breaks and a UTF-8 byte order mark are kept. If `is_guess` is true for the result, report the
+    encoding as a guess.
     """
     found = encodings.decode(data)
     if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]):

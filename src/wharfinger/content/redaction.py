@@ -34,9 +34,9 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
-"""An assigned value in code up to the first quote: `DATA["name"]`, `os.getenv("NAME")`."""
+"""The part of an assigned value in code before its first quote: `DATA["name"]`, `os.getenv("NAME")`."""
 _FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
-"""A header or a variable with its value. In a message about such a field, the value is a word without digits."""
+"""A header or a variable with its value. Without digits the value is no secret, but a word of an error message."""
 _OPTION_VALUE = re.compile(
     r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
     r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
@@ -45,7 +45,7 @@ _OPTION_VALUE = re.compile(
 _BEARER = re.compile(
     r"\b(bearer|basic)( {1,4}+)(?!(?-i:[a-z]{1,14})(?!\.?[A-Za-z0-9_~+/=-]))[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE
 )
-"""A word such as `authentication` is not a token."""
+"""A word in lower case, as in `bearer authentication`, is not a token."""
 _HEADER = re.compile(r"((?:-{1,2}\w{1,64}+=)?([A-Za-z0-9_-]{1,128}+)):").match
 _OPTION = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9_.-]{0,127}+)(=)?").match
 _SHORT_OPTIONS = {"curl": "-u", "mariadb": "-p", "mysql": "-p", "mysqldump": "-p", "redis-cli": "-a", "sshpass": "-p"}
@@ -74,7 +74,7 @@ def has_password(url: str) -> bool:
 
 
 def _without_userinfo(rest: str, database: bool) -> str:
-    """Return what follows `://` without the password; that of a database may contain slashes (SQLAlchemy)."""
+    """Return the part after `://` without the password; that of a database may contain slashes (SQLAlchemy)."""
     ends = (_URL_END if database else _AUTHORITY_END)(rest)
     authority = rest if ends is None else rest[: ends.start()]
     user, found, _ = authority.partition(":")
@@ -87,7 +87,7 @@ def _without_userinfo(rest: str, database: bool) -> str:
 
 
 def _without_query(rest: str) -> str:
-    """Return what follows `://` without secrets in the query and the fragment."""
+    """Return the part after `://` without secrets in the query and the fragment."""
     end = found.start() if (found := _URL_END(rest)) else len(rest)
     url, after = rest[:end], rest[end:]
     for mark in "#?":
@@ -130,12 +130,12 @@ def redacted_command(argv: Sequence[str]) -> str:
     for word in argv:
         option = _OPTION(word)
         header = _HEADER(word)
-        named = option is not None and _is_secret(option[1])
-        joined = named and option is not None and option[2] is not None
-        if hide_next and not (named and not joined):
+        is_secret = option is not None and _is_secret(option[1])
+        has_value = is_secret and option is not None and option[2] is not None
+        if hide_next and not (is_secret and not has_value):
             shown.append(HIDDEN)
             hide_next = False
-        elif joined and option is not None:
+        elif has_value and option is not None:
             shown.append(f"{option[0]}{HIDDEN}")
         elif short and word.startswith(short) and not word.startswith("--"):
             shown.append(short if word == short else f"{short}{HIDDEN}")
@@ -144,7 +144,7 @@ def redacted_command(argv: Sequence[str]) -> str:
             shown.append(f"{header[1]}: {HIDDEN}")
         else:
             shown.append(redacted_text(word))
-            hide_next = named and option is not None and option[0] == word
+            hide_next = is_secret and option is not None and option[0] == word
     return " ".join(word if _needs_no_quotes(word) else shlex.quote(word) for word in shown)
 
 

@@ -22,7 +22,7 @@ class TokenForm(NamedTuple):
 
     name: str
     beginnings: tuple[str, ...]
-    """What every match of the pattern begins with."""
+    """The text that every match of the pattern begins with."""
     pattern: str
     """A regular expression without groups, in linear time: each run of characters is matched once (`++`)."""
 
