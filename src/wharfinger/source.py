@@ -1,4 +1,4 @@
-"""The contract of a source: something that provides resources from data that is never registered one by one."""
+"""The interface of a source, which provides resources from data such as files, without registering each of them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 VERSION = "wharfinger/version"
-"""The member of `_meta`, of a resource and of its contents, that stays equal while the content stays the same."""
+"""The key in `_meta`, of a resource and of its contents, for a text that is the same while the content is the same."""
 
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
-"""What a method of a source returns: a value from a plain function, or something to await from a coroutine function."""
+"""The type that methods of a source return: plain functions a value, coroutine functions an awaitable."""
 
 Changed: TypeAlias = Callable[[str | None], None]
 """Called from any thread, with a URI whose content changed, or with None if the list of resources changed."""
@@ -57,7 +57,7 @@ class Hits(list[Hit]):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Something whose text can be searched. If its text changes, so does its `version` (see `Source.version`)."""
+    """A text that can be searched. If the text changes, so does `version` (see `Source.version`)."""
 
     uri: str
     title: str
@@ -69,14 +69,14 @@ ResourcePage: TypeAlias = tuple[Sequence[t.Resource], str | None]
 """`(resources, key)`: one page of a list, and the key of the next page or None."""
 
 DocumentPage: TypeAlias = tuple[Sequence[Document], str | None]
-"""`(documents, key)`: one page of what a search looks through, and the key of the next page or None."""
+"""`(documents, key)`: one page of the documents to search, and the key of the next page or None."""
 
 TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
 """A text in pieces, in order."""
 
 
 class UnusableSource(WharfingerError, ValueError):
-    """This cannot be published; `str()` says what was looked at, and what to give instead."""
+    """The argument cannot be published as a source; `str()` says why, and what to pass instead."""
 
     exit_code = 2
 
@@ -86,14 +86,13 @@ class Source:
 
     Each method may be a plain function or a coroutine function. A server calls plain functions in its thread pool,
     several at once, so they may block; it awaits coroutine functions. `matches`, `watch` and `unwatch` are always plain
-    and are called on the event loop. A method that a subclass does not define offers nothing.
+    and are called on the event loop. Override only the methods that the data supports.
 
-    Keep every method bounded: in what it returns by its `limit`, and in what it reads by means of its own. The server
-    bounds its time.
+    Bound every method: return at most `limit` items, and limit how much it reads. The server limits its time.
     """
 
     name: str = ""
-    """One word. It names the source in URIs, and where a search is narrowed to one source."""
+    """One word, which names the source in URIs and in a search of one source."""
 
     uri: str = ""
     """The URI of its top directory; empty if there is none."""
@@ -102,19 +101,19 @@ class Source:
     """Where the data is, for a person: a path, or an address without its password."""
 
     cache_scope: t.CacheScope = "public"
-    """`private` if the answers depend on who asks."""
+    """`private` if the results depend on the caller."""
 
     templates: Sequence[t.ResourceTemplate] = ()
     """Shown by `resources/templates/list`; `complete` completes their variables."""
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this source, existing or not. Called on the event loop; must be quick."""
+        """Whether this URI belongs to this source, even if nothing is there. Called on the event loop; must be fast."""
         raise NotImplementedError
 
     def page(self, after: str | None, limit: int) -> MaybeAwaitable[ResourcePage]:
         """At most `limit` resources after the key `after` (None: from the beginning), and the key of the next page.
 
-        A key is a position that stays valid while the list changes: what is added or removed moves nothing.
+        A key is a position that stays valid while the list changes: adding or removing a resource moves no other one.
 
         Raises:
             InvalidArgument: the key is not one of this source.
@@ -130,7 +129,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def version(self, uri: str) -> MaybeAwaitable[str]:
-        """Text that stays equal while the content does; empty if nothing can tell. By default, the one from `stat`.
+        """A text that is the same while the content is the same; empty if unknown. By default, the one from `stat`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -147,7 +146,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> MaybeAwaitable[ResourcePage]:
-        """What is directly in a directory, in pages like those of `page`.
+        """The direct children of a directory, in pages like those of `page`.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -162,22 +161,22 @@ class Source:
         return []
 
     def search(self, query: str, limit: int) -> MaybeAwaitable[Sequence[Hit] | None]:
-        """At most `limit` hits, best first: `Hits` if a bound may have left some out.
+        """At most `limit` hits, best first. Return `Hits` with `truncated` if a limit may have left some out.
 
-        Override it only if the data has a search of its own. None, the default, leaves it to the server, which looks
-        through `documents` and `text`. Not called while a complete search index covers this source.
+        Override it only if the data has a search of its own. None, the default, lets the server search
+        `documents` and `text`. Not called while a complete search index covers this source.
         """
         return None
 
     def documents(self, after: str | None, limit: int) -> MaybeAwaitable[DocumentPage]:
-        """What can be searched, in pages like those of `page`. By default, what is listed except directories.
+        """The documents to search, in pages like those of `page`. By default, all listed resources except directories.
 
-        The server finds the words of a query in their titles and, if they are not there, in their text.
+        The server looks for the words of a query in their titles and, if they are not there, in their text.
         """
         return _then(self.page(after, limit), _documents_of)
 
     def text(self, uri: str) -> MaybeAwaitable[TextPieces]:
-        """The text of one of `documents` in pieces, from its beginning; nothing if it is not text.
+        """The text of one of `documents` in pieces, from its beginning; no pieces if it is not text.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -185,7 +184,7 @@ class Source:
         return _then(self.read(uri), _texts_of)
 
     def describe(self) -> str:
-        """What it publishes in a few words, such as `120 files, watched by inotify`. Must return within 0.5 s."""
+        """Describe the published data in a few words, such as `120 files, watched by inotify`. Must return in 0.5 s."""
         return ""
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -207,7 +206,7 @@ def version_of(resource: t.Resource) -> str:
 
 
 def document_of(resource: t.Resource) -> Document:
-    """A listed resource as something to search."""
+    """The document for a listed resource."""
     return Document(
         uri=resource.uri,
         title=resource.title or resource.name,
@@ -227,7 +226,7 @@ def _texts_of(result: t.ReadResourceResult) -> Sequence[str]:
 
 
 def _then(value: MaybeAwaitable[T], convert: Callable[[T], R]) -> MaybeAwaitable[R]:
-    """Convert a value, or what an awaitable gives when it is awaited."""
+    """Convert a value, or the result of an awaitable."""
     if not isinstance(value, Awaitable):
         return convert(value)
     awaitable = cast("Awaitable[T]", value)

@@ -1,4 +1,4 @@
-"""Key-value stores for what must outlive a request: in memory, or in a SQLite file."""
+"""Key-value stores for data that must outlive a request: in memory, or in a SQLite file."""
 
 from __future__ import annotations
 
