@@ -1,6 +1,6 @@
 """MCP Apps (extension `io.modelcontextprotocol/ui`): the metadata of views and of tools that use them.
 
-Imported by who uses it: the extension is no part of the core protocol.
+Import this module to use them: the extension is not part of the core protocol, nor of `wharfinger.types`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIME_TYPE = "text/html;profile=mcp-app"
 Permission = Literal["camera", "microphone", "geolocation", "clipboard_write"]
 """A permission that a view can request from its host."""
 Visible = Literal["model", "app"]
-"""Who may call a tool: the model, or the views of the same server."""
+"""A caller of a tool: the model, or the views of the same server."""
 
 
 class UiCsp(WireStruct, kw_only=True):

@@ -39,7 +39,7 @@ class SamplingCapability(WireStruct, kw_only=True):
 
 
 class ElicitationCapability(WireStruct, kw_only=True):
-    """The client can ask its user; without members, by `form`."""
+    """The client can ask its user by form or by URL; without members, by form only."""
 
     form: JSONObject | UnsetType = UNSET
     url: JSONObject | UnsetType = UNSET

@@ -119,7 +119,7 @@ _KNOWN = frozenset(("text", "image", "audio", "resource_link", "resource"))
 
 
 def decode_content(raw: Raw | bytes) -> ContentBlock | UnknownContent:
-    """Read one block, whatever it is.
+    """Read one block of any type.
 
     Raises:
         msgspec.ValidationError: it is of a known type, but not shaped like one; or not an object with a `type`.

@@ -51,7 +51,7 @@ class RequestMeta(WireStruct, kw_only=True):
 
 
 class RequestParams(WireStruct, kw_only=True):
-    """Params of a request without params of its own."""
+    """The params that every request may have."""
 
     meta: RequestMeta | UnsetType = field(default=UNSET, name="_meta")
 

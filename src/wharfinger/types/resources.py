@@ -44,7 +44,7 @@ class Resource(WireStruct, kw_only=True):
 
 
 class ResourceTemplate(WireStruct, kw_only=True):
-    """Resources whose URIs follow a template (RFC 6570); `mime_type` only if all of them have it."""
+    """Resources whose URIs follow a template (RFC 6570); `mime_type` is set only if all of them have it."""
 
     uri_template: str
     name: str
@@ -126,7 +126,7 @@ class Stored:
 def stored_blob(content: StoredBytes) -> bytes:
     """Return a value for `ResourceContents.blob` that is read while it is sent, for a blob too large for memory.
 
-    Its type is bytes because only the server sees it: contexts, hooks and clients get bytes.
+    Its declared type is bytes because only the server handles it: contexts, hooks and clients get bytes.
     """
     return cast("bytes", Stored(content))
 

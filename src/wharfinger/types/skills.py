@@ -1,6 +1,6 @@
 """Skills (extension `io.modelcontextprotocol/skills`) and `resources/directory/read`.
 
-Imported by who uses it: the extension is no part of the core protocol.
+Import this module to use them: the extension is not part of the core protocol, nor of `wharfinger.types`.
 """
 
 from __future__ import annotations
