@@ -1,1 +1,1 @@
-"""What HTTP adds to the protocol: rules for requests and answers, headers, and which hosts and origins may call."""
+"""The parts of the protocol for HTTP: rules for requests and answers, headers, and allowed hosts and origins."""

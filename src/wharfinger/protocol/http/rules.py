@@ -4,7 +4,7 @@ The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.ch
 `check_post` → body → JSON → `find_era` → `open_request` → `check_header_params` (`prefer_header_error` if it failed) →
 method → handler. Everything is decided before the first byte of the response, because the status cannot change later. A
 refusal is a `ProtocolError` with its HTTP status. Its message says which setting would allow the request, and never
-repeats what was sent.
+quotes the request.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
 ENDPOINTS = frozenset({"/mcp", "/mcp/"})
 
 CLOSE: Pairs = ((b"connection", b"close"),)
-"""For refusals that leave a body unread: the rest of the body must not be read as the next request."""
+"""For refusals that leave a body unread: close, so that the rest is not read as the next request."""
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,33 +75,34 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_rate: int = 64 * 1024
     """Bytes per second: a body that arrives at this rate gets more time."""
     unfinished: int = 64 * 1024 * 1024
-    """Bytes of all incomplete bodies; beyond it, callers with an equal part are refused."""
+    """Bytes of all incomplete bodies. Once reached, only callers with less than an equal share may send more."""
     connections: int = 10_000
     sessions: int = 10_000
-    """Sessions of the handshake era; beyond it, the caller with most sessions loses the one that was idle longest."""
+    """Sessions of the handshake era. A further one ends the longest idle session of the caller with most sessions."""
     session_time: float = 1800.0
     """A session ends after this time without a request, a response or an open stream."""
     session_requests: int = 16_384
-    """Running requests of all sessions, also those whose connection was closed; beyond it, callers with an equal part
-    are refused."""
+    """Running requests of all sessions, also those whose connection was closed. Once reached, only callers with less
+    than an equal share may send more."""
     streams: int = 10_000
-    """Open listen, GET and HTTP+SSE streams of all clients; beyond it, callers with an equal part are refused."""
+    """Open listen, GET and HTTP+SSE streams of all clients. Once reached, only callers with less than an equal share
+    may open more."""
     streams_per_client: int = 1024
-    """The same for one principal, or for one address (IPv6: one /64) of anonymous callers."""
+    """Open streams of one principal, or of one address (IPv6: one /64) of anonymous callers."""
     replay_events: int = 256
     """Events of one session that are kept for a client that reconnects."""
     replay_size: int = 1024 * 1024
-    """The same in bytes; a single larger response is not kept."""
+    """The limit of these events in bytes; a single larger response is not kept."""
     replay_total: int = 64 * 1024 * 1024
-    """The same in bytes of all sessions; the sessions written to least recently lose theirs first."""
+    """The limit in bytes for all sessions; the sessions written to least recently lose their events first."""
     comment_time: float = 15.0
     """An idle stream gets a comment line after this time, so that proxies keep it open."""
     stalled_time: float = 60.0
     """A connection is closed if its peer reads nothing for this time."""
     keep_alive: float = 65.0
-    """An idle connection is closed after this time; longer than common client pools keep theirs."""
+    """An idle connection is closed after this time. It is longer than common client pools keep connections."""
     watch_after: float = 0.05
-    """After this time, the disconnection of a stateless request's caller cancels it."""
+    """A stateless request that has run for this time is cancelled if its client disconnects."""
     sweep_time: float = 1.0
     """The interval of the timer that enforces the other times, and so their precision."""
     drain: float = 3.0
@@ -140,7 +141,7 @@ _ONCE = frozenset(
 
 
 def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
-    """Return the headers by lower-case name. Repeated ones are joined (RFC 9110 §5.3) or, if they matter, refused.
+    """Return the headers by lower-case name. Repeated ones are joined (RFC 9110 §5.3), or refused if not allowed.
 
     Raises:
         HeaderMismatch: a routing header occurs twice, so that two readers could route differently.
@@ -151,7 +152,7 @@ def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
 
 
 def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
-    values: dict[bytes, list[bytes]] = {}  # joined once, so that many of one name take linear time
+    values: dict[bytes, list[bytes]] = {}  # joined at the end: linear time for many headers of one name
     for name, value in pairs:
         if name not in values:
             values[name] = [value]
@@ -164,7 +165,7 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
     return {name: (b"; " if name == b"cookie" else b", ").join(found) for name, found in values.items()}
 
 
-# --- what may come ---------------------------------------------------------------------------------------------------
+# --- content types and lengths ---------------------------------------------------------------------------------------
 
 ACCEPTS_JSON, ACCEPTS_EVENTS = 1, 2
 
@@ -189,7 +190,7 @@ def accepted_types(accept: bytes | None) -> int:
 def check_post(headers: Headers, limit: int) -> int:
     """Check the headers of a POST that describe its body and the response. Returns the result of `accepted_types`.
 
-    A client should accept both content types. One that accepts only JSON is served without notifications.
+    A client should accept both content types. One that accepts only JSON gets no notifications.
 
     Raises:
         Refused: 406 if JSON is not accepted; 415 for another content type, charset or content encoding; 400 for
@@ -232,7 +233,7 @@ def check_stream(headers: Headers) -> None:
         raise Refused(406, "The response is a stream: send Accept: text/event-stream.")
 
 
-# --- which era -------------------------------------------------------------------------------------------------------
+# --- the era ---------------------------------------------------------------------------------------------------------
 
 Era = Literal["stateless", "session", "opening"]
 
@@ -299,8 +300,8 @@ def check_session_version(headers: Headers) -> None:
 # --- headers against body --------------------------------------------------------------------------------------------
 
 
-class _Opened(Protocol):
-    """What this module reads of a `Request`."""
+class _RequestLike(Protocol):
+    """The members of a `Request` that this module reads."""
 
     @property
     def method(self) -> str: ...
@@ -318,7 +319,7 @@ def check_version(headers: Headers) -> None:
         raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
 
 
-def check_header_params(headers: Headers, request: _Opened) -> None:
+def check_header_params(headers: Headers, request: _RequestLike) -> None:
     """Compare version, method and name in the headers with the body, because a proxy may have routed by them.
 
     Raises:
@@ -334,7 +335,7 @@ def check_header_params(headers: Headers, request: _Opened) -> None:
     if row is not None and row.name_param:
         name: str = getattr(request.params, row.name_param)
         value = headers.get(NAME)
-        # An encoded value differs from its text, and a text that looks encoded must be encoded.
+        # Decode the value if it differs from the name, or looks encoded: a name that looks encoded must be encoded.
         if value is None:
             raise HeaderMismatch("Send the Mcp-Name header with the name or URI of the body.")
         if (value != name.encode() or value.startswith(b"=?")) and decode_value(value) != name:
@@ -349,7 +350,7 @@ def _refuse_method(header: bytes | None, method: str) -> None:
 
 
 def prefer_header_error(headers: Headers, message: Message, error: ProtocolError) -> ProtocolError:
-    """Return the error to send if `open_request` failed: headers that differ from the body take precedence."""
+    """Return the error to send if `open_request` failed: a header that differs from the body takes precedence."""
     if isinstance(error, UnsupportedVersion):
         if headers.get(VERSION, b"").strip() != error.data["requested"].encode("utf-8", "replace"):
             return HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
