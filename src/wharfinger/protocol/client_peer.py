@@ -59,7 +59,7 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """What is read of a large batch before it is split: the entries of `[1,1,…]` would take thirty times its bytes."""
+    """Decoded to check a large batch before it is split: `[1,1,…]`, once split, would take thirty times its bytes."""
 
     jsonrpc: str
 
@@ -185,9 +185,9 @@ class ClientPeer(Generic[W]):
         return (UnattributedError(self._suspect(message.error), message),)
 
     def _suspect(self, error: Raw) -> W | None:
-        """Return the one request that the server may have been unable to read; None if there are several, or none.
+        """Return the only request that the server may have been unable to read; None if there is not exactly one.
 
-        The server reads messages in order: all that was sent before a request with a response was read.
+        The server reads messages in order: if a request has a response, everything sent before it was read.
         """
         try:
             if _decode_code(error).code not in UNREAD:

@@ -1,11 +1,11 @@
-"""What a message that comes in means: the events that `ServerPeer` and `ClientPeer` return to their transport.
+"""The events that `ServerPeer` and `ClientPeer` return to their transport for each incoming message.
 
 The server's peer has two more, `Request` and `Batch`: only a server runs requests in the order of their arrival.
 
     event              what the transport does with it
     Reply              sends its bytes back at once
     Response           gives it to `waiter`, which sent the request
-    Cancellation       stops the work on `request`, whose answer nobody wants
+    Cancellation       stops the work on `request`, whose answer is no longer wanted
     Notification       passes it on to `waiter`, or to the listeners of the connection
     ServerRequest      answers what the server asks (client only)
     Malformed          fails `waiter`: its answer breaks the protocol (client only)
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 W = TypeVar("W")
-"""Who waits for a response: whatever the transport keeps for one request that it sent."""
+"""The object that waits for a response, such as a future; the transport passes it with each request."""
 
 
 class Response(msgspec.Struct, Generic[W], frozen=True, gc=False):

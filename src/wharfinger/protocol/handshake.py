@@ -33,7 +33,7 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     principal: str = ""
 
     def extension(self, id: str) -> dict[str, Any] | None:
-        """Return what the client declares for an extension such as `io.modelcontextprotocol/ui`; None if nothing."""
+        """Return the client's settings for an extension such as `io.modelcontextprotocol/ui`; None if not declared."""
         declared = self.capabilities.extensions
         return None if declared is UNSET else declared.get(id)
 
@@ -70,13 +70,13 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.CLOSED, "notifications/initialized"): Phase.CLOSED,
     (Phase.CLOSED, ""): _GONE,
 }
-"""(phase, method) to the next phase, or to the error message; the empty method stands for all others."""
+"""(phase, method) to the next phase, or to the error message; the empty method is used for all others."""
 
 _UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
 
 
 class Session:
-    """One connection of the handshake era on a server: what was agreed on, and the way to the client."""
+    """One connection of the handshake era on a server: the revision, and how to send to the client."""
 
     __slots__ = ("__weakref__", "caller", "log_level", "on_close", "phase", "principal", "send_notification")
 
@@ -85,11 +85,11 @@ class Session:
         self.principal = principal
         self.caller = _UNKNOWN
         self.log_level: str | None = None
-        """The lowest level of log messages that the client asked for; None until it did."""
+        """The lowest level of log messages that the client asked for; None before."""
         self.send_notification: SendNotification | None = send_notification
         """Sends notifications that belong to no request; None if the client has no stream open for them."""
         self.on_close: list[Callable[[Session], None]] = []
-        """Called once each when the connection is closed, to drop what is kept for this session."""
+        """Called once when the connection is closed, to drop data that belongs to this session."""
 
     def admit(self, method: str) -> Caller:
         """Advance by one method and return the caller.
@@ -119,7 +119,7 @@ class Session:
         Works once: a repeated `initialize` gets the same answer as the first and changes nothing (security: L03).
 
         Raises:
-            InvalidRequest: it asks for another revision than the one agreed on.
+            InvalidRequest: `params` asks for another revision than that of the first `initialize`.
         """
         asked = params.protocol_version
         rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]

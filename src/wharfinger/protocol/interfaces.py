@@ -43,7 +43,7 @@ Verify = Callable[[Mapping[bytes, bytes]], str]
 
 
 class Service(Protocol):
-    """What a transport serves: a handler for each method, with identity and capabilities. `Server` is one.
+    """The object that a transport serves, such as a `Server`: a handler for each method, identity and capabilities.
 
     A method that is not in `handlers` is not found. If the service also has `header_params`, which maps the name of
     a tool to its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28,
@@ -147,16 +147,16 @@ class Link(Protocol):
 
 
 class LinkEvents(msgspec.Struct):
-    """What to call with what a link reports beside the answers to requests. The link gets it when it is made."""
+    """Callbacks for the events of a link, except for the answers to requests. Passed to the link when it is created."""
 
     answer: Callable[[Message], Awaitable[Any]] | None = None
     """Answers a request of the server (handshake era); without it the server gets an error."""
     notified: Callable[[Link, Message], None] = lambda link, message: None
-    """A notification came that belongs to no request."""
+    """A notification arrived that belongs to no request."""
     missed: Callable[[Link], None] = lambda link: None
-    """Such notifications may have been lost on their way."""
+    """Such notifications may have been lost."""
     lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
-    """The connection ended, whoever ended it; called once."""
+    """The connection ended, from either side; called once."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class Fetch(Protocol):
     """Sends one HTTP request, limited in time and in the size of the response. Does not follow redirects."""
 
     async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
-        """Send a request and return the response, whatever its status.
+        """Send a request and return the response, of any status.
 
         Raises:
             ConnectionFailed: there was no response within the limits, or the address is not allowed.

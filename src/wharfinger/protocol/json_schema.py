@@ -1,6 +1,6 @@
 """Compile JSON Schemas that authors or peers provide, and validate values with them. Fetches nothing.
 
-jsonschema-rs does the validation. This module bounds its work, whatever the schema says:
+jsonschema-rs does the validation. This module bounds its work for any schema:
 
 - The schema: its size, depth and number of subschemas. References must stay inside the schema.
 - One value: references multiply, so a few subschemas can apply a very large number of them to one value. The number is

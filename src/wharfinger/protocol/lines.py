@@ -9,7 +9,7 @@ __all__ = ["OVERLONG", "LineBuffer", "Overlong"]
 
 
 class Overlong(Enum):
-    """Stands in the list for a line over the limit, which is discarded."""
+    """Replaces a line over the limit, which is discarded, in the list of lines."""
 
     LINE = "a line over the limit"
 
@@ -21,7 +21,7 @@ class LineBuffer:
     """Collects bytes and returns complete lines without the newline; empty lines are omitted.
 
     `limit` is the maximum length of a line, and so of what is buffered. Chunks are joined once, so that a line takes
-    linear time however it arrives.
+    linear time, even if it arrives in many chunks.
     """
 
     __slots__ = ("_chunks", "_held", "_limit", "_skipping", "unfinished")

@@ -55,17 +55,17 @@ class Method:
         self.name_param = name_param
         """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
         self.routed_member = f'"{_WIRE_NAMES.get(name_param, name_param)}"'.encode() if name_param else b""
-        """The JSON name of that member, which may occur only once."""
+        """The quoted JSON name of that attribute, which may occur only once in the params."""
         self.cacheable = cacheable
         """Whether results have `ttlMs` and `cacheScope` in the stateless era."""
         self.long = long
-        """Whether the request stays open until one end ends it; it has no deadline."""
+        """Whether the request stays open until the client or the server ends it; it has no deadline."""
         self.decode_params = self._first_params
         self.decode_result = self._first_result
 
     @property
     def spec(self) -> tuple[Any, ...]:
-        """What two rows of the same method must have in common."""
+        """The values that must be equal in two rows of the same method."""
         return (
             self.name,
             self.sender,
@@ -93,7 +93,7 @@ class Method:
 
 def _rows() -> tuple[Method, ...]:
     handshake: dict[str, Any] = {"last": _LAST_HANDSHAKE}
-    r4: dict[str, Any] = {"first": _LAST_HANDSHAKE, "last": _LAST_HANDSHAKE}
+    last_handshake: dict[str, Any] = {"first": _LAST_HANDSHAKE, "last": _LAST_HANDSHAKE}
     stateless: dict[str, Any] = {"first": _LAST}
     notice = t.NotificationParams
     return (
@@ -125,8 +125,8 @@ def _rows() -> tuple[Method, ...]:
         Method("notifications/roots/list_changed", "client", notice, **handshake),
         Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
-        Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
-        # The extension io.modelcontextprotocol/tasks; those of 2025-11-25 are in `client.task_polling`.
+        Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **last_handshake),
+        # The extension io.modelcontextprotocol/tasks; its methods of 2025-11-25 are in `client.task_polling`.
         Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, name_param="task_id", **stateless),
         Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, name_param="task_id", **stateless),
         Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, name_param="task_id", **stateless),
@@ -147,7 +147,7 @@ EXTENSIONS_FROM = next(name for name, rules in REVISIONS.items() if rules.extens
 def add_method(row: Method) -> Method:
     """Add an extension's method for all clients and servers of this process. Returns the row that is used.
 
-    A row says what is on the wire, not who serves it, so that all servers of a process share the table. Adding an equal
+    A row describes the messages, not their handler, so that all servers of a process share the table. Adding an equal
     row again returns the first one.
 
     Raises:

@@ -96,7 +96,7 @@ _decode_discovered = msgspec.json.Decoder(t.DiscoverResult).decode
 
 
 Found = Literal["stateless", "handshake", "sse"]
-"""What a server speaks: an era, or the handshake era over HTTP+SSE of 2024-11-05."""
+"""The protocol that a server speaks: an era, or the handshake era over HTTP+SSE of 2024-11-05."""
 
 
 class RevisionCache:

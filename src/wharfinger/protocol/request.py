@@ -139,7 +139,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     accepts_lazy_blobs: bool = False
     """Whether the transport reads `types.Stored` blobs while it sends them; else they are loaded first."""
     asked: Any = None
-    """What the handler asked and remembers of earlier runs; set by the server for handlers that can ask."""
+    """The handler's questions, and its data of earlier runs; set by the server for handlers that can ask."""
     wraps: bool = False
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
 
@@ -280,7 +280,7 @@ class ResultMeta:
 
 
 def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes | ChunkedMessage:
-    """Encode one JSON-RPC response. The members that the revision adds stand before those of `result`.
+    """Encode one JSON-RPC response. The members that the revision adds come before those of `result`.
 
     A large result becomes a `ChunkedMessage`, so that it is never in memory twice.
 

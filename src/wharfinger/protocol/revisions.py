@@ -10,7 +10,7 @@ __all__ = ["HANDSHAKE", "LATEST_HANDSHAKE", "REVISIONS", "STATELESS", "SUPPORTED
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What one revision requires and allows."""
+    """The rules of one revision."""
 
     name: str
     order: int

@@ -34,13 +34,13 @@ class Batch:
     __slots__ = ("answers", "events", "left")
 
     def __init__(self, events: list[Any]) -> None:
-        gone = {id(event.request) for event in events if isinstance(event, Cancellation)}
-        ours = {id(event) for event in events if isinstance(event, Request)}
+        cancelled = {id(event.request) for event in events if isinstance(event, Cancellation)}
+        own_requests = {id(event) for event in events if isinstance(event, Request)}
         self.events: list[Any] = []
         """In order, without requests that the batch itself cancels: they never start."""
         for event in events:
-            unbegun = isinstance(event, Cancellation) and id(event.request) in ours
-            if not (event is None or isinstance(event, Reply) or unbegun or id(event) in gone):
+            cancels_own = isinstance(event, Cancellation) and id(event.request) in own_requests
+            if not (event is None or isinstance(event, Reply) or cancels_own or id(event) in cancelled):
                 self.events.append(event)
         self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Reply)]
         """The responses so far."""
@@ -164,10 +164,10 @@ class ServerPeer:
         try:
             params = row.decode_params(b"{}" if message.params is UNSET else message.params)
         except msgspec.MsgspecError:
-            return None  # a notification gets no response, not even an invalid one (JSON-RPC 2.0, §4.1)
+            return None  # a notification gets no response, even if it is invalid (JSON-RPC 2.0, §4.1)
         if row.name == "notifications/cancelled":
             request = self.in_flight.get(params.request_id)
-            # `initialize` must not be cancelled (lifecycle). An id that is not in flight is a race.
+            # `initialize` must not be cancelled (lifecycle). An id that is not in flight was just answered.
             if request is None or request.method == "initialize":
                 return None
             del self.in_flight[params.request_id]
@@ -200,7 +200,7 @@ class ServerPeer:
         return self._next_id, data
 
     def forget(self, id: Id) -> bool:
-        """Stop waiting for one response; False if it has come, or if nobody waits for it."""
+        """Stop waiting for one response; False if it has arrived, or was not expected."""
         missing = object()
         return self._awaited.pop(id, missing) is not missing
 

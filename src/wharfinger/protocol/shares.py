@@ -1,4 +1,4 @@
-"""Count how much each owner holds of a bounded table, so that one who fills it leaves room for others."""
+"""Count how much of a bounded table each owner holds, so that no owner can fill it alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Crowd", "Shares", "name_network", "name_owner"]
 Member = TypeVar("Member")
 
 _MAX_COMPARED = 64
-"""Owners of about the same size that are compared to find the largest, and members looked at to find an idle one."""
+"""The maximum of owners that are compared to find the largest, and of members that are checked for an idle one."""
 
 
 def name_owner(principal: str, address: str) -> str:
@@ -28,7 +28,7 @@ def name_owner(principal: str, address: str) -> str:
 def name_network(address: str) -> str:
     """Return the owner whose share an anonymous caller uses.
 
-    An IPv6 address counts as its /64, the least that one customer has (RFC 6177).
+    An IPv6 address counts as its /64, because one customer has at least that (RFC 6177).
     """
     try:
         parsed = ip_address(address)
@@ -49,7 +49,7 @@ class Shares:
         self.total = 0
         self._held: dict[str, int] = {}
         self._by_size: dict[int, dict[str, None]] = {}
-        """Owners by the number of bits of what they hold."""
+        """Owners by the bit length of the amount that they hold."""
 
     def __getitem__(self, owner: str) -> int:
         return self._held.get(owner, 0)
@@ -76,10 +76,10 @@ class Shares:
                 self._by_size.setdefault(new, {})[owner] = None
 
     def has_room(self, owner: str, limit: int, amount: int = 1) -> bool:
-        """Return whether `owner` may have `amount` more of what `limit` bounds.
+        """Return whether `owner` may have `amount` more without exceeding `limit`.
 
-        Once the limit is reached, an owner who has less than an equal part still gets some. The total may then exceed
-        the limit, by at most one equal part per owner.
+        Once the limit is reached, an owner with less than an equal share (limit / owners) may still get more. The total
+        may then exceed the limit, by at most one equal share per owner.
         """
         if self.total + amount <= limit:
             return True
@@ -87,13 +87,13 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """Return the owner who holds most, or one of them if more than 64 hold about as much. There must be one."""
+        """Return the owner who holds most; if more than 64 hold about the same, one of those. There must be one."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
         return max(islice(largest, _MAX_COMPARED), key=self._held.__getitem__)
 
 
 class Crowd(Generic[Member]):
-    """The members of a bounded table by owner, those of each in the order of their use."""
+    """The members of a bounded table, by owner; each owner's members are in the order of their last use."""
 
     __slots__ = ("_owned", "shares")
 
@@ -107,13 +107,13 @@ class Crowd(Generic[Member]):
         self.shares.add(owner)
 
     def use(self, owner: str, member: Member) -> None:
-        """Make this member the one that its owner used last."""
+        """Record that the owner used this member just now."""
         members = self._owned[owner]
         del members[member]
         members[member] = None
 
     def discard(self, owner: str, member: Member) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member, if it is in the table."""
         members = self._owned.get(owner, {})
         if member in members:
             del members[member]
@@ -122,14 +122,14 @@ class Crowd(Generic[Member]):
                 del self._owned[owner]
 
     def unused(self, is_old: Callable[[Member], bool]) -> list[Member]:
-        """Return the members that are old; of one owner, what was used later must not be older."""
+        """Return the members for which `is_old` is true. For each owner, the search ends at the first that is not."""
         return [member for members in self._owned.values() for member in takewhile(is_old, members)]
 
     def find_victim(self, owner: str, busy: Callable[[Member], bool]) -> Member | None:
-        """Return the member to remove so that `owner` may add one to a full table; None if there is none to remove.
+        """Return the member to remove so that `owner` may add one to a full table; None if there is none.
 
-        It is the idle member that the largest owner used least recently, else one of `owner` itself. A busy one goes
-        only if the largest owner has no idle one, and more members than `owner` will have.
+        It is the idle member that the largest owner used least recently, or else an idle member of `owner`. A busy one
+        is returned only if the largest owner has no idle member, and more members than `owner` will have.
         """
         shares = self.shares
         if not shares.total:
@@ -142,7 +142,7 @@ class Crowd(Generic[Member]):
                     return member
             if shares[largest] > shares[owner] + 1:
                 return next(iter(members))
-        # The owner who filled the table may ask again and again: look at only a few members each time.
+        # An owner with many members may call this again and again: check only a few members each time.
         for member in list(islice(self._owned.get(owner, ()), _MAX_COMPARED)):
             if not busy(member):
                 return member

@@ -118,7 +118,7 @@ def _source(atoms: Sequence[Atom]) -> str:
             parts.append(f"(?:{_class(atom.opener)}({run}))?")
         else:
             if not following[index].isdisjoint(atom.opener):
-                # `{/a}{/b}`: the first one is present if one of them is, and what it leaves begins the second one.
+                # `{/a}{/b}`: if only one is present, it is the first. The second begins where the first ends.
                 after = atoms[index + 1]
                 if isinstance(after, str) or not after.chars <= chars.union(atom.opener):
                     raise UnclearBoundary(hole)

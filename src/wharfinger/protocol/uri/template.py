@@ -152,7 +152,7 @@ class UriTemplate:
 
     @property
     def matcher(self) -> Matcher:
-        """What matches URIs to this template.
+        """The matcher of URIs for this template.
 
         Raises:
             UnmatchableTemplate: the template does not say where a variable ends.
@@ -449,7 +449,7 @@ def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tup
     """Return the slots and atoms of a template. Works backwards, because a hole depends on what follows it."""
     slots: list[Slot] = []
     atoms: list[Atom] = []
-    next_first: frozenset[str] = frozenset()  # what may begin the next part
+    next_first: frozenset[str] = frozenset()  # the characters that may begin the next part
     later: frozenset[str] = frozenset()  # "?" and "#" that some later part begins with or contains
     for part in reversed(_rows(parts)):
         if isinstance(part, str):
