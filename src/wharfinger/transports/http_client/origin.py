@@ -35,7 +35,7 @@ MAX_REDIRECTS = 3
 MAX_TYPE = 100
 """Characters of a media type, which error messages repeat."""
 READ_BUFFER = 512 * 1024
-"""Bytes that are read ahead of what is used."""
+"""Bytes of a response that are buffered before they are used."""
 MAX_REFUSAL = 64 * 1024
 """Bytes of a refusal's body that are read."""
 FORBIDDEN = "it is in a private network or on this machine, where it may not lead"
@@ -50,7 +50,7 @@ class NoMessage(ConnectionFailed):
 
 
 class Origin:
-    """The server that a client sends its requests to, and accepts answers from; no other (security: C25)."""
+    """The only server that a client sends its requests to and accepts answers from (security: C25)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Origin:
         auth: Authorize | None = None,
         allow_address: Callable[[str], bool] | None = None,
     ) -> None:
-        """`headers` are sent with each request. `auth` adds its own, and may get others when they are refused.
+        """`headers` are sent with each request. `auth` adds its own, and may get new ones if they are refused.
 
         `allow_address` says whether an IP address may be connected to. It is not asked for a proxy, which the user
         chose, and which resolves names itself.
@@ -76,7 +76,7 @@ class Origin:
             self.url = URL(url)
             self.name = str(self.url.with_user(None).with_query(None).with_fragment(None))
         except ValueError as error:
-            reason = "" if "@" in url else f": {error}"  # which may repeat the user and the password
+            reason = "" if "@" in url else f": {error}"  # the error may quote the user and the password
             raise ConnectionFailed(f"{redacted(url)!r} is not a URL{reason}.") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ConnectionFailed(f"{redacted(url)!r} is not a URL of a server: it should be like https://host/mcp.")
@@ -105,7 +105,7 @@ class Origin:
     ) -> ClientResponse:
         """Send a request and return the answer as soon as its headers are there. The caller must release or close it.
 
-        If the credentials are refused (401, 403), `auth` may get others, and the request is sent again. `timeout` is
+        If the credentials are refused (401, 403), `auth` may get new ones, and the request is sent again. `timeout` is
         paused meanwhile, since `auth` may ask a person.
         """
         auth, place = self._auth, url or self.url
@@ -152,12 +152,12 @@ class Origin:
         """Return the URL of a location that the server names, absolute or relative to `base`.
 
         Raises:
-            ConnectionFailed: it is not of this origin; the message says that the server `does` another server.
+            ConnectionFailed: it is not of this origin. `does` is the verb of the message, such as "redirects to".
         """
         from yarl import URL
 
         try:
-            # Not normalised if possible: a session id in it must stay as it is.
+            # Do not normalise it if possible: a session id in it must not change.
             target = base.join(URL(location, encoded=location.isascii() and " " not in location))
             same = bool(location) and target.origin() == self.url.origin()
         except ValueError:
@@ -178,7 +178,7 @@ class Origin:
         session: ClientSession = http.ClientSession(
             connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-            # Nothing compressed was accepted, and decompressing would be work without a bound.
+            # The requests accept nothing compressed, and decompressing would be unbounded work.
             auto_decompress=False,
             read_bufsize=READ_BUFFER,
             proxy=self.proxy,
@@ -200,7 +200,7 @@ class Origin:
         return body
 
     async def refusal(self, response: ClientResponse) -> str:
-        """Return what the server answered when it refused: the status and the beginning of the body."""
+        """Return a refusal as text for an error message: the status and the beginning of the body."""
         body = b""
         with suppress(self.http.ClientError, OSError):
             body = await response.content.read(MAX_REFUSAL)
@@ -249,13 +249,13 @@ def _without_password(proxy: str | None) -> str:
 
 
 def _tls_reason(error: Any) -> str:
-    """Return the one line that says what is wrong with the certificate."""
+    """Return one line that says why TLS failed."""
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner)
 
 
 def excerpt(body: bytes) -> str:
-    """Return what the body of a refusal says: the message of an error object, else the beginning of a text."""
+    """Return the text of a refusal's body: the message of an error object, else the beginning of the body."""
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
         with suppress(msgspec.MsgspecError):

@@ -99,8 +99,8 @@ async def read_body(
     """Read the one message of a body.
 
     Raises:
-        NoMessage: there is none, and the status is an error.
-        NotMCP: there is none although the status is a success.
+        NoMessage: the body is no message, and the status is an error.
+        NotMCP: the body is no message, but the status is a success.
     """
     body = await origin.body(response)
     if content_type(response) == "application/json":

@@ -1,4 +1,4 @@
-"""A client's connection over HTTP+SSE of 2024-11-05: one GET for all messages of the server, a POST for each of ours.
+"""A client's connection over HTTP+SSE of 2024-11-05: a GET for the server's messages, a POST for each of the client's.
 
 Deprecated since 2025-03-26; for servers that support nothing newer.
 """
@@ -41,23 +41,23 @@ __all__ = ["SseLink"]
 logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
-"""Messages that are sent at once; beyond it new requests wait."""
+"""Messages that are sent at the same time; further requests wait."""
 POST_TIME = 30.0
-"""Seconds for the server to acknowledge a message. Some do so only with the response, so that it is no failure."""
+"""Seconds to wait until the server acknowledges a message. More is no failure: some do so only when they respond."""
 
 
-class _Numbered(msgspec.Struct):
+class _IdAndMethod(msgspec.Struct):
     """The members that distinguish a request from a notification."""
 
     id: Id | UnsetType = UNSET
     method: str | UnsetType = UNSET
 
 
-_decode_numbered = msgspec.json.Decoder(_Numbered).decode
+_decode_id = msgspec.json.Decoder(_IdAndMethod).decode
 
 
 class SseLink(StreamLink):
-    """A `Link` to a URL of HTTP+SSE. The session is the stream, and ends with it."""
+    """A `Link` to a URL of HTTP+SSE. The session lasts as long as the stream."""
 
     transport = "http+sse"
 
@@ -74,6 +74,7 @@ class SseLink(StreamLink):
         super().__init__(self._origin.name, limits, events)
         self._posts = BackgroundTasks()
         self._before: asyncio.Task[None] | None = None
+        """Sends the last notification, which later messages must not overtake."""
         self._reading: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -81,7 +82,7 @@ class SseLink(StreamLink):
         """Open the stream; its first event says where to POST (2024-11-05, HTTP with SSE).
 
         Raises:
-            ConnectionFailed: there is no such stream, or it ended, or named a URL of another server.
+            ConnectionFailed: there is no stream at this URL, it ended, or it named a URL of another server.
             NotAuthorized: the server requires credentials.
         """
         origin = self._origin
@@ -167,9 +168,9 @@ class SseLink(StreamLink):
 
     def _put(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
-            numbered = _decode_numbered(message)
-            task = self._posts.start(self._post(message, numbered.id, self._before))
-            if isinstance(numbered.id, UnsetType):  # the messages after a notification must not overtake it
+            id = _decode_id(message).id
+            task = self._posts.start(self._post(message, id, self._before))
+            if isinstance(id, UnsetType):  # the messages after a notification must not overtake it
                 self._before = task
             task.add_done_callback(self._posted)
         if len(self._posts) >= MAX_POSTS:

@@ -121,9 +121,9 @@ class HttpApp:
     `scope["headers"]`. Without it chunked bodies are refused (411), because uvicorn with httptools appends those fields
     to the headers, as if a proxy had checked them.
 
-    `pages` maps paths to pages for people; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
+    `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
     `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used with `verify`, since a link
-    carries no credentials, and only for requests that, as the browser says, no other site has caused.
+    carries no credentials. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
 
     Raises:
         ValueError: a host, an origin or a URL is malformed.
@@ -243,7 +243,7 @@ class HttpApp:
             if self.draining or request.row.long or calls.in_flight > service.limits.in_flight:  # type: ignore[union-attr]
                 self._admit(call, request, headers)
                 if request.row.long:  # type: ignore[union-attr]
-                    event, body, message = {}, b"", None  # they may take megabytes for as long as it stays open
+                    event, body, message = {}, b"", None  # free up to megabytes: the stream may stay open for long
             request.channel = call
             request.accepts_lazy_blobs = True
             request.headers = headers
@@ -312,7 +312,7 @@ class HttpApp:
         return handler
 
     def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
-        """Check the bounds that most requests never come near.
+        """Check the limits of streams and of a busy server, and whether the server is stopping.
 
         Raises:
             Overloaded, Refused: 503, 406 or 429.
@@ -329,7 +329,7 @@ class HttpApp:
     def _answer_exception(
         self, call: HttpCall, request: Request | None, message: Message | None, error: BaseException
     ) -> tuple[bytes | ChunkedMessage, int] | None:
-        """Return the answer to what failed and its status; None if nobody is there to take it.
+        """Return the answer to a failed request and its HTTP status; None if the client is gone.
 
         Raises:
             CancelledError: the ASGI server has cancelled the call.
@@ -441,7 +441,7 @@ class HttpApp:
             await self._send_content(scope["query_string"], headers, send)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
-        """Answer a link to a resource. Any page can cause a GET without Origin: the browser must say which one did."""
+        """Answer a link to a resource. A GET of any site may have no Origin header, so Sec-Fetch-Site must be there."""
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
             raise Refused(
@@ -495,7 +495,7 @@ class HttpApp:
             raise _fault(error) from None
 
     async def start(self) -> None:
-        """Start the service, if no other call has done so. Raises what that raises; then the next call tries again."""
+        """Start the service, if no other call has done so. If it fails, this raises, and the next call tries again."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self.service.start())
         starting = self._starting
@@ -515,7 +515,7 @@ class HttpApp:
         if self.sse is not None:
             self.sse.drain()
         end = asyncio.get_running_loop().time() + seconds
-        while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # none signals the last
+        while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # no event for the last
             await asyncio.sleep(0.005)
         self.calls.cancel_all(CancelReason.DRAIN)
         self.sessions.close()
@@ -559,7 +559,7 @@ def _fault(error: Exception) -> ProtocolError:
 
 
 class _StatelessSealer:
-    """Encodes the answers of requests without a session, and of messages that were refused before they were one."""
+    """Encodes the answers of requests without a session, and of messages that never became requests."""
 
     def __init__(self, result_meta: ResultMeta, id: Id | UnsetType | None = None) -> None:
         self.result_meta = result_meta
@@ -586,7 +586,7 @@ def _path(scope: Any) -> str:
 
 
 def _mounted(scope: Any) -> bool:
-    """Whether the path is an endpoint because the application is mounted: its mount point is, unless for a page."""
+    """Whether the application is mounted and this is its endpoint: the mount point, except for GET, or one below it."""
     if not scope.get("root_path"):
         return False
     path = _path(scope)

@@ -35,7 +35,7 @@ STREAM_HEADERS: tuple[Pair, ...] = (
     (b"x-accel-buffering", b"no"),  # nginx would hold events back
 )
 ABORTABLE = "wharfinger.stops"
-"""In an ASGI event with a part of a body: `send` is to raise `ClientGone` if nobody takes it any more."""
+"""A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
 _JOINED = 64 * 1024
 STREAMS_PER_FLUSH = 200
 """Streams that are written in one turn of the loop, which takes about 3 ms."""

@@ -1,13 +1,17 @@
-"""HTTP/1.1 on one connection: httptools parses what a client sends, an ASGI application answers.
+"""HTTP/1.1 on one connection: httptools parses the requests, an ASGI application answers them.
 
-`data_received` feeds the parser, which calls `on_…` back as it finds the parts of a request. With its head complete a
-request becomes an `Exchange`: the `receive` and `send` of one ASGI call, which runs in a task. One exchange is served
-at a time. Requests that come before its answer wait, and reading pauses, as it does while much of a body waits to be
-received. The parser keeps an unfinished line without a bound, so `overhead` counts the bytes read since the request
-began, or since its head ended, that are neither content nor the size of a chunk: the head, and later chunk extensions
-and trailers. Nothing here has a timer: `Connections.sweep` looks at the deadlines of all connections once a second.
-What cannot be a request gets an answer in JSON. Then the connection sends its end and for `LINGER` seconds drops what
-still arrives, because a reset, which the system sends for unread bytes, would destroy the answer on its way.
+`data_received` feeds the parser, which calls the `on_…` methods as it finds the parts of a request. When the head is
+complete, the request becomes an `Exchange`: the `receive` and `send` of one ASGI call, which runs in a task. One
+exchange is served at a time. Requests that arrive before its answer wait, and reading pauses. Reading also pauses while
+much of a body waits to be received.
+
+The parser does not limit an unfinished line. So `overhead` counts the bytes read since the request began, or since its
+head ended, except for content and the sizes of chunks: first the head, then chunk extensions and trailers.
+
+A connection has no timer: `Connections.sweep` checks the deadlines of all connections once a second.
+
+Bytes that are no valid request get an error in JSON. Then the connection closes its sending side, and drops what
+arrives for `LINGER` seconds. If it left bytes unread, the system would send a reset, which could destroy the answer.
 """
 
 from __future__ import annotations
@@ -38,15 +42,15 @@ log = logging.getLogger("wharfinger.transports.http")
 PIPELINED = 100
 """Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
 REFUSED = 32
-"""Connections beyond the limit that get an answer at a time; more are closed at once, since files need descriptors."""
+"""Connections beyond the limit that may wait for their error; more are closed at once, to keep descriptors free."""
 SLICE = 100
-"""Connections that end in one turn of the loop: about 4 ms; ten thousand at once would take half a second."""
+"""Connections that end in one turn of the event loop: about 4 ms. Ten thousand would take half a second."""
 LINGER = 2.0
-"""Seconds for which a client that is refused may go on sending."""
+"""Seconds for which a refused client may continue to send."""
 _BUFFERED = 64 * 1024
 """Bytes of a body that wait to be received; with more, reading pauses."""
 _CHUNK_HEAD = 16
-"""Bytes of a chunk's framing that are no overhead: its size in hexadecimal, and two line ends."""
+"""Bytes of a chunk's framing that `overhead` does not count: its size in hexadecimal, and two line ends."""
 _FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
@@ -67,7 +71,7 @@ class Connections:
         self.limit = limit
         """Connections that are served at a time."""
         self.open: set[HttpConnection] = set()
-        """Those that are served, and those that are being refused."""
+        """Connections that are served or being refused."""
         self.served: Crowd[HttpConnection] = Crowd()
         self.running: set[Exchange] = set()
         self.loop = asyncio.get_running_loop()
@@ -95,7 +99,7 @@ class Connections:
             callback()
 
     def admit(self, connection: HttpConnection) -> bool:
-        """Serve a connection, in place of another if there are too many; return False if none gives way."""
+        """Serve a connection. If there are too many, close another for it, or return False if none can be closed."""
         if self.served.shares.total >= self.limit:
             victim = self.served.find_victim(connection.owner, lambda other: other.busy)
             if victim is None:
@@ -120,11 +124,11 @@ class HttpConnection(asyncio.Protocol):
         self.serving: Exchange | None = None
         """The request that is being answered."""
         self.reading: Exchange | None = None
-        """The request whose body comes, or came last."""
+        """The request whose body is being read, or was read last."""
         self.waiting: list[Exchange] = []
         self.in_head = False
         self.upgrading = False
-        """A head offered an upgrade: its parser stops there, and a new one has not yet taken over."""
+        """Whether a head offered an upgrade, after which its parser stops, and no new parser has taken over yet."""
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.read_size = 0
@@ -135,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
         """Set when the client takes bytes again; None while it takes them."""
         self.lingering = False
         self.deadline = connections.now + self.limits.header_time
-        """When the head, the next request, or the end of what a refused client still sends must have arrived."""
+        """When the head, or the next request, must have arrived, or a refused client must have closed its side."""
         self.write_deadline = inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -171,7 +175,7 @@ class HttpConnection(asyncio.Protocol):
         self.parser = self.serving = self.reading = None
 
     def eof_received(self) -> bool:
-        """Close, since the client sends nothing more; if many do that at once, in several turns of the loop."""
+        """Close, since the client sends nothing more. If many end at once, it takes several turns of the loop."""
         if self.scheme == "https":  # TLS has no half-closed connections: the transport closes
             return False
         self.connections.call_soon(self.transport.close)
@@ -195,7 +199,7 @@ class HttpConnection(asyncio.Protocol):
                     rest = memoryview(rest)[upgrade.args[0] :]
                     self._replace_parser()
         except httptools.HttpParserError as error:
-            refusal = error.__context__  # what one of the callbacks raised
+            refusal = error.__context__  # raised by one of the `on_…` methods
             if not isinstance(refusal, ProtocolError):
                 refusal = InvalidRequest("This is not a well-formed HTTP/1.1 request.")
             self.refuse(refusal)
@@ -203,13 +207,13 @@ class HttpConnection(asyncio.Protocol):
         if self.overhead > self.limits.header_size:
             self.refuse(_head_too_large() if self.in_head else _framing_too_large())
         elif self.overhead < 0:
-            self.overhead = 0  # this read began before the count did
+            self.overhead = 0  # it was set to 0 after these bytes had been added
 
     def _replace_parser(self) -> None:
-        """Go on after a head that offered an upgrade: it is served without one (RFC 9110 §7.8).
+        """Continue after a head that offered an upgrade; the request is served without it (RFC 9110 §7.8).
 
-        The parser stops there and takes no body, although some clients offer HTTP/2 with every POST. A new parser gets
-        the headers that say where the body ends.
+        The parser stops after such a head, but some clients offer HTTP/2 with every POST. A new parser gets the headers
+        that say where the body ends, and reads the body.
         """
         framing = b"".join(b"%b: %b\r\n" % pair for pair in self.headers if pair[0] in _FRAMING_HEADERS)
         self.parser = _new_parser(self)
@@ -230,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. Drop a trailer, which the parser reports alike: it must not pass for one (RFC 9110 §6.5.1)."""
+        """Keep a header. Drop a trailer, which is reported here too but is not a header (RFC 9110 §6.5.1)."""
         if self.in_head:
             self.headers.append((name.lower(), value))
         elif not self.upgrading:
@@ -244,7 +248,7 @@ class HttpConnection(asyncio.Protocol):
             self.upgrading = False
             return
         headers, url, parser, limits = self.headers, self.url, self.parser, self.limits
-        # A head that came in one small read is small, and is not measured.
+        # A head that arrived within one small read is small: do not measure it.
         if len(headers) > limits.header_count or (
             (self.overhead or self.read_size > limits.header_size)
             and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_size
@@ -318,7 +322,7 @@ class HttpConnection(asyncio.Protocol):
             self.reading.wake()
 
     def pause_reading(self) -> None:
-        """Let what the client sends wait in the system's buffers."""
+        """Stop reading: what the client sends waits in the system's buffers."""
         if not self.reading_paused:
             self.reading_paused = True
             self.transport.pause_reading()
@@ -348,7 +352,7 @@ class HttpConnection(asyncio.Protocol):
             self.serving.paused = False
 
     def finish(self, exchange: Exchange) -> None:
-        """Go on after an answer: serve the next request, or become idle."""
+        """Continue after an answer: serve the next request, or become idle."""
         self.serving = None
         if self.transport.is_closing():
             return
@@ -373,7 +377,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.close()
 
     def refuse(self, error: ProtocolError) -> None:
-        """Answer what cannot be a request, and close. Nothing that the client sent is repeated."""
+        """Answer with an error, which quotes nothing that the client sent, and close."""
         if self.lingering or self.transport.is_closing():
             return
         exchange = self.serving
@@ -402,7 +406,7 @@ class HttpConnection(asyncio.Protocol):
             self.serving.keep_alive = False
 
     def check_deadlines(self, now: float) -> None:
-        """Close if the client is late in taking bytes or in sending them."""
+        """Close if the client is too late in reading or in sending."""
         if self.write_deadline < now or (self.lingering and self.deadline < now):
             self.transport.abort()
         elif self.deadline < now:
@@ -416,7 +420,7 @@ class HttpConnection(asyncio.Protocol):
 class Exchange:
     """One request and its answer: calls the application with `receive` and with itself as `send`.
 
-    The application is this package's own, so the order of what it sends is not checked.
+    The application is this package's own, so the order of its messages is not checked.
     """
 
     __slots__ = (
@@ -428,19 +432,19 @@ class Exchange:
         self.connection = connection
         self.transport = connection.transport
         self.paused = False
-        """The client takes no bytes at the moment. A copy: `write_at_once` runs for each of ten thousand streams."""
+        """Whether the client takes no bytes now. Copied here because `write_at_once` runs for each of many streams."""
         self.scope = scope
         self.keep_alive = keep_alive
         self.head_only = scope["method"] == "HEAD"
         self.body: bytes | bytearray | None = b""
-        """What has arrived and was not received yet; None after all was received."""
+        """The part of the body that has arrived but was not received yet; None after all of it was received."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.head = b""
         """The head of the answer, until the first part of the body is written with it."""
         self.continued = False
-        """`100 Continue` was sent, if the client expected it (RFC 9110 §10.1.1)."""
+        """Whether `100 Continue` was sent, if the client expects it (RFC 9110 §10.1.1)."""
         self.started = self.chunked = self.complete = self.disconnected = False
 
     async def run(self) -> None:
@@ -538,7 +542,7 @@ class Exchange:
             self.head = head
 
     def write_at_once(self, body: bytes) -> bool:
-        """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
+        """Send a part of a stream that has begun; False if `send` would have to wait for the client."""
         if self.disconnected or self.complete:
             return True
         if self.paused:
@@ -549,14 +553,14 @@ class Exchange:
 
 def _new_parser(connection: HttpConnection) -> Any:
     parser = httptools.HttpRequestParser(connection)
-    # Else a request after one with `Connection: close` would be an error, and cost that one its answer.
+    # Without it, a request after one with `Connection: close` is an error, and the earlier one loses its answer.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
 def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
     address: tuple[str, int] | str | None = transport.get_extra_info(name)
-    return address[:2] if isinstance(address, tuple) else None  # of IPv6 there is more
+    return address[:2] if isinstance(address, tuple) else None  # IPv6 adds a flow label and a scope
 
 
 def _framing_too_large() -> ProtocolError:

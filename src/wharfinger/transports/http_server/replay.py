@@ -1,13 +1,13 @@
 """Streams that outlive their connections: numbered events, some of which are kept to be sent again.
 
 A session of the handshake era has several streams: its own, which GET reads, and one for each POST whose answer became
-a stream. A stream may lose its connection, and its client comes back for the rest: GET with the `Last-Event-ID` that it
+a stream. A stream may lose its connection. Then its client requests the rest: GET with the `Last-Event-ID` that it
 saw last (2025-11-25, resumability).
 
-    ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now; if there
-                   is none, they are only kept.
-    ReplayBuffer   keeps the last events of one session, of all its streams, oldest first. An event is kept even if it
-                   was written: nobody knows what the client has received.
+    ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now. Without
+                   one they are only kept.
+    ReplayBuffer   keeps the last events of one session, of all its streams, oldest first. An event is kept even after
+                   it was written: the server cannot know what the client has received.
     ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
@@ -185,7 +185,7 @@ class ReplayStream:
     def detach(self, retry_ms: int, now: float) -> bool:
         """End the connection but not the stream: the client comes back for the rest after `retry_ms`.
 
-        Returns False if nobody reads the stream.
+        Returns False if no connection reads the stream.
         """
         reader, self.reader = self.reader, None
         if reader is None or reader.stream is None or reader.stream.closed:

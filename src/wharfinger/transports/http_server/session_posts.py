@@ -118,7 +118,7 @@ class PostChannel:
 
         def write(message: bytes) -> bool:
             stream = self.stream or self._open(request)
-            if stream is None or stream.over:  # no stream of its own: the session's, if anybody reads it
+            if stream is None or stream.over:  # without its own stream, use the session's if it has a reader
                 stream = self.session.own
                 if stream.reader is None:
                     return False

@@ -1,17 +1,17 @@
 """The sessions of the handshake era over HTTP.
 
-`initialize` opens a session, whose id every later request repeats. A request runs in a task of its session, not of the
-HTTP call that brought it, so that a client may lose its connection and come back for the answer. The parts:
+`initialize` opens a session, and every later request repeats its id. A request runs in a task of its session, not of
+the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
-    HttpSessions     this module: finds or opens the session of a call, starts handlers, waits for answers, and ends
-                     sessions that nobody uses, that DELETE ends, or that make room for another owner's.
+    HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
+                     sessions that are unused, that a DELETE names, or that make room for another owner's.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
-    PostChannel      one POST: the handler's way back. The answer is JSON unless the handler sends something first;
-                     then `done` is set to None, and the answer is the last event of a stream.
+    PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
+                     first; then `done` is set to None, and the answer is the last event of a stream.
     HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer,
                      when the client disconnects, or when the session cancels it (`CancelReason.STREAM_ENDED`).
 
-Every request is counted by the owner of its session (`requests`), since one that asks its client may wait for long.
+`requests` counts the requests of each owner, since a request that asks its client for input may wait for long.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNKNOWN = "There is no such session, or it has ended: send initialize without M
 
 
 class HttpSessions:
-    """The sessions of one application, by principal and id: an id alone opens nothing."""
+    """The sessions of one application, by principal and id: the id alone gives no access."""
 
     def __init__(self, service: Service, limits: HttpLimits, calls: OpenCalls) -> None:
         self.service = service
@@ -83,7 +83,7 @@ class HttpSessions:
         """
         if opening:
             session = self._open(call, principal)
-            call.accepted &= ~ACCEPTS_EVENTS  # the session id is a header, so that no event may come before the result
+            call.accepted &= ~ACCEPTS_EVENTS  # the session id is a header: no event may come first
         else:
             session = self._find(headers, principal)
             check_session_version(headers)
@@ -131,7 +131,7 @@ class HttpSessions:
         return True
 
     def _check_room(self, session: HttpSession) -> None:
-        """Raise Overloaded if no further request may run: one that asks its client may wait for long."""
+        """Raise Overloaded if no further request may run."""
         if self.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(session.owner, self.limits.session_requests):
@@ -171,7 +171,7 @@ class HttpSessions:
             await send_json(call.reply, status, data, headers)
 
     async def _wait(self, call: HttpCall, post: PostChannel | None = None) -> PostAnswer | None:
-        """Return the answer to a POST; or, if it is a stream, None when one side has ended that."""
+        """Return the answer to a POST. For a stream, return None when the client or the server has ended it."""
         try:
             if post is not None and (answer := await post.done) is not None:
                 return answer
@@ -190,7 +190,7 @@ class HttpSessions:
         return None
 
     async def _serve(self, request: Request, post: PostChannel) -> None:
-        """Run the handler in the request's own task, and give its answer to the POST that brought the request."""
+        """Run the handler in the request's own task, and pass its answer to the POST of the request."""
         peer = post.session.peer
         data: bytes | ChunkedMessage | None
         status, is_result = 200, False
@@ -199,7 +199,7 @@ class HttpSessions:
             if handler is None:
                 raise no_such_method(request)
             data = peer.respond(request, await handler(request))
-            if data is not None and (len(data) > LARGE or post.batch is not None):  # a batch joins small ones
+            if data is not None and (len(data) > LARGE or post.batch is not None):  # small answers of a batch add up
                 data, status = self._check_unread(post, request, data)
             is_result = status == 200
         except BaseException as error:
@@ -207,7 +207,7 @@ class HttpSessions:
             if not cancelled or peer.in_flight.get(request.id) is request:
                 reason = error.args[0] if cancelled and error.args else None
                 data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
-                # 404 would mean that the session has ended: other errors of a request are in the body alone.
+                # A 404 would mean that the session has ended. So only 503 becomes the HTTP status; other errors do not.
                 if failure is not None and failure.http_status == 503 and not cancelled:
                     status = 503
         del self.running[request]
@@ -227,7 +227,7 @@ class HttpSessions:
         return data, 200
 
     def _stop(self, request: Request, *reason: CancelReason) -> None:
-        # In the next turn of the loop: a task that is cancelled before its first step never runs its `except`.
+        # Cancel in the next turn of the loop: a task that is cancelled before its first step never runs its `except`.
         asyncio.get_running_loop().call_soon(request.task.cancel, *reason)
 
     def _dispatch(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
@@ -246,7 +246,7 @@ class HttpSessions:
     # -- GET and DELETE
 
     async def get(self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send) -> None:
-        """Serve the session's own stream, or the rest of the one that Last-Event-ID names, until one side ends it.
+        """Serve the session's own stream, or the rest of the stream that Last-Event-ID names, until it is ended.
 
         Raises:
             Refused, Overloaded: 400, 404, 406, 409, 429, 503.
@@ -278,7 +278,7 @@ class HttpSessions:
             calls.end(call)
 
     async def delete(self, headers: dict[bytes, bytes], principal: str, send: Send) -> None:
-        """End a session. Raises Refused if there is none (404)."""
+        """End a session. Raises Refused (404) if it does not exist."""
         self._end(self._find(headers, principal))
         await send_empty(send, 204)
 
@@ -314,9 +314,9 @@ class HttpSessions:
         session.own.finish(None)
 
     def sweep(self, now: float) -> bool:
-        """End the sessions that nobody uses, and cancel the requests whose time is up.
+        """End the sessions that are unused, and cancel the requests that take too long.
 
-        Returns whether there is anything left to look at later.
+        Returns whether any session or request is left.
         """
         oldest = now - self.limits.session_time
         for session in self._crowd.unused(lambda session: session.used <= oldest):
