@@ -1,4 +1,4 @@
-"""Listening for connections: the errors of an address that cannot be used, and running out of file descriptors."""
+"""Errors of listening for connections: an address that cannot be used, and too few file descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("wharfinger.transports.accepting")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _AGAIN = 60.0
-"""Seconds between two such lines of the log."""
+"""Seconds between two log messages about it."""
 
 
 class CannotListen(WharfingerError, OSError):
@@ -31,7 +31,7 @@ class AddressInUse(CannotListen):
 
 
 class Exhaustion:
-    """Logs that no connection can be accepted, until `stop`.
+    """Logs an error, until `stop`, while no connection can be accepted for lack of file descriptors or memory.
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
     uvloop closes the connections and reports nothing: call `look` once in a while.
@@ -49,7 +49,7 @@ class Exhaustion:
             self._loop.set_exception_handler(self._before)
 
     def look(self) -> None:
-        """Log it if no descriptor is left."""
+        """Log the error if no file descriptor can be opened."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:

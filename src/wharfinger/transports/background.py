@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for."""
+"""Tasks that run in the background."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BackgroundTasks", "retrieve"]
 class BackgroundTasks:
     """Holds tasks until they are done: the event loop itself keeps only weak references to them.
 
-    What they raise is dropped; with `report_failures` asyncio logs it.
+    Their exceptions are dropped; with `report_failures` asyncio logs them.
     """
 
     __slots__ = ("_report_failures", "_tasks")

@@ -1,4 +1,4 @@
-"""The requests of a server to its client (handshake era): a bounded number of tasks, one for each."""
+"""Answer the requests of a server to its client (handshake era), each in a task; their number is bounded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class RequestResponder:
     __slots__ = ("_loop", "_name", "_tasks", "_wait_writable")
 
     def __init__(self, name: str, wait_writable: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`wait_writable` returns when the server has read enough of what was sent before: no response is dropped after
-        it was worked out."""
+        """`wait_writable` returns when the server has read enough of the earlier messages, so that no finished response
+        has to be dropped."""
         self._name = name
         self._wait_writable = wait_writable
         self._loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals, if a flood of them must be limited in another way than responses.
+        `refuse` sends refusals, if they must be limited in another way than responses.
         """
         refuse = refuse or send
         id = request.id

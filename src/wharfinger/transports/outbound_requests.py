@@ -1,4 +1,4 @@
-"""The server's requests to its client (handshake era), which wait for a response while their caller's clock stops."""
+"""The server's requests to its client (handshake era). While one waits, the client's own request cannot time out."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ log = logging.getLogger("wharfinger.transports.outbound_requests")
 
 
 def deliver(service: Service, session: Session, event: Notification[Any] | Response[Any]) -> None:
-    """Pass a notification to its listener, or a response to who waits for it.
+    """Pass a notification to its listener, or a response to the handler that waits for it.
 
-    What that raises is logged: the messages after this one must still be read.
+    Exceptions are logged and not raised, so that the messages after this one are still read.
     """
     try:
         if isinstance(event, Response):
             if not event.waiter.done():
                 event.waiter.set_result(event.message)
-        elif listener := service.notified.get(event.message.method):  # type: ignore[arg-type]  # it has one
+        elif listener := service.notified.get(event.message.method):  # type: ignore[arg-type]  # it has a method
             listener(session, event.params)
     except Exception:
         log.exception("%s failed", "A response" if isinstance(event, Response) else event.message.method)
 
 
 class PendingRequests:
-    """The requests to the client of one connection that wait for a response. Nobody else can answer them."""
+    """The server's requests to the client of one connection that wait for a response. Only this client can answer."""
 
     __slots__ = ("_now", "_paused", "_peer")
 
@@ -48,7 +48,7 @@ class PendingRequests:
         self._peer = peer
         self._now = now
         self._paused: dict[Request, tuple[Pauses, float]] = {}
-        """The client's own requests whose handlers wait here, and the times at which they started."""
+        """The client's own requests whose handlers wait for a response: their pauses, and when each request started."""
 
     async def send(self, request: Request, method: str, params: Any, write: Callable[[bytes], bool]) -> Message:
         """Send a request on behalf of the handler of `request`, and wait for the response: a result or an error.
@@ -88,4 +88,4 @@ class PendingRequests:
         for response in self._peer.forget_all():
             if not response.done():
                 response.set_exception(ConnectionLost("The client is gone."))
-                response.exception()  # retrieved: the task that waits may be cancelled too
+                response.exception()  # mark as retrieved, or asyncio logs it if the waiting task is cancelled

@@ -7,12 +7,11 @@ Each transport runs a request in one task:
     except BaseException as error:
         data, failure = answer_exception(request, error, peer, limits, reason=…)
 
-The first line is written out in every transport, because all requests pass it. Everything else that can happen is
-here, once: the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or what
-it returned or raised has no form in JSON. `BaseException`, because `sys.exit()` in a handler is that call's error only.
+Every transport has the first line itself, because it is on the path of every request. All other outcomes are handled
+here: the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or its result
+or error cannot be encoded as JSON. `BaseException`, because `sys.exit()` in a handler is that call's error only.
 
-Whether there is an answer at all is for the transport to say: nothing is sent for a request that its client has
-cancelled.
+The transport decides whether to send the answer: nothing is sent for a request that its client has cancelled.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def answer_exception(
     answer = report(error, name, level)
     try:
         return sealer.fail(request, answer), answer
-    except Exception as unsealed:  # the author's message or data has no form in JSON, and the caller still waits
+    except Exception as unsealed:  # the message or data cannot be encoded, and the caller still waits
         answer = report(_caused(RuntimeError("The error cannot be encoded."), unsealed), name)
         return sealer.fail(request, answer), answer
 

@@ -50,8 +50,8 @@ INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 """The environment variables that any program needs. All others may be secrets of the host (security: C21)."""
 
 READ_SIZE = 64 * 1024
-"""Bytes read at once: what a pipe holds. With asyncio's 256 KiB the C library may return the memory to the system after
-each read and allocate it anew for the next one, which costs 20 µs a request (measured)."""
+"""Bytes read at once: the capacity of a pipe. With asyncio's 256 KiB the C library may return the memory to the system
+after each read and allocate it again for the next one, which costs 20 µs a request (measured)."""
 SHOWN_COMMAND = 120
 """Words, and characters, of a command in error messages."""
 MIN_SECRET = 4
@@ -197,7 +197,7 @@ class _Child(asyncio.SubprocessProtocol):
             pipe.set_protocol(_Output(self._link.feed, before))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 1:  # what came before `connection_made`
+        if fd == 1:  # bytes that arrived before `connection_made`
             self._link.feed(data)
         else:
             self._keep(data)

@@ -1,4 +1,4 @@
-"""A server on stdio: takes the two descriptors away from everything else in the process, and serves one client."""
+"""A server for one client on stdin and stdout, which nothing else in the process can then use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from wharfinger.transports.stream_server import StreamServer
 __all__ = ["serve_stdio"]
 
 READ_SIZE = 64 * 1024
-"""Bytes read at once: what a pipe holds. From 128 KiB on each read would map and unmap memory, which takes 10 µs."""
+"""Bytes read at once: the capacity of a pipe. From 128 KiB each read would map and unmap memory, which takes 10 µs."""
 ORPHAN_CHECK = 1.0
-"""Seconds between two checks whether the parent process is alive."""
+"""Seconds between two checks of whether the parent process is alive."""
 
 
 def serve_stdio(service: Service) -> bool:
@@ -39,8 +39,8 @@ def serve_stdio(service: Service) -> bool:
     else:
         return False
     finally:
-        # A thread may be in read() or in a blocking handler for ever. These are daemon threads, but flushing the
-        # buffers of stdio at exit must not wait for them either.
+        # Daemon threads may stay in read() or in a blocking handler for ever. Flush now, because flushing the
+        # buffers of stdio at exit must not wait for them.
         sys.stderr.flush()
 
 
@@ -88,7 +88,7 @@ async def _parent_gone() -> None:
 
 
 def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
-    """Let SIGTERM end as the end of input does: long requests get their result, others a moment to finish."""
+    """Handle SIGTERM like the end of input: long requests get their result, others a moment to finish."""
     import signal
 
     def end() -> None:
@@ -101,7 +101,7 @@ def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: S
 
 async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader: int, writer: int) -> None:
     if _is_one_socket(reader, writer):
-        # One socket for both directions: asyncio's write pipe would take incoming data for its end.
+        # One socket for both directions: asyncio's write pipe would treat incoming data as a closed pipe.
         os.close(writer)
         await loop.connect_accepted_socket(lambda: stream, socket.socket(fileno=reader))
     else:
@@ -117,7 +117,7 @@ async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer,
     if _is_pipe(descriptor):
         transport: Any
         transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(descriptor, "rb", 0))
-        transport.max_size = READ_SIZE  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
+        transport.max_size = READ_SIZE  # an attribute of asyncio's transport; other loops ignore it
     else:  # a file, a terminal, a null device: the loop cannot wait for these
         threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
 
@@ -190,12 +190,12 @@ class _BlockingWriter(asyncio.WriteTransport):
         return self._size
 
     def abort(self) -> None:
-        """Drop what waits, and let the thread end when it has written the current message; nobody waits for it."""
+        """Drop the messages that wait. The thread ends after the current one; do not wait for that."""
         self._waiting.clear()
         self._wake.release()
 
     def _work(self) -> None:
-        # The thread must end: it would keep the whole server alive until the interpreter exits, which DuckDB reports.
+        # The thread must end. Otherwise it keeps the server alive until the interpreter exits, and DuckDB reports that.
         while self._wake.acquire():
             try:
                 data = self._waiting.popleft()

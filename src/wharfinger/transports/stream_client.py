@@ -51,7 +51,7 @@ logger = logging.getLogger("wharfinger.transports.stream_client")
 Notified = Callable[[Message], None]
 
 SHOWN = 80
-"""Bytes that error messages repeat of what is not a message."""
+"""The maximum of bytes that error messages quote from a line that is not a message."""
 GARBAGE_KEPT = 200
 """Bytes that are kept of the first line that is not a message."""
 UNREAD_TIME = 2.0
@@ -70,7 +70,7 @@ def not_sent(error: WharfingerError) -> WharfingerError:
 
 
 def show_bytes(data: bytes) -> str:
-    """Return the beginning of what is not a message, for an error message."""
+    """Return the beginning of a line that is not a message, for an error message."""
     return redacted_text(repr(bytes(data[:SHOWN])))
 
 
@@ -96,7 +96,7 @@ class StreamLink:
 
     def __init__(self, name: str, limits: Limits, events: LinkEvents | None = None) -> None:
         self.name = name
-        """What the link connects to, for error messages."""
+        """The name of the server, for error messages."""
         self.limits = limits
         self.events = LinkEvents() if events is None else events
         """Called with events; a stream never misses a notification."""

@@ -85,7 +85,7 @@ class StreamServer(asyncio.Protocol):
         self.counted_bytes = 0
         """The part of `parked_bytes` that is counted in `unread`."""
         self.parked_small = 0
-        """The part of `parked_bytes` in small messages: if it keeps growing, these are refusals that nobody reads."""
+        """The part of `parked_bytes` in small messages: if it keeps growing, the client does not read refusals."""
         self.blocked = False
         self.tick = 0
         self.draining = False
@@ -213,7 +213,7 @@ class StreamServer(asyncio.Protocol):
         return False
 
     def write_required(self, message: bytes) -> bool:
-        """Write a message that must not be dropped. Returns False if nobody reads any more."""
+        """Write a message that must not be dropped. Returns False if the client no longer reads."""
         if self.ended.done() or self.peer.refusing:
             return False
         self.write(message)
@@ -315,7 +315,7 @@ class StreamServer(asyncio.Protocol):
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel every request, and drop what waits for the reader: nobody reads any more."""
+        """Cancel every request, and drop the messages that wait: the client no longer reads."""
         self.out.clear()
         self.parked.clear()
         self.parked_bytes = self.parked_small = 0
@@ -361,7 +361,7 @@ class StreamServer(asyncio.Protocol):
 
 
 def _split(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Split pieces to at most `LARGE` bytes: a transport keeps in memory whatever it has accepted."""
+    """Split pieces to at most `LARGE` bytes: a transport keeps in memory all that it has accepted."""
     for piece in pieces:
         for at in range(0, len(piece), LARGE):
             yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]

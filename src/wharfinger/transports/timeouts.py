@@ -1,8 +1,7 @@
-"""A timeout that stands still while a person answers.
+"""A timeout that can be paused while a person answers.
 
-A request has a deadline, but the person whom it asks something on the way takes as long as people take. The time
-between a question and its answer therefore does not count, at either end of a connection: while a user signs in, fills
-in a form, or decides whether a tool may run.
+A request has a deadline, but it may have to wait for a person: until a user signs in, fills in a form, or decides
+whether a tool may run. The time between such a question and its answer does not count, on client and server.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _AROUND: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeouts", defaul
 
 
 class Pauses:
-    """The pauses of one clock, which may overlap. Reads no clock and waits for nothing: `now` is in seconds.
+    """The pauses of one clock, which may overlap. Does not read a clock or wait: `now` is in seconds.
 
-    For a deadline that is only a number, such as the time at which a request began: call `begin` when a question is put
-    and `end` when it is answered, and add what `end` returns to the number.
+    For a deadline that is only a number, such as the time at which a request began: call `begin` when a question is
+    asked and `end` when it is answered, and add the result of `end` to the number.
     """
 
     __slots__ = ("_open", "since")
@@ -31,14 +30,14 @@ class Pauses:
     def __init__(self) -> None:
         self._open = 0
         self.since = 0.0
-        """When the clock stopped; only meaningful while it stands still."""
+        """When the clock stopped; only meaningful while it is stopped."""
 
     def __bool__(self) -> bool:
-        """Whether the clock stands still."""
+        """Whether the clock is stopped."""
         return self._open > 0
 
     def begin(self, now: float) -> bool:
-        """Begin a pause. Returns whether the clock ran until now."""
+        """Begin a pause. Returns whether it stopped the clock."""
         self._open += 1
         if self._open > 1:
             return False
@@ -46,7 +45,7 @@ class Pauses:
         return True
 
     def end(self, now: float) -> float | None:
-        """End a pause. Returns the seconds for which the clock stood still, or None while another pause lasts."""
+        """End a pause. Returns the seconds for which the clock was stopped, or None while another pause lasts."""
         self._open -= 1
         return None if self._open else now - self.since
 
@@ -54,14 +53,12 @@ class Pauses:
 class PausableTimeout:
     """`async with PausableTimeout(seconds):` works like `asyncio.timeout`, but can be paused.
 
-    Who calls what:
-
-    - Whoever waits enters the block, and gets TimeoutError when the time is up; `expired` distinguishes it from a
+    - The code that waits enters the block, and gets TimeoutError when the time is up; `expired` distinguishes it from a
       TimeoutError of the block's own.
-    - Whoever puts a question to a person calls `pause()` before and `resume()` after it, or uses
+    - The code that asks a person calls `pause()` before and `resume()` after it, or uses
       `with timeout.paused():`. Pauses may overlap, and may come from any task of the same event loop. They are allowed
       before the block begins and after it has ended.
-    - Whoever hears of progress calls `restart()`: all of `seconds` are left again.
+    - The code that receives progress calls `restart()`, which starts `seconds` again.
 
     `seconds` may be None or `math.inf` for no limit. `max_seconds` count from the beginning of the block, pauses and
     restarts included. With `in_context` the code in the block, and the tasks that it starts, can pause the timeout
@@ -76,7 +73,7 @@ class PausableTimeout:
         self._in_context = in_context
         self._pauses = Pauses()
         self._end = self._last = math.inf
-        """When the time is up by the loop's clock: without another pause, and in any case."""
+        """The deadlines by the loop's clock: `_end` moves with each pause, `_last` does not."""
         self._scope: asyncio.Timeout | None = None
         self._token: Token[tuple[PausableTimeout, ...]] | None = None
 
@@ -117,7 +114,7 @@ class PausableTimeout:
             self._reschedule()
 
     def resume(self) -> None:
-        """End one pause; after the last one the clock runs on with what was left."""
+        """End one pause; after the last one the clock continues with the time that was left."""
         stopped = self._pauses.end(asyncio.get_running_loop().time())
         if stopped is not None:
             self._end += stopped
@@ -133,7 +130,7 @@ class PausableTimeout:
             self.resume()
 
     def restart(self, seconds: float | None = None) -> None:
-        """Let all of `seconds` be left again, from now or from the end of the pause; or so many seconds."""
+        """Start the timeout again, with the given or the original seconds, from now or from the end of the pause."""
         begin = self._pauses.since if self._pauses else asyncio.get_running_loop().time()
         self._end = begin + (self.seconds if seconds is None else seconds)
         self._reschedule()
@@ -150,7 +147,7 @@ class PausableTimeout:
 
 @contextmanager
 def paused(*timeouts: PausableTimeout | None) -> Generator[None]:
-    """Stop several clocks for a block; None stands for no timeout."""
+    """Stop several clocks for a block; None means no timeout."""
     stopped = [timeout for timeout in timeouts if timeout is not None]
     for timeout in stopped:
         timeout.pause()

@@ -35,7 +35,7 @@ class UnixLink(StreamLink):
         """Connect.
 
         Raises:
-            ConnectionFailed: nobody listens there, this user may not connect, or the platform has no Unix sockets.
+            ConnectionFailed: no server listens there, this user may not connect, or the platform has no Unix sockets.
         """
         connect = getattr(self._loop, "create_unix_connection", None)
         if connect is None:  # pragma: no cover  # Windows

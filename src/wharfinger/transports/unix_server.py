@@ -38,7 +38,7 @@ def serve_unix(
 ) -> bool:
     """Serve until Ctrl-C or SIGTERM. Returns whether it was Ctrl-C.
 
-    `mode` is the mode of the socket's file: whoever may write to it may connect. `on_ready` is called when clients can
+    `mode` is the mode of the socket's file: who may write to it may connect. `on_ready` is called when clients can
     connect.
 
     Raises:
@@ -175,7 +175,7 @@ class _RefusedConnection(asyncio.Protocol):
 def _bind(path: str, mode: int) -> socket.socket:
     """Return a socket that listens at `path`; it replaces one that no server listens on.
 
-    The mode is set by the umask, so that nobody else can open the socket in between.
+    The mode is set by the umask, so that no other user can open the socket in between.
     """
     if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # not run there
         raise CannotListen("This platform has no Unix sockets for asyncio.")
