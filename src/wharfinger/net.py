@@ -1,4 +1,4 @@
-"""Addresses, proxies and bounds of HTTP clients: shared by the transports and by signing in."""
+"""Addresses, proxies and size limits of HTTP requests, for the client transports and for sign-in."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _NOT_PUBLIC = [
         "224.0.0.0/3", "2001::/23", "2001:db8::/32", "3fff::/20",
     )
 ]  # fmt: skip
-"""Networks that the IANA special-purpose registries call not globally reachable or deprecated (RFC 6890), and
-multicast; for IPv6 only those within `_UNICAST`. Python's own table differs between its versions."""
+"""Networks that the IANA special-purpose registries (RFC 6890) list as deprecated or not globally reachable, and
+multicast. For IPv6, only networks within `_UNICAST`. The table in `ipaddress` differs between Python versions."""
 _PUBLIC = [
     ipaddress.ip_network(text)
     for text in ("192.0.0.9", "192.0.0.10", "2001:1::1", "2001:1::2", "2001:1::3", "2001:3::/32", "2001:4:112::/48")
@@ -55,13 +55,13 @@ _PUBLIC = [
 _UNICAST = ipaddress.ip_network("2000::/3")
 """All global unicast addresses of IPv6 (RFC 4291, §2.4)."""
 _BEFORE_IPV4 = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::")}
-"""An IPv4 address follows in the last 32 bits: compatible, mapped, translated, and the well-known prefix of NAT64."""
+"""IPv6 prefixes that an IPv4 address follows: compatible, mapped, translated, and the well-known prefix of NAT64."""
 
 
 def is_public(address: str) -> bool:
     """Whether an IP address is on the public internet, rather than in a private network or on this machine.
 
-    For an IPv6 address that stands for an IPv4 address, the IPv4 address decides: a gateway may lead there.
+    An IPv6 address that contains an IPv4 address is public if the IPv4 address is: a gateway may forward to it.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
@@ -87,7 +87,7 @@ def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
 def proxy_for(scheme: str, host: str) -> str | None:
     """Return the proxy that the environment names for a host (`HTTPS_PROXY`, `NO_PROXY`, …).
 
-    None if there is none, and for this machine.
+    Returns None if it names none, or if the host is this machine.
 
     Raises:
         ConnectionFailed: it is not an HTTP proxy.
@@ -107,10 +107,10 @@ def proxy_for(scheme: str, host: str) -> str | None:
 
 
 def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractResolver:
-    """Make a resolver for aiohttp that returns only allowed addresses, so that no name leads into a private network.
+    """Make a resolver for aiohttp that returns only allowed addresses, so that no name can lead into a private network.
 
-    `allow` takes the host and one IP address of it. If it allows none of them, OSError is raised, with `refusal` as its
-    message.
+    `allow` takes the host and one of its IP addresses. If it allows none of them, resolving raises OSError with the
+    message `refusal`, in which `{host}` is replaced by the host.
     """
     from aiohttp.abc import AbstractResolver, ResolveResult  # imported on use: 60 ms and 10 MiB
 
@@ -146,7 +146,7 @@ def join_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 async def read_limited(chunks: AsyncIterator[bytes], limit: int) -> bytes | None:
-    """Return the whole body, or None if it is larger than `limit` bytes; then the rest of it is not read."""
+    """Return the whole body, or None, without reading the rest, if it is larger than `limit` bytes."""
     body: list[bytes] = []
     size = 0
     async for chunk in chunks:
