@@ -4,7 +4,7 @@ A client that knows nothing about a server proceeds like this:
 
 1. `first_step`: send `server/discover` in the newest stateless revision.
 2. `decide_discover`: a `DiscoverResult`, or an error that only a stateless server sends, means the stateless era. An
-   error -32022 lists the server's revisions: one that both support is tried once. Anything else, also no answer in
+   error -32022 lists the server's revisions: one that both support is tried once. Anything else, even no answer in
    time, means a server of the handshake era.
 3. Handshake: send `initialize`. `decide_initialize` checks the revision that the server chose; `decide_refusal` handles
    an error, which may reveal a stateless server after all.
@@ -56,7 +56,7 @@ class Discover(msgspec.Struct, frozen=True):
 
     revision: str
     again: bool = False
-    """Whether the server has already refused one revision: then there is no third attempt."""
+    """Whether the server has already refused one revision: this is the second and last attempt."""
 
 
 class Initialize(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ NextStep = Discover | Initialize | Stateless | GiveUp
 
 
 class _Supported(msgspec.Struct):
-    """The data of an error -32022, as far as it is read."""
+    """The part of the data of error -32022 that is read."""
 
     supported: list[str]
 
@@ -100,7 +100,7 @@ Found = Literal["stateless", "handshake", "sse"]
 
 
 class RevisionCache:
-    """Remembers what each server speaks (2026-07-28, versioning: the era belongs to the server).
+    """Remembers the protocol of each server (2026-07-28, versioning: the era belongs to the server).
 
     An entry expires after `max_age` seconds, because the server may have been updated.
     """
@@ -112,12 +112,12 @@ class RevisionCache:
         self._found: dict[Hashable, tuple[Found, float]] = {}
 
     def get(self, server: Hashable) -> Found | None:
-        """Return what the server speaks; None if it is unknown, or too old."""
+        """Return the protocol of a server; None if there is no entry, or it has expired."""
         found, when = self._found.get(server, (None, 0.0))
         return found if found is not None and self._clock() - when < self._max_age else None
 
     def put(self, server: Hashable, found: Found) -> None:
-        """Remember what a server speaks; the oldest entry is dropped if there are too many."""
+        """Remember the protocol of a server; the oldest entry is dropped if there are too many."""
         self._found.pop(server, None)
         if len(self._found) >= self._max_servers:
             del self._found[next(iter(self._found))]
@@ -133,7 +133,7 @@ class RevisionCache:
 
 
 def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
-    """Return what to send first: `server/discover` in the newest revision, or what opens the pinned revision.
+    """Return the first request: `server/discover` in the newest revision, or the one that opens the pinned revision.
 
     A server that is `known` to speak the handshake era gets `initialize` at once.
 
@@ -148,7 +148,7 @@ def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
 
 
 def decide_discover(asked: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
-    """Return what follows from the answer to `server/discover`; None means no answer in time, or not a message.
+    """Return the next step after an answer to `server/discover`; None means no answer in time, or not a message.
 
     Only a `DiscoverResult` or an error of the stateless era shows that era. Anything else, including an empty result,
     means the handshake era (2026-07-28, versioning: never key on one code).
@@ -161,7 +161,7 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
             shared = _first_shared(STATELESS, supported, pinned)
             if shared and not asked.again:
                 return Discover(shared, again=True)
-            return _handshake_or_nothing(supported, pinned)
+            return _handshake_or_give_up(supported, pinned)
         if error.code in _STATELESS_CODES:
             return GiveUp(to_remote_error(answer))
     elif answer is not None and not isinstance(answer.result, msgspec.UnsetType):
@@ -172,7 +172,7 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
         stateless = _first_shared(STATELESS, discovered.supported_versions, pinned)
         if stateless:
             return Stateless(stateless, discovered)
-        return _handshake_or_nothing(discovered.supported_versions, pinned)
+        return _handshake_or_give_up(discovered.supported_versions, pinned)
     return _fall_back(pinned)
 
 
@@ -190,9 +190,9 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
 
 
 def decide_refusal(answer: Message, asked: Discover | None, pinned: str | None = None) -> NextStep:
-    """Return what follows from an error that answers `initialize`.
+    """Return the next step after an error response to `initialize`.
 
-    A stateless server names its revisions there, and gets another `server/discover`. `asked` is the `server/discover`
+    A stateless server lists its revisions in it, and gets another `server/discover`. `asked` is the `server/discover`
     that was not answered in time, None if it was answered.
     """
     error = read_error(answer)
@@ -224,7 +224,7 @@ def to_remote_error(answer: Message) -> RemoteError:
     return remote_error(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
 
 
-def _handshake_or_nothing(supported: list[str], pinned: str | None) -> NextStep:
+def _handshake_or_give_up(supported: list[str], pinned: str | None) -> NextStep:
     shared = _first_shared(HANDSHAKE, supported, pinned)
     if shared:
         return Initialize(shared)

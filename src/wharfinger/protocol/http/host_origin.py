@@ -15,8 +15,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class HostOriginPolicy:
     """Checks the Host and Origin headers, which protects a local server from web pages (DNS rebinding).
 
-    By default the names of the loopback interface and the literal bind address are allowed as hosts, on any port
-    because ports may be forwarded, and a page may call only its own origin. `*` allows every host or origin.
+    By default the allowed hosts are the names of the loopback interface and the literal bind address, on any port
+    because ports may be forwarded; and a page may call only its own origin. `*` allows every host or origin.
     """
 
     __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
@@ -68,7 +68,7 @@ class HostOriginPolicy:
     def shared_with(self, headers: Headers) -> bytes:
         """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, or empty.
 
-        A page of this server needs no such header, and `check` has refused all others.
+        A page of this server needs no such header, and `check` has refused the pages of all other origins.
         """
         origin = headers.get(b"origin", b"").strip(b" \t")
         if self._any_origin:
