@@ -79,8 +79,8 @@ class UnknownContent(dict[str, Any]):
         return kind if isinstance(kind, str) else ""
 
 
-# A struct's field cannot be read as "one of these, else a dict": `decode_content` puts the unknown ones in. Only type
-# checkers need to know that they can be there.
+# msgspec cannot decode a field as "one of these, else a dict", so `decode_content` adds the unknown blocks. Only type
+# checkers see that they can occur.
 if TYPE_CHECKING:
     Content = ContentBlock | UnknownContent
     """A block that a client can receive."""
@@ -122,7 +122,7 @@ def decode_content(raw: Raw | bytes) -> ContentBlock | UnknownContent:
     """Read one block of any type.
 
     Raises:
-        msgspec.ValidationError: it is of a known type, but not shaped like one; or not an object with a `type`.
+        msgspec.ValidationError: a block of a known type is invalid, or it is not an object with a `type`.
     """
     if msgspec.json.decode(raw, type=_Tag).type in _KNOWN:
         block: ContentBlock = msgspec.json.decode(raw, type=ContentBlock)
@@ -136,7 +136,7 @@ T = TypeVar("T")
 def split_content(raw: Raw | bytes, type: type[T], member: str) -> tuple[T, list[Raw]]:
     """Decode an object without the items of its list `member`. Returns the object and the raw items.
 
-    Use it if strict decoding failed, perhaps at an unknown block.
+    Use it if strict decoding failed, perhaps because of an unknown block.
 
     Raises:
         msgspec.ValidationError: the rest of the object does not match the type.

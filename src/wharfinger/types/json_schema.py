@@ -44,11 +44,11 @@ class PrimitiveSchema(WireStruct, kw_only=True):
     # number
     minimum: int | float | UnsetType = UNSET
     maximum: int | float | UnsetType = UNSET
-    # one of several: plain, with titles, and with titles as before 2025-11-25
+    # single choice: plain, with titles, and with titles as before 2025-11-25
     enum: list[str] | UnsetType = UNSET
     one_of: list[EnumOption] | UnsetType = UNSET
     enum_names: list[str] | UnsetType = UNSET
-    # several of several
+    # multiple choice
     items: EnumItems | UnsetType = UNSET
     min_items: int | UnsetType = UNSET
     max_items: int | UnsetType = UNSET

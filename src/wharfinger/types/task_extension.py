@@ -1,6 +1,6 @@
 """The extension `io.modelcontextprotocol/tasks` of 2026-07-28: calls that are answered later.
 
-Not the tasks of 2025-11-25, which are in `tasks`: the names differ, and so does the wire.
+Not the tasks of 2025-11-25, which are in `tasks`: their names and their messages differ.
 """
 
 from __future__ import annotations
