@@ -48,7 +48,7 @@ __all__ = ["HttpLink", "NoMessage"]
 logger = logging.getLogger("wharfinger.transports.http_client.http_link")
 
 MAX_REPLIES = 32
-"""Responses to the server's requests that are sent at once; refusals beyond it are dropped."""
+"""Responses to the server's requests that are sent at the same time; further refusals are dropped."""
 MAX_SESSION_ID = 4096
 """Characters of a session id."""
 CLOSE_TIME = 2.0
@@ -75,7 +75,7 @@ class HttpLink:
         self.rules: Revision | None = None
         """The negotiated revision; None before that."""
         self.events = LinkEvents() if events is None else events
-        """Called with events; notifications are missed if the session's stream breaks off and cannot be resumed."""
+        """Callbacks for events; notifications are missed if the session's stream breaks off and cannot be resumed."""
         self.header_params: dict[str, tuple[HeaderParam, ...]] | None = {}
         """The arguments that headers repeat, by tool (2026-07-28, x-mcp-header)."""
         self._loop = asyncio.get_running_loop()
@@ -156,7 +156,7 @@ class HttpLink:
         """Open the session's stream for messages that belong to no request. The stateless era has none.
 
         Raises:
-            ConnectionFailed: the server keeps no such stream.
+            ConnectionFailed: the server has no such stream.
             RequestTimeout: it did not open in time.
         """
         if self.rules is None or self.rules.era == "stateless":
@@ -204,7 +204,7 @@ class HttpLink:
         except BaseException:
             response.close()
             raise
-        # The connection is kept if the answer was read to its end; a stream that goes on after it is closed.
+        # Keeps the connection if the answer was read to its end; closes it if a stream continues after the answer.
         response.release()
         if post.error is not None:
             raise post.error
@@ -236,7 +236,7 @@ class HttpLink:
         if type(event) is Response:
             event.waiter.response = event.message
         elif type(event) is Notification:
-            # The stream of a stateless request carries nothing else: all of its notifications belong to the request.
+            # All notifications on the stream of a stateless request belong to that request.
             stateless = self.rules is not None and self.rules.era == "stateless"
             own = post is not None and (event.waiter is not None or stateless)
             if own and post is not None and post.notified is not None:
@@ -261,10 +261,10 @@ class HttpLink:
     def _request_headers(self, method: str, params: Any) -> dict[str, str]:
         rules = self.rules
         if rules is None or rules.era == "handshake":
-            stated = getattr(getattr(params, "meta", None), "protocol_version", None)
-            if method != "server/discover" or not isinstance(stated, str):
+            version = getattr(getattr(params, "meta", None), "protocol_version", None)
+            if method != "server/discover" or not isinstance(version, str):
                 return self._session_headers()
-            headers = {**self._origin.headers, "MCP-Protocol-Version": stated}
+            headers = {**self._origin.headers, "MCP-Protocol-Version": version}
         else:
             headers = {**self._origin.headers, "MCP-Protocol-Version": rules.name}
         headers["Mcp-Method"] = method
@@ -315,7 +315,7 @@ class HttpLink:
             self._reply(data)
 
     def _notify_cancelled(self, peer: ClientPeer[PendingPost], id: int, reason: str) -> None:
-        """Report a cancellation in the handshake era; in the stateless era the disconnect does (spec: §2.7, §2.9)."""
+        """Report a cancellation in the handshake era; in the stateless era disconnecting does (spec: §2.7, §2.9)."""
         notice = peer.cancel(id, reason)
         if notice is not None and self._end is None and self.rules is not None and not self.rules.disconnect_cancels:
             self._posts.start(self._post_one_way(notice))
@@ -347,5 +347,5 @@ class HttpLink:
         await self._origin.close()
 
     def _translate(self, error: BaseException) -> WharfingerError:
-        """Return the error to raise for one of the HTTP library, or for the end of this link if that caused it."""
+        """Return the error to raise for an error of the HTTP library; if this link has ended, the error of its end."""
         return self._end() if self._end is not None else self._origin.translate(error)

@@ -11,8 +11,8 @@ saw last (2025-11-25, resumability).
     ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
-resume, and an id of another session means nothing here. Change notifications that wait for a reader are limited to
-`MAX_WAITING` per stream, and never doubled; answers and requests are dropped only if they are larger than the buffer.
+resume, and an id of another session is ignored. At most `MAX_WAITING` change notifications wait for a stream's reader,
+and equal ones only once; answers and requests are dropped only if they are larger than the buffer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from wharfinger.transports.serving import CancelReason
 __all__ = ["ReplayBuffer", "ReplayBuffers", "ReplayStream"]
 
 _EVENT_OVERHEAD = 200
-"""Bytes of memory that an event takes beside its text."""
+"""Bytes of memory that an event takes in addition to its text."""
 MAX_WAITING = 64
-"""Notifications that wait for a stream's next connection; answers and requests always do."""
+"""The maximum of notifications that wait for a stream's next connection; answers and requests do not count."""
 
 
 class ReplayBuffers:
@@ -160,7 +160,7 @@ class ReplayStream:
         return True
 
     def finish(self, answer: bytes | ChunkedMessage | None, too_large: bytes = b"") -> None:
-        """Send the answer as the last event, or keep it for a client that was cut off.
+        """Send the answer as the last event, or keep it for a client that is disconnected.
 
         If the answer is too large to be kept, `too_large` is kept in its place.
         """
@@ -183,7 +183,7 @@ class ReplayStream:
             self.reader.stream.prime(self._id(self._last), now)
 
     def detach(self, retry_ms: int, now: float) -> bool:
-        """End the connection but not the stream: the client comes back for the rest after `retry_ms`.
+        """End the connection but not the stream: the client requests the rest after `retry_ms`.
 
         Returns False if no connection reads the stream.
         """
@@ -195,15 +195,15 @@ class ReplayStream:
         return True
 
     def leave(self, call: HttpCall) -> None:
-        """Forget a connection that is over, unless another one reads the stream by now."""
+        """Forget a connection that is over, unless another one already reads the stream."""
         if self.reader is call:
             self.reader = None
 
     def resume(self, call: HttpCall, after: int | None, now: float) -> None:
-        """Let an open connection read the stream: first the kept events after number `after`, then what comes.
+        """Let an open connection read the stream: first the kept events after number `after`, then new ones.
 
-        Without `after` it gets what no connection got. A connection that still reads the stream is ended: its client
-        has come back, and so does not use it any more.
+        Without `after` it first gets the events that no connection got. A connection that still reads the stream is
+        ended, because its client has reconnected.
         """
         if self.reader is not None:
             self.reader.cancel(CancelReason.STREAM_ENDED)

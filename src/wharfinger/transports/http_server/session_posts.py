@@ -37,13 +37,13 @@ class HttpSession:
         # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
         self.key = (principal, secrets.token_urlsafe(24).encode())
         self.owner = owner
-        """Whose share it uses: its principal's, or that of the address that opened it."""
+        """The owner whose share it uses: the principal, or the address that opened it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)
-        """The beginning of its event ids, so that an id of another session means nothing here."""
+        """The beginning of its event ids, which distinguishes them from those of other sessions."""
         self.buffer = ReplayBuffer(buffers, owner)
         self.own = ReplayStream(self.buffer, self.name, 0)
         """The stream for messages that belong to no request, which GET reads."""
@@ -52,7 +52,7 @@ class HttpSession:
         """The streams of requests that still run."""
 
     def push(self, message: bytes) -> bool:
-        """`SendNotification`: send it on the session's own stream, or keep it for the next connection."""
+        """`SendNotification`: send a notification on the session's own stream, or keep it for the next connection."""
         return self.own.push(message, self.calls.now)
 
     def open_stream(self) -> ReplayStream:
@@ -64,7 +64,7 @@ class HttpSession:
     def find_stream(self, last_event_id: bytes) -> tuple[ReplayStream, int | None]:
         """Return the stream that a Last-Event-ID names, and the number of that event.
 
-        For an id that is not one of this session: its own stream, and None.
+        For an id of another session, return the session's own stream and None.
 
         Raises:
             Refused: nothing of the stream is left (400).
@@ -102,9 +102,9 @@ class PostChannel:
         self.call = call
         self.batch = batch
         self.stream: ReplayStream | None = None
-        """The answer's stream, once there is one."""
+        """The stream of the answer; None while the answer can be JSON."""
         self.done: asyncio.Future[PostAnswer | None] = asyncio.get_running_loop().create_future()
-        """The answer, or None once it is a stream."""
+        """Set to the answer, or to None when the answer has become a stream."""
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification; the first one makes the answer an event stream. Returns False if it was dropped."""
@@ -127,7 +127,7 @@ class PostChannel:
         return self.session.pending.send(request, method, params, write)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """End the connection, and keep what is sent until the client resumes the stream over another one."""
+        """End the connection, and keep the messages until the client resumes the stream over another one."""
         if not request.caller.rules.polled_streams or self.session.peer.in_flight.get(request.id) is not request:
             return False
         stream = self.stream or self._open(request)
@@ -146,12 +146,12 @@ class PostChannel:
         return stream
 
     def finish(self, request: Request, data: bytes | ChunkedMessage | None, status: int, is_result: bool) -> None:
-        """Take the answer to one request, or None if it was cancelled, and send what is complete."""
+        """Record the answer to one request (None if it was cancelled), and answer the POST after the last."""
         batch, stream = self.batch, self.stream
         too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
             array = batch.answered(data)
-            if stream is not None:  # each answer is an event, as soon as it is there
+            if stream is not None:  # each answer is sent at once, as an event
                 now = self.call.calls.now
                 for answer in batch.answers:
                     body = answer if isinstance(answer, bytes) else b"".join(answer)
