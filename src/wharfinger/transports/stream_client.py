@@ -4,11 +4,11 @@ The path of one request:
 
     request        encodes it, and waits for the future of its `_PendingCall`; messages of one turn of the loop are
                    written together (`_send`, `_flush`)
-    feed           splits the bytes of the server into lines; `ClientPeer.receive` makes events of them
+    feed           splits the bytes of the server into lines; `ClientPeer.receive` turns them into events
     _dispatch      handles an event: a response sets its future, the others are passed to `LinkEvents` or answered
 
 If the server does not read (`pause_writing`), new requests wait, and responses to its own requests too. A timer per
-deadline would cost more than a request, so that one timer (`_arm_timer`) is set to the earliest of them. An error
+deadline would cost more than a request, so one timer (`_arm_timer`) is set to the earliest. An error
 without an id fails no request at once: the response may still be on its way (`_suspect`).
 """
 
@@ -99,7 +99,7 @@ class StreamLink:
         """The name of the server, for error messages."""
         self.limits = limits
         self.events = LinkEvents() if events is None else events
-        """Called with events; a stream never misses a notification."""
+        """Callbacks for events; a stream never loses a notification."""
         self.header_params: dict[str, tuple[HeaderParam, ...]] | None = None
         """None: a stream has no headers that repeat arguments of tools."""
         self.write: Callable[[bytes], None] = self._not_open
@@ -116,7 +116,7 @@ class StreamLink:
         self._blocked: asyncio.Future[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
         self._reported = False
-        """Whether an error without an id was logged as a warning: only the first one is, so that none fills the log."""
+        """Whether an error without an id was logged as a warning: only the first one is, to keep the log short."""
 
     @property
     def rules(self) -> Revision | None:
@@ -165,7 +165,7 @@ class StreamLink:
         except asyncio.CancelledError:
             self._cancel(call, "The caller no longer wants the answer.")
             if call.future.done() and not call.future.cancelled():
-                call.future.exception()  # retrieved: it failed and was cancelled at once, and the cancellation wins
+                call.future.exception()  # mark as retrieved: the cancellation is raised instead
             raise
 
     def notify(self, method: str, params: Any) -> None:
@@ -179,9 +179,9 @@ class StreamLink:
         self.lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
 
     async def listen_in(self, timeout: float | None) -> None:
-        """Prepare for notifications that belong to no request: a stream needs nothing."""
+        """Do nothing: a stream needs no preparation for notifications that belong to no request."""
 
-    # What the transport calls.
+    # Called by the transport.
 
     def feed(self, data: bytes) -> None:
         """Receive bytes from the server."""
@@ -206,7 +206,7 @@ class StreamLink:
             self._dispatch(event)
 
     def lose(self, end: Callable[[], WharfingerError]) -> None:
-        """End the link because the connection is gone; `end` makes the error of all requests, also of later ones."""
+        """End the link because the connection is gone; `end` returns the error for waiting and later requests."""
         if self._end is not None:
             return
         self._end = end
@@ -234,7 +234,7 @@ class StreamLink:
             self._blocked.set_result(None)
             self._blocked = None
 
-    # Inside.
+    # Internal.
 
     def _dispatch(self, event: Event[_PendingCall]) -> None:
         if type(event) is Response:
@@ -271,11 +271,11 @@ class StreamLink:
     def _suspect(self, event: UnattributedError[_PendingCall]) -> None:
         """Fail the request that an error without an id seems to be about, unless its response comes in time."""
         call, error = event.suspect, read_error(event.message)
-        # A warning only once, or a flood would fill the log. Older servers refuse the first request of an opening so.
-        loud = self.rules is not None and not self._reported
-        self._reported = self._reported or loud
+        # Warn only once, or a flood would fill the log. Not while opening: older servers refuse discovery in this way.
+        warn = self.rules is not None and not self._reported
+        self._reported = self._reported or warn
         logger.log(
-            logging.WARNING if loud else logging.DEBUG,
+            logging.WARNING if warn else logging.DEBUG,
             "%s sent an error that names no request: %.200s (error %d)",
             self.name,
             error.message,
@@ -283,14 +283,14 @@ class StreamLink:
         )
         if call is None or call.unread is not None:
             return
-        # The opening can do without this response: it tries another request.
+        # While opening, do not wait for the response to discovery: the handshake is next.
         grace = UNREAD_TIME if call.method != "server/discover" or self.rules is not None else 0.0
         call.unread = self._loop.time() + grace, event.message
         if call.unread[0] < self._timer_at:
             self._arm_timer(call.unread[0])
 
     def _overlong(self) -> None:
-        """Fail every request that waits: the message may have been its response. Later ones are ignored."""
+        """Fail every request that waits: the message may have been its response. Later responses are ignored."""
         for call in self._peer.close():
             reason = f"{self.name} sent a message over the limit of {self.limits.message} bytes; set a larger limit."
             self._fail(call, InvalidResponse(reason))
@@ -331,7 +331,7 @@ class StreamLink:
             call.future.set_exception(error)
 
     def _arm_timer(self, when: float) -> None:
-        """Set the one timer of the connection to the earliest deadline."""
+        """Set the connection's only timer to `when`, the earliest deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = self._loop.call_at(when, self._sweep), when

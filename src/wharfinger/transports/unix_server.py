@@ -43,7 +43,7 @@ def serve_unix(
 
     Raises:
         AddressInUse: another server listens there, or the file is not a socket.
-        CannotListen: the socket cannot be made there.
+        CannotListen: the socket cannot be created there.
     """
     try:
         with asyncio.Runner() as runner:
@@ -83,7 +83,7 @@ class UnixServer:
         self._server: asyncio.AbstractServer | None = None
         self._exhaustion: Exhaustion | None = None
         self._made: tuple[int, int] | None = None
-        """Device and inode of the file that this server made, and removes."""
+        """Device and inode of the file that this server created and will remove."""
 
     async def start(self) -> None:
         """Start the service, and listen.
@@ -105,7 +105,7 @@ class UnixServer:
             raise
 
     async def close(self) -> None:
-        """Accept no more clients, answer what was asked within `Limits.drain` seconds, and close every connection."""
+        """Accept no more clients, wait for running requests (`Limits.drain`), and close every connection."""
         self._remove()
         if self._server is not None:
             self._server.close()
@@ -166,18 +166,18 @@ class _ClientConnection(StreamServer):
 
 
 class _RefusedConnection(asyncio.Protocol):
-    """Closes the connection of one client too many."""
+    """Closes the connection of a client over the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 def _bind(path: str, mode: int) -> socket.socket:
-    """Return a socket that listens at `path`; it replaces one that no server listens on.
+    """Return a socket that listens at `path`; a socket that no server listens on is replaced.
 
     The mode is set by the umask, so that no other user can open the socket in between.
     """
-    if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # not run there
+    if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # Windows
         raise CannotListen("This platform has no Unix sockets for asyncio.")
     _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
