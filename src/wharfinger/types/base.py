@@ -49,7 +49,7 @@ JSONValue = Any
 """Any JSON value: None, bool, int, float, str, list, and dict with string keys."""
 
 JSONObject = dict[str, Any]
-"""A JSON object whose members the protocol does not name."""
+"""A JSON object whose members the protocol does not define."""
 
 Meta = dict[str, Any]
 """`_meta` of anything but a request, unchanged; the keys that the protocol defines are the constants `META_…`."""
@@ -89,7 +89,7 @@ class Annotations(WireStruct, kw_only=True):
 
 
 class Implementation(WireStruct, kw_only=True):
-    """Name and version of a client or server. It is the peer's own claim: make no decision by it."""
+    """Name and version of a client or server. It is the peer's own claim: base no decision on it."""
 
     name: str
     version: str
@@ -108,7 +108,7 @@ class ErrorObject(WireStruct, kw_only=True):
 
 
 class NotificationParams(WireStruct, kw_only=True):
-    """Params of a notification without params of its own."""
+    """The params that every notification may have."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 

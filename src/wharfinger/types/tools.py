@@ -100,7 +100,7 @@ def decode_call_tool_result(raw: Raw | bytes) -> CallToolResult:
     """Read a result of a peer; blocks of unknown types become `UnknownContent`.
 
     Raises:
-        msgspec.ValidationError: it is no such result.
+        msgspec.ValidationError: it is not a valid result.
     """
     try:
         return msgspec.json.decode(raw, type=CallToolResult)
