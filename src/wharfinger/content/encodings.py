@@ -1,7 +1,7 @@
 """Decode text in UTF-8, UTF-16, UTF-32, or the encoding of older systems in western Europe.
 
 Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
-bytes are text, they are not. Callers must report a guess (`mime.is_guess`).
+bytes are text, they are treated as binary. Callers must report a guess (`mime.is_guess`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _PLAUSIBLE = re.compile(
 )
 _SHORT_BYTES = 16  # a shorter text needs more plain letters
 _ODD_RATIO = 100
-"""One in so many non-ASCII bytes may be in an implausible place."""
+"""At most one in this many non-ASCII bytes may be in an implausible place."""
 
 
 def _is_western(data: bytes, first: int = 0) -> bool:

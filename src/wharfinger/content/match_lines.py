@@ -1,4 +1,4 @@
-"""Looking for words in a text that comes in pieces: how often they occur, and the line that shows it best."""
+"""Find words in a text that comes in pieces: how often they occur, and the line that shows them best."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LineMatch(NamedTuple):
 
 
 def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
-    """Find all of the words, which are folded; None if one of them does not occur."""
+    """Find all of the `words`, which must be folded; None if one of them does not occur."""
     counts = [0] * len(words)
     keep = max(SNIPPET, *(len(word) for word in words))
     best: tuple[int, str, int, int] | None = None
@@ -36,7 +36,7 @@ def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
         text = tail + piece
         folded = fold(text)
         for number, word in enumerate(words):
-            # What ends in the tail was counted with the piece before.
+            # Occurrences that end in the tail were counted with the piece before.
             begin = max(0, len(tail) - len(word) + 1)
             counts[number] = min(MAX_COUNT, counts[number] + folded.count(word, begin))
         if best is None and (found := _best_line(text, folded, words)) is not None:
@@ -55,7 +55,7 @@ def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
 
 
 def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """How many of the words the best line has, and where it has one; the first of equals."""
+    """Return how many of the words the best line has, and the place of one; the first of equally good lines."""
     best: tuple[int, int] | None = None
     for word in words:
         at = folded.find(word)
@@ -73,7 +73,7 @@ def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] 
 
 
 def _line_at(text: str, at: int) -> tuple[int, int]:
-    """Where the part of a line around a place begins and ends, of at most SNIPPET characters."""
+    """Return where the part of a line around a place begins and ends: at most SNIPPET characters."""
     begin = max(text.rfind("\n", max(0, at - SNIPPET), at) + 1, at - SNIPPET // 2, 0)
     end = text.find("\n", at, begin + SNIPPET)
     return begin, min(begin + SNIPPET, len(text)) if end < 0 else end

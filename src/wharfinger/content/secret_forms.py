@@ -1,4 +1,4 @@
-"""How secrets look: the names that their values have, and the forms of tokens. One table for messages and for logs."""
+"""The names of secret values, and the forms of tokens. One table for messages and for logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECRET_NAMES = (
     *("authorization", "api_key", "secret_key", "access_key", "access_key_id", "account_key", "private_key"),
     "session_id",
 )
-"""Names of values that are secrets, also as the end of a longer name, and with `-` or nothing instead of `_`."""
+"""Names whose values are secrets, also as the end of a longer name, and with `-` or nothing instead of `_`."""
 
 ALONE = r"(?<![A-Za-z0-9_-])"
 """A token does not begin in the middle of a word."""

@@ -1,4 +1,4 @@
-"""A store in memory. It has no limits of its own: its users bound what they put."""
+"""A store in memory. It has no limits of its own: its users must limit what they store."""
 
 from __future__ import annotations
 
