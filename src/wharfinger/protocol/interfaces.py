@@ -1,4 +1,4 @@
-"""The interfaces between the layers: what a transport serves, links, stores, and authorization."""
+"""The interfaces between the layers: services, links, stores and authorization."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Store(Protocol):
     ) -> bool:
         """Set a key until `expires` (seconds since 1970; None for no expiry). It is stored when this returns.
 
-        With `instead_of`, set it only if that is its current value (None: if it has none). Returns whether it was set.
+        With `instead_of`, set it only if that is its current value (None: no value). Returns whether it was set.
         """
         ...
 
@@ -180,7 +180,7 @@ class Fetch(Protocol):
 
 
 class Authorize(Protocol):
-    """Authorizes a client: gives headers for its HTTP requests, and reacts when they are refused."""
+    """Authorizes a client: provides headers for its HTTP requests, and reacts when they are refused."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
         """Return the headers for a request to this URL, such as `Authorization`; empty if there are none yet.

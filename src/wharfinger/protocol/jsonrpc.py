@@ -66,9 +66,9 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message:
     """Decode one message. `params`, `result` and `error` stay raw, but are checked to be well-formed JSON in UTF-8.
 
-    No member that a message is routed on may occur twice, because two readers could then see two different messages
-    (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a hit takes the slow path. A
-    message `from_server` is not checked: its documents may have members of any name.
+    A member that decides how a message is routed must not occur twice: two readers could then see two different
+    messages (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a hit takes the slow
+    path. A message `from_server` is not checked: its documents may have members of any name.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
@@ -76,7 +76,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     """
     if len(data) > limits.message:
         raise InvalidRequest(f"The message has {len(data)} bytes, the limit is {limits.message}: send less at once.")
-    # msgspec checks no UTF-8 in parts that stay raw.
+    # msgspec does not check UTF-8 in parts that stay raw.
     if not data.isascii():
         refuse_bad_utf8(data)
     # The cheap tests come first: the size, then the number of colons.
@@ -130,7 +130,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
 def decode_batch(data: bytes, limits: Limits) -> list[Message | ProtocolError] | None:
     """Decode an array of messages (JSON-RPC 2.0, §6); None if `data` is not an array.
 
-    An entry that is not a valid message becomes the error that refuses it.
+    An entry that is not a valid message is returned as the error to send for it.
 
     Raises:
         ParseError: not JSON.
@@ -194,7 +194,7 @@ def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
     try:
         # Numbers become the lengths of their texts, small cached integers, to save memory.
         json.loads(data, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
-    except _Twice as error:
+    except _DuplicateMember as error:
         raise InvalidRequest(
             "An object of the message has the same member twice.", id=None if error.args == ("id",) else id
         ) from None
@@ -202,7 +202,7 @@ def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
         raise ParseError from None
 
 
-class _Twice(Exception):
+class _DuplicateMember(Exception):
     """An object has a member twice."""
 
 
@@ -210,7 +210,7 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
     if len(pairs) < 2 or len(dict(pairs)) == len(pairs):
         return
     counts = Counter(name for name, _ in pairs)
-    raise _Twice("id" if counts["id"] > 1 else next(name for name in counts if counts[name] > 1))
+    raise _DuplicateMember("id" if counts["id"] > 1 else next(name for name in counts if counts[name] > 1))
 
 
 def _too_deep(kind: str, limits: Limits) -> str:
@@ -220,8 +220,8 @@ def _too_deep(kind: str, limits: Limits) -> str:
 def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
     """Find the ids of requests at this level of a text that is nested too deeply to be parsed.
 
-    Takes linear time, without recursion. A message with two ids counts as one without, and a message without a method
-    is not a request.
+    Takes linear time, without recursion. A message with two ids is treated as one without an id. A message without a
+    method is not a request.
     """
     here = place = 0
     members: dict[bytes, list[bytes | None]] = {}

@@ -1,6 +1,6 @@
 """Match a URI to a row of literals and holes, in time linear in the URI.
 
-A row is what a template looks like to the matcher: `a/{name}.{ext}` is `"a/"`, a hole, `"."`, a hole. Each row becomes
+A row is a template as the matcher gets it: `a/{name}.{ext}` is `"a/"`, a hole, `"."`, a hole. Each row becomes
 one regular expression, which never tries more than a few ways to read a character:
 
 - A hole that cannot hold the first character of what follows takes the longest run (possessive, no backtracking).
@@ -70,7 +70,7 @@ class Matcher:
                 return None
             end -= len(self._suffix)
         if self._pattern is None:
-            self._pattern = re.compile(self._source)  # on use: a server may have thousands of templates
+            self._pattern = re.compile(self._source)  # on first use: a server may have thousands of templates
         found = self._pattern.fullmatch(text, 0, end)
         return None if found is None else found.groups()
 
@@ -163,7 +163,7 @@ def _run(hole: Hole, chars: frozenset[str], without: str, lazy: bool) -> str:
 
 
 def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:
-    """Whether some text can match both rows, limits and escapes aside: a search over pairs of states."""
+    """Whether some text can match both rows, ignoring limits and escapes: a search over pairs of states."""
     ours, theirs = _states(left), _states(right)
     todo, seen = [(0, 0)], {(0, 0)}
     while todo:
