@@ -36,15 +36,15 @@ MAX_EVENT_ID = 4096
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
-    """Return a function that makes the error for a session that has ended."""
+    """Return a function that returns the error for a session that has ended."""
     return lambda: ConnectionLost(f"{origin.name} has ended the session: connect again.")
 
 
 async def open_stream(origin: Origin, headers: dict[str, str], last_id: str) -> ClientResponse:
-    """Open a stream with GET, to be read from after the event `last_id` if that is not empty.
+    """Open a stream with GET; if `last_id` is not empty, the stream continues after that event.
 
     Raises:
-        NoMessage: the server opens none.
+        NoMessage: the server does not open it.
     """
     headers = {**headers, "Accept": EVENTS}
     headers.pop("Content-Type", None)
@@ -68,7 +68,7 @@ async def resume_stream(
 ) -> None:
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
-    Returns without a response if the server does not resume it, or brings nothing new several times in a row.
+    Returns without a response if the server does not resume it, or sends no new event several times in a row.
 
     Raises:
         NoMessage: the session no longer exists (404).
@@ -123,7 +123,7 @@ class SessionStream:
         """Open the stream, unless it is open.
 
         Raises:
-            ConnectionFailed: the server keeps no such stream.
+            ConnectionFailed: the server has no such stream.
             RequestTimeout: it did not open in time.
         """
         if self._opened is None:

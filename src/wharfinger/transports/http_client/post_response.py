@@ -1,4 +1,4 @@
-"""The response to one POST: a JSON body, or a stream of events that may go on over another connection."""
+"""The response to one POST: a JSON body, or a stream of events that may continue on another connection."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 RECONNECT_DELAY = 1.0
 MIN_RECONNECT_DELAY = 0.01
 MAX_RECONNECT_DELAY = 30.0
-"""Seconds to wait before a stream is resumed: if the server names none, and the bounds of what it may name."""
+"""Seconds to wait before a stream is resumed: the default, and the bounds of the time that a server may name."""
 MAX_RECONNECTS = 3
-"""Attempts in a row that bring nothing new."""
+"""Attempts in a row without a new event."""
 
 
 class PendingPost:
@@ -54,14 +54,14 @@ class PendingPost:
 
 
 EventHandler = Callable[[Event[PendingPost], PendingPost | None], None]
-"""Handles what one message means; takes the POST on whose stream it came as well."""
+"""Handles one event; the second argument is the POST on whose stream it came, if any."""
 
 
 def is_event_stream(response: ClientResponse, origin: Origin) -> bool:
     """Whether the response is a stream of events rather than one body.
 
     Raises:
-        InvalidResponse: it is compressed, which was not accepted: decompressing would be work without a bound.
+        InvalidResponse: it is compressed, which was not accepted: decompressing would be unbounded work.
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise InvalidResponse(f"{origin.name} compressed its answer although that was not accepted.")
@@ -78,7 +78,7 @@ async def read_events(
     """Read messages until the stream ends, or `post` is done.
 
     Raises:
-        TimeoutError: the server, which used to send something regularly, is silent: the connection is broken.
+        TimeoutError: a server that sent something regularly has stopped: the connection is broken.
     """
     pulse, now = Pulse(), asyncio.get_running_loop().time
     async with asyncio.timeout(None) as silence:
@@ -96,7 +96,7 @@ async def read_events(
 async def read_body(
     response: ClientResponse, peer: ClientPeer[PendingPost], post: PendingPost, handle: EventHandler, origin: Origin
 ) -> None:
-    """Read the one message of a body.
+    """Read a body, which is one message.
 
     Raises:
         NoMessage: the body is no message, and the status is an error.
@@ -126,7 +126,7 @@ def resumed_decoder(decoder: EventDecoder, limit: int) -> EventDecoder:
 
 
 def reconnect_delay(decoder: EventDecoder) -> float:
-    """Seconds to wait before the stream is resumed: what the server asked for, within bounds (2025-11-25: MUST)."""
+    """Seconds to wait before the stream is resumed: the server's value, within bounds (2025-11-25: MUST)."""
     if decoder.retry is None:
         return RECONNECT_DELAY
     return min(max(decoder.retry / 1000, MIN_RECONNECT_DELAY), MAX_RECONNECT_DELAY)

@@ -1,4 +1,4 @@
-"""Serves an `HttpApp` on a port: binds, sweeps the connections once a second, and ends in time after a signal."""
+"""Serves an `HttpApp` on a port: binds, sweeps the connections once a second, and ends soon after a signal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("wharfinger.transports.http")
 _ACCEPTED = 100
 """Connections that are accepted in one turn of the loop."""
 _SPARE = 128
-"""File descriptors that are left for files, databases, watches and the search index."""
+"""File descriptors that are kept free for files, databases, watches and the search index."""
 GOODBYE = 0.5
 """Seconds at the end for TLS clients to close their side too; many never do."""
 
@@ -178,7 +178,7 @@ class HttpServer:
         return len(self.connections.open) + len(self.app.sessions)
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
-        """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises what starting raises."""
+        """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises the errors of starting."""
         with self._signals_handled(), contextlib.ExitStack() as until_the_end:
             starting = asyncio.ensure_future(self.app.start())
             try:
@@ -196,7 +196,7 @@ class HttpServer:
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Generator[None, None, None]:
-        """Let signals call `stop` during a block. One that is ignored (nohup) stays ignored."""
+        """Let signals call `stop` during a block. A signal that is ignored (nohup) stays ignored."""
         loop = self.loop
         handled = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         before = {number: signal.getsignal(number) for number in handled}
@@ -222,7 +222,7 @@ class HttpServer:
             self.forced.set()
 
     async def end(self) -> None:
-        """Refuse new requests, end streams with a final result, let requests finish, and cut the other connections."""
+        """Refuse new requests, end streams with a final result, let requests finish, and close all connections."""
         if self._server is None:
             return
         self._server.close()
