@@ -1,16 +1,16 @@
-"""Results that are kept as long as their server allows, for whom it allows.
+"""Caches results for as long, and for whom, their server allows.
 
 A server says of a list or a resource how long its result may be kept (`ttlMs`), and for whom (`cacheScope`). `Cache`
 holds such results for any number of clients; `CacheStep` is one client's part of it, and a step of its calls.
 
-A result is found by a `Key`: the server, the method, the URI or cursor, who asked (`partition`), and what else a server
-may answer by (`vary`: the revision and the client's capabilities). A public result is stored without a partition.
+A result is found by a `Key`: the server, the method, the URI or cursor, the caller (`partition`), and what else the
+response may depend on (`vary`: the revision and the client's capabilities). A public result has no partition.
 
 Equal calls at the same time make one request (`InFlight`): the first asks, the others wait and take its result, but
 only if it may be kept. Otherwise it belongs to the first alone, and each of the others asks as well; from then on equal
 calls do not wait for each other (`is_uncacheable`).
 
-Whatever changes while a request is under way spoils it: its result goes to those who wait, and is not kept.
+If a list or resource changes while it is requested, the result goes to the waiting calls, but is not cached.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ NAME_PARAMS = {
     "skills/list": "cursor",
     "skills/get": "uri",
 }
-"""Methods whose results may be kept, and the param that distinguishes one result from another.
+"""Methods whose results may be cached, and the param that distinguishes one result from another.
 
-`server/discover` is not among them: a client asks it to learn how things are now.
+`server/discover` is not among them: a client sends it to find out the present state.
 """
 
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -58,7 +58,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 """By list: the methods whose results are outdated once it has changed. Templates have no notification of their own."""
 
 READS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
-"""Methods whose result changes with a resource."""
+"""Methods whose result changes if a resource changes."""
 
 NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
@@ -66,21 +66,21 @@ NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list
 MAX_NAME = 8192
 """Characters of a URI or a cursor whose result is kept: servers choose their cursors, which outlive the result."""
 OVERHEAD = 512
-"""Bytes that an entry takes in addition to its result, about."""
+"""Approximate bytes that an entry takes in addition to its result."""
 
 IsValid = Callable[[], bool]
-"""Whether every change since a result came was heard, so that it is still true."""
+"""Returns whether the client has been notified of every change since a result arrived, so that it is still valid."""
 
 
 class Key(NamedTuple):
-    """What a result is found by."""
+    """The key of a cached result."""
 
     server: Hashable
     method: str
     name: str | None
     """The URI or the cursor; None for the first page of a list."""
     partition: Hashable
-    """Who asked; None for a public result."""
+    """The caller's credentials or session; None for a public result."""
     vary: Hashable
     """The revision and the client's capabilities: a server may answer others differently."""
 
@@ -88,9 +88,9 @@ class Key(NamedTuple):
 class _Entry(NamedTuple):
     data: bytes
     expires: float
-    """By the cache's clock."""
+    """In seconds of the cache's clock."""
     valid: IsValid | None
-    """Whether every change since then was heard; None if time alone decides."""
+    """Checks whether the result is still valid; None if only time decides."""
 
 
 class InFlight:
@@ -100,35 +100,34 @@ class InFlight:
 
     def __init__(self) -> None:
         self.raw: Raw | None = None
-        """The result, once it is there and may be given to those who wait."""
+        """The result, once it may be given to waiting calls."""
         self.spoiled = False
-        """Something has changed since: the result is not kept, and later calls ask again."""
+        """Whether something has changed since: the result is not cached, and later calls send their own."""
         self.uncacheable = False
-        """The result is for one caller only: the others have to ask as well."""
+        """Whether the result is for its caller only, so that waiting calls must send requests of their own."""
         self._done: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait until it is done, at most so long. A waiting task may be cancelled without harm to the others."""
+        """Wait at most `seconds` until it is done. Cancelling one waiting task does not affect the others."""
         if self._done is None:
             self._done = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._done,), timeout=seconds)
 
     def finish(self) -> None:
-        """Let those go on who wait."""
+        """Wake up the waiting calls."""
         if self._done is not None:
             self._done.set_result(None)
 
 
 class Cache:
-    """Results of servers, in memory, kept as long as `ttlMs` says (2026-07-28, caching).
+    """An in-memory cache of servers' results, which are kept for their `ttlMs` (2026-07-28, caching).
 
-    A client has one of its own. Given to several (`Client(…, cache=cache)`) it keeps a result whose `cacheScope` is
-    `public` for all of them, and a private one for those with the same authorization. It may be used from several
-    threads.
+    By default each client has its own. Clients, also in several threads, can share one (`Client(…, cache=cache)`):
+    `public` results serve all of them, private ones those with the same authorization (`cacheScope`).
 
-    `entries` and `size` (bytes) bound it: what was not used for longest goes first. `max_ttl` is how many seconds
-    anything is kept, whatever the server says. For `stale_if_error` seconds after it expired a result is still returned
-    if the server cannot be reached. `clock` counts seconds, and never goes back.
+    `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
+    time in seconds that a result is kept. For `stale_if_error` seconds after it expired, a result is still returned if the
+    server cannot be reached. `clock` counts seconds, and never goes back.
     """
 
     def __init__(
@@ -151,10 +150,10 @@ class Cache:
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._size = 0
         self._uncacheable: OrderedDict[Key, None] = OrderedDict()
-        """What could not be kept the last time."""
+        """Keys whose last result could not be cached."""
         self._lock = Lock()
         self.in_flight: dict[tuple[asyncio.AbstractEventLoop, Key], InFlight] = {}
-        """Requests under way, by the loop that waits for them."""
+        """Requests in flight, by event loop and key."""
 
     def __repr__(self) -> str:
         return f"<Cache: {len(self._entries)} results, {self._size} bytes>"
@@ -165,11 +164,11 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """Bytes that they take, about."""
+        """Approximate bytes of all results."""
         return self._size
 
     def clear(self) -> None:
-        """Forget every result, and keep nothing of what is under way."""
+        """Drop every result, and do not cache those of requests in flight."""
         self.drop(lambda _: True)
 
     def get(self, key: Key, *, stale: bool = False) -> bytes | None:
@@ -190,7 +189,7 @@ class Cache:
         return None
 
     def put(self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None) -> None:
-        """Keep a result for so long, instead of any older one; with `valid` only while that returns True."""
+        """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True."""
         size = len(memoryview(data)) + _weight(key)
         with self._lock:
             self._forget(key)
@@ -203,12 +202,12 @@ class Cache:
                 self._remove(next(iter(self._entries)))
 
     def forget(self, key: Key) -> None:
-        """Forget this result, also if it is public."""
+        """Drop this result, private or public."""
         with self._lock:
             self._forget(key)
 
     def drop(self, outdated: Callable[[Key], bool]) -> None:
-        """Forget every result whose key is `outdated`, and do not keep those under way."""
+        """Drop every result whose key is `outdated`, and do not cache those of requests in flight."""
         with self._lock:
             for key in [key for key in self._entries if outdated(key)]:
                 self._remove(key)
@@ -217,11 +216,11 @@ class Cache:
                 request.spoiled = True
 
     def is_uncacheable(self, key: Key) -> bool:
-        """Whether the last result could not be kept, so that there is no use in waiting for somebody else's."""
+        """Whether the last result could not be cached, so that waiting for another call's result is no use."""
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
-        """Remember whether a result could be kept."""
+        """Remember whether a result could be cached."""
         if uncacheable == (key in self._uncacheable):
             return
         with self._lock:
@@ -242,10 +241,10 @@ class Cache:
 
 
 class CacheStep:
-    """Returns a kept result, or that of an equal call under way, or asks the server and keeps what it may.
+    """Returns a cached result, or that of an equal call in flight; otherwise sends the call and caches its result.
 
-    `hear_lists` returns a function that says whether each change of a list was heard from now on (handshake era), or
-    None if they are not heard at the moment.
+    `hear_lists` returns a function that returns whether the client was notified of every change of a list since
+    (handshake era), or None if it receives no such notifications now.
     """
 
     def __init__(
@@ -260,9 +259,9 @@ class CacheStep:
         self._server: Hashable = _server_key(target)
         self._headers = frozenset((name.lower(), value) for name, value in headers.items())
         self._credentials: Hashable = (self._headers, None)
-        """Who asks: the headers, and the credentials that the sign-in gave last."""
+        """Identifies the caller: the headers, and the latest credentials of the sign-in."""
         self._session = object()
-        """Who asks in the handshake era: what a session was sent belongs to that session."""
+        """Identifies the caller in the handshake era, where results belong to their session."""
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None
@@ -271,10 +270,10 @@ class CacheStep:
         self._was_connected = False
         self._hear_lists = hear_lists
 
-    # What happens to the client.
+    # Events of the client.
 
     def connected(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
-        """There is a connection. If it is not the first one, anything may have changed, even the server."""
+        """A connection was opened. If it is not the first one, anything may have changed, even the server."""
         if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)
         self._was_connected = True
@@ -288,7 +287,7 @@ class CacheStep:
         self._vary = rules.name, self._capabilities
 
     def closed(self) -> None:
-        """The client is closed: it gets nothing, and what is under way is not kept."""
+        """The client was closed. It gets no cached results, and those of requests in flight are not cached."""
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
@@ -302,19 +301,19 @@ class CacheStep:
             self._cache.drop(lambda key: key.server == self._server and key.method in methods)
 
     def observe(self, auth: Authorize) -> Authorize:
-        """The same sign-in, whose credentials this step gets to know."""
+        """Wrap a sign-in, so that this step sees its credentials."""
         return _ObservedAuth(auth, self)
 
     def signed(self, headers: Mapping[str, str]) -> None:
-        """A request goes out with these headers of the sign-in."""
-        # What else there is, such as a proof of possession, differs from request to request.
+        """Called with the sign-in's headers of each request."""
+        # Other headers, such as a proof of possession, differ from request to request.
         named = {name.lower(): value for name, value in headers.items()}
         self._credentials = self._headers, named.get("authorization") or frozenset(named.items()) or None
 
     # Calls.
 
     def applies_to(self, row: Method) -> bool:
-        """Methods whose results may be kept."""
+        """Whether the method's results may be cached."""
         return row.name in NAME_PARAMS
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
@@ -322,12 +321,14 @@ class CacheStep:
         return next(call) if key is None else self._answer(call, next, key, valid)
 
     def find_key(self, method: str, params: Any) -> tuple[Key | None, IsValid | None]:
-        """What a result is kept under, None if it cannot be kept; and how long it is true, None if for its time."""
+        """The key of a result, or None if it must not be cached, and its validity check, if it has one."""
         rules, valid = self._rules, None
         if rules is None:
             return None, None
         partition: Hashable = self._credentials
-        if rules.era == "handshake":  # it has no time to live: a list is kept while its changes are heard
+        if (
+            rules.era == "handshake"
+        ):  # results have no time to live: a list is cached while notifications report its changes
             if method not in self._notifying or (valid := self._hear_lists()) is None:
                 return None, None
             partition = self._session
@@ -335,7 +336,7 @@ class CacheStep:
         if name is not UNSET and len(name) > MAX_NAME:
             return None, None
         if method == "resources/read" and (params.input_responses is not UNSET or params.request_state is not UNSET):
-            return None, None  # what comes of answers is not for keeping (2026-07-28, caching)
+            return None, None  # a result that depends on answers is not cached (2026-07-28, caching)
         return Key(self._server, method, None if name is UNSET else name, partition, self._vary), valid
 
     async def _answer(self, call: Call, next: Next, key: Key, valid: IsValid | None) -> Any:
@@ -374,7 +375,7 @@ class CacheStep:
             request.finish()
 
     async def _ask_alone(self, call: Call, next: Next, key: Key) -> Any:
-        """Ask for what could not be kept the last time. If that has changed, the next result is kept."""
+        """Send a call whose last result could not be cached. If this one could be, the next result is cached."""
         try:
             result = await next(call)
         except RemoteError as error:
@@ -401,8 +402,8 @@ class CacheStep:
             self._cache.put(key, call.raw, seconds, public=public, valid=valid)
 
     def _after_failure(self, key: Key, request: InFlight, error: WharfingerError) -> bytes | None:
-        """Forget what an error disproves. Returns a result to use instead of the error, if one may be."""
-        if is_transient(error) or isinstance(error, RequestTimeout):  # it disproves nothing
+        """Drop results that an error shows to be outdated. Returns a result to use instead of the error, or None."""
+        if is_transient(error) or isinstance(error, RequestTimeout):  # cached results may still be valid
             return self._cache.get(key, stale=True) if self._is_current(key) else None
         request.uncacheable = True
         if isinstance(error, NotAuthorized):
@@ -410,19 +411,19 @@ class CacheStep:
         elif isinstance(error, RemoteError):
             self._cache.forget(key)
             if error.code == InvalidParams.code and NAME_PARAMS[key.method] == "cursor" and key.name is not None:
-                partitions = (key.partition, None)  # one list, all its pages
+                partitions = (key.partition, None)  # drop all pages of the list
                 self._cache.drop(lambda each: each[:2] == key[:2] and each.partition in partitions)
         return None
 
     def _is_current(self, key: Key) -> bool:
-        """Whether this client is open, and still who it was when it asked."""
+        """Whether this client is open, and has the same credentials or session as when it sent the request."""
         if self._rules is None:
             return False
         return key.partition == (self._session if self._rules.era == "handshake" else self._credentials)
 
 
 class _ObservedAuth:
-    """An `Authorize` whose headers a cache gets to know."""
+    """An `Authorize` that passes its headers to a cache step."""
 
     def __init__(self, auth: Authorize, step: CacheStep) -> None:
         self._auth = auth
@@ -438,7 +439,7 @@ class _ObservedAuth:
 
 
 class _ById:
-    """A server of this process, which equals only itself, and lives as long as something of it is kept."""
+    """A server of this process as a key: it equals only itself, and stays alive while the cache holds its results."""
 
     __slots__ = ("_target",)
 
@@ -453,7 +454,7 @@ class _ById:
 
 
 def _server_key(target: Any) -> Hashable:
-    """Which server it is, for all who share a cache. Each client of a command has a process of its own."""
+    """The key of a server in a shared cache. Each client of a command has a process of its own, and so its own key."""
     if isinstance(target, str):
         return target
     if isinstance(target, list):
@@ -463,7 +464,7 @@ def _server_key(target: Any) -> Hashable:
 
 
 def _time_to_live(result: Any) -> float:
-    """Seconds for which a result may be kept; 0 for questions and whatever else has no time to live."""
+    """Seconds for which a result may be cached; 0 for results without a time to live, such as questions."""
     if not isinstance(result, t.CacheableResult) or isinstance(result.ttl_ms, msgspec.UnsetType):
         return 0.0
     return min(result.ttl_ms, 1 << 53) / 1000
@@ -478,8 +479,8 @@ def _weight(key: Key) -> int:
 
 
 def _touches(one: str, other: str) -> bool:
-    """Whether one of two URIs is the other, or lies below it: a folder changes with what is in it."""
-    # In this order: changes may come in a flood, and each is compared with everything that is kept.
+    """Whether one of two URIs is the other, or lies below it: a folder changes if something in it changes."""
+    # The cheapest test comes first, since every change is compared with every cached result.
     if one.startswith(other):
         shorter, longer = other, one
     elif other.startswith(one):

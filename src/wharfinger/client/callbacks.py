@@ -1,4 +1,4 @@
-"""Functions of the user's that are called with messages: in order, with a bound, and their failures are only logged."""
+"""Calls user functions with messages, in order, with a bound on waiting messages. Logs exceptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_BYTES = 16 * 1024 * 1024
 
 
 class CallbackQueue:
-    """Calls one function, plain or async, with one message after the other, each when the one before has returned."""
+    """Calls one function, plain or async, with one message after the other, never concurrently."""
 
     __slots__ = ("_function", "_size", "_task", "_waiting")
 
@@ -30,9 +30,9 @@ class CallbackQueue:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, *args: Any, size: int = 0) -> None:
-        """Call the function with these arguments, now if nothing waits, else later. Raises nothing.
+        """Call the function with these arguments, after all earlier calls. Logs its exceptions.
 
-        `size` is the number of bytes of the message that the arguments are from.
+        `size` is the number of bytes of the message.
         """
         if self._task is not None:
             self._waiting.append((size, args))
@@ -49,12 +49,12 @@ class CallbackQueue:
             self._task = asyncio.get_running_loop().create_task(self._work(running))
 
     async def finished(self) -> None:
-        """Wait until the function has been called with everything."""
+        """Wait until all calls have returned."""
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait((self._task,))
 
     def stop(self) -> None:
-        """Call the function no more."""
+        """Drop waiting calls and cancel the running one."""
         self._waiting.clear()
         self._size = 0
         if self._task is not None:

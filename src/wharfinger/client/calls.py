@@ -6,8 +6,8 @@ composes them once:
 
     middleware → tasks → multi-round requests → cache → progress and deadlines → retry → connection
 
-Each step names the methods that it is for (`applies_to`), so that a call crosses only those that concern it. The last
-one sends a request and returns its decoded result.
+Each step names the methods that it is for (`applies_to`), so that a call passes only through the steps that apply to
+it. The last one sends a request and returns its decoded result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 Progress = Callable[[float, float | None, str | None], Any]
-"""Called with how far a call is: done, the total if it is known, and a text if there is one; plain or async."""
+"""Called with the progress of a call: done, the total or None, and a text or None. Plain or async."""
 
 PROGRESS = "notifications/progress"
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
@@ -66,7 +66,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds for the whole call."""
     max_timeout: float | None
-    """Seconds after which it fails even if its deadline is put off."""
+    """Seconds after which it fails even if its deadline was extended."""
     progress: Progress | None
     """Called with `(done, total, message)`, plain or async."""
     reset_on_progress: bool
@@ -76,31 +76,31 @@ class CallOptions(TypedDict, total=False):
 
 
 class Call(msgspec.Struct, eq=False):
-    """One call, as middleware sees it: the request that is about to be made, and how it is to be made."""
+    """One call, as middleware sees it: the request to send, and options for sending it."""
 
     row: Method
     """The method, as a row of the table of methods."""
     params: Any
     """The params, a struct of `types`, without the `_meta` that every request gets. Assign others to change them."""
     timeout: float
-    """Seconds for the whole call, without those in which a question of the server is answered."""
+    """Seconds for the whole call, not counting the time to answer the server's questions."""
     max_timeout: float
     """Seconds after which the call fails in any case."""
     progress: Progress | None = None
     reset_on_progress: bool = False
-    """Whether each sign of progress restarts `timeout`."""
+    """Whether each report of progress restarts `timeout`."""
     retry: bool | None = None
     """Whether the call may be sent again after its connection was lost. None: as its method or tool allows."""
     bypass_cache: bool = False
     """Whether the server is asked even if its answer is cached."""
     bounded: bool = True
-    """Whether the caller gave `timeout`, so that it bounds a task too."""
+    """Whether the caller gave `timeout`, which then bounds a task too."""
     notified: Callable[[Message], None] | None = None
     """Takes the notifications that belong to this call."""
     raw: Raw | UnsetType = UNSET
-    """The result as it came, once it came."""
+    """The encoded result; UNSET before it has arrived."""
     ends: float | None = None
-    """When the time is up by the loop's clock, and in any case; None until somebody waits."""
+    """The deadline by the loop's clock, and the one that cannot be extended; None before the first `left`."""
     ends_last: float = math.inf
 
     def __repr__(self) -> str:
@@ -129,16 +129,16 @@ class Call(msgspec.Struct, eq=False):
         return None if left == math.inf else left
 
     def put_off(self, seconds: float) -> None:
-        """Do not count these seconds, in which a person was asked."""
+        """Extend the deadline by the seconds that a person took to answer."""
         if self.ends is not None:
             self.ends += seconds
 
     def restart(self) -> None:
-        """Let the whole `timeout` be left again."""
+        """Restart the deadline: the whole `timeout` is left again."""
         self.ends = asyncio.get_running_loop().time() + self.timeout
 
     def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
-        """Another request of the same call, which gets so many seconds, but no more than are left of the call."""
+        """Another request of the same call, with a timeout of `seconds`, or of what is left of the call."""
         left = self.left(asyncio.get_running_loop().time())
         return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
 
@@ -151,14 +151,14 @@ Middleware = Callable[[Call, Next], Awaitable[Any]]
 
 
 class Step(Protocol):
-    """A step of the client's own."""
+    """One of the client's own steps."""
 
     def applies_to(self, row: Method) -> bool:
         """Whether calls of this method go through the step."""
         ...
 
     def __call__(self, call: Call, next: Next, /) -> Awaitable[Any]:
-        """Make the call."""
+        """Make the call, or pass it to `next`."""
         ...
 
 
@@ -186,11 +186,11 @@ def check_middleware(middleware: Any) -> None:
 
 
 class ProgressStep:
-    """Reports progress, and puts the deadline off: by progress if the call says so, and while a person is asked.
+    """Reports progress, and extends the deadline: after progress if the call says so, and while a person is asked.
 
-    A server of the handshake era asks by requests of its own while its client waits for an answer. Then the deadline is
+    A server of the handshake era sends requests while its client waits for the result. Then the deadline is
     a `PausableTimeout` around the rest of the chain, which gets no deadline of its own. In the stateless era questions
-    come as results, and nothing has to stand still.
+    come as results, and nothing has to pause.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ProgressStep:
         unclaimed: Callable[[Message], None],
         name: Callable[[], str],
     ) -> None:
-        """`asks_by_result` says how the server asks; `unclaimed` takes notifications that are no progress."""
+        """`asks_by_result` returns how the server asks; `unclaimed` gets notifications other than progress."""
         self._handlers = handlers
         self._may_be_asked = handlers.any
         self._asks_by_result = asks_by_result
@@ -208,7 +208,7 @@ class ProgressStep:
         self._name = name
 
     def applies_to(self, row: Method) -> bool:
-        """Tools may report progress; any server that is answered may ask during any call."""
+        """Tools may report progress. If there are input handlers, the server may ask during any call."""
         return row.name == "tools/call" or self._may_be_asked
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
@@ -262,7 +262,7 @@ class ProgressStep:
 
 
 def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:
-    """What a `notifications/progress` says, as a progress function takes it. None if it cannot be read."""
+    """The arguments for a progress function in a `notifications/progress`; None if it is invalid."""
     try:
         said = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
     except msgspec.MsgspecError:

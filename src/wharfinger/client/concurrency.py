@@ -1,4 +1,4 @@
-"""Several calls at once, in order and with a bound."""
+"""Makes several calls at once, with a limit, and returns their results in order."""
 
 from __future__ import annotations
 

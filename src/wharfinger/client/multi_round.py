@@ -1,14 +1,14 @@
-"""Calls that take several rounds, because the server asks something before it answers.
+"""Repeats calls for which the server needs input before it returns a result.
 
-In 2026-07-28 a server cannot send requests. What it wants to know it puts into a result (`InputRequiredResult`): its
-questions, and an opaque state. The client answers the questions by its input handlers, and sends the same call again
+In 2026-07-28 a server cannot send requests. Instead it returns an `InputRequiredResult`, which has its questions and an
+opaque state. The client answers the questions with its input handlers, and sends the same call again
 with the answers and the state, until there is a result (multi round-trip requests). The answers and the state belong to
 that call only, and the number of rounds is bounded.
 
-A server of 2025-11-25 may refuse a call until the user has been at a URL (`URLElicitationRequired`). Then the client
-asks for consent, waits until the server says that it is done, and makes the call again, once.
+A server of 2025-11-25 may refuse a call until the user has visited a URL (`URLElicitationRequired`). Then the client
+asks for consent, waits until the server reports that the visit is complete, and sends the call once more.
 
-The time in which the user answers does not count for the call's `timeout`, but does for `max_timeout`.
+The time that the user takes to answer does not count towards the call's `timeout`, but does towards `max_timeout`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from wharfinger.protocol.methods import Method
 __all__ = ["MultiRoundStep", "URLCompletions", "answer_questions", "urls_in"]
 
 MAX_ID = 4096
-"""Characters of the id of a visit to a URL that is remembered."""
+"""Characters of the longest elicitation id that is remembered."""
 MAX_URLS = 16
-"""URLs that one refusal names, and completions that are remembered before anybody waits for them."""
+"""URLs that one refusal may name, and completed visits that are remembered."""
 
 _decode_complete = msgspec.json.Decoder(t.ElicitationCompleteNotificationParams).decode
 
@@ -49,11 +49,11 @@ class MultiRoundStep:
         self._completions = completions
 
     def applies_to(self, row: Method) -> bool:
-        """Methods whose result may be questions; all if the user can be sent to URLs."""
+        """Whether the method's result may ask for input, or the server may send the user to a URL first."""
         return row.name in ASKABLE or self._handlers.any
 
     async def __call__(self, call: Call, next: Next) -> Any:
-        """Raises InvalidResponse if the server asks without end, or what this client does not offer."""
+        """Raises InvalidResponse if the server asks in too many rounds, or asks what this client does not offer."""
         try:
             result = await next(call)
         except RemoteError as error:
@@ -73,7 +73,7 @@ class MultiRoundStep:
         raise InvalidResponse(f"The server still asks after {self._max_rounds} rounds of answers to one {call.method}.")
 
     async def _visited(self, call: Call, error: RemoteError) -> bool:
-        """Whether the user has been at the URLs that a refusal names."""
+        """Send the user to the URLs that a refusal names. Returns whether the user agreed."""
         now, visits = asyncio.get_running_loop().time, urls_in(error)
         begun = now()
         if not await self._handlers.visit_urls(visits):
@@ -88,7 +88,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
 
     Raises:
         RequestTimeout: they took too long.
-        InvalidResponse: the server asks what this client does not offer.
+        InvalidResponse: the server asks something that this client does not offer.
     """
     now = asyncio.get_running_loop().time
     begun = now()
@@ -105,7 +105,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """The URLs that the user has to visit before the call is made again, as a refusal names them."""
+    """The visits to URLs that a refusal requires before the call is sent again; empty if it names none or too many."""
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations
     except msgspec.ValidationError:
@@ -114,14 +114,14 @@ def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
 
 
 class URLCompletions:
-    """Which visits to URLs are completed, as the server says (2025-11-25, elicitation)."""
+    """The visits to URLs that the server has reported as complete (2025-11-25, elicitation)."""
 
     def __init__(self) -> None:
         self._completed: deque[str] = deque(maxlen=MAX_URLS)
         self._changed = asyncio.Event()
 
     def take(self, message: Message) -> None:
-        """Take a `notifications/elicitation/complete`."""
+        """Handle a `notifications/elicitation/complete`."""
         if isinstance(message.params, UnsetType):
             return
         try:
@@ -133,7 +133,7 @@ class URLCompletions:
         self._changed.set()
 
     async def wait(self, ids: Iterable[str], seconds: float) -> None:
-        """Return when all of these are completed, or after so long: then the server may be asked anyway."""
+        """Return when all `ids` are complete, or after `seconds`; the call can be sent again in either case."""
         missing = set(ids)
         try:
             async with asyncio.timeout(None if seconds == math.inf else seconds):

@@ -1,4 +1,4 @@
-"""What a client tries again: which calls are sent a second time, and how long it waits before it connects again."""
+"""Decides which calls a client sends a second time; `Retry` also configures how it reconnects."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ READS = frozenset(
 """Methods that change nothing, so that they may be served twice."""
 
 UNAVAILABLE = frozenset({502, 503, 504})
-"""HTTP statuses of a proxy whose server cannot be reached at the moment."""
+"""HTTP statuses of a proxy that cannot reach its server at the moment."""
 MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
-"""HTTP statuses without a message, which may mean that another server answers at this URL by now."""
+"""HTTP statuses without a message, which may mean that a different server now answers at this URL."""
 MAX_TOOLS = 10_000
 """Tools that are remembered as harmless to call twice."""
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client survives the loss of its connection: what it opens again, how often, and what it sends again.
+    """How a client recovers from a lost connection: how often it reconnects, and what it sends again.
 
     Before the n-th attempt in a row it waits for a random time of at most `initial_delay * 2**n` seconds, and at most
-    `max_delay`, so that a thousand clients of one server do not all come back at once.
+    `max_delay`, so that the clients of one server do not all reconnect at once.
     """
 
     attempts: int = 5
@@ -69,7 +69,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     retry_reads: bool = True
     """Whether requests that only read are sent again after their connection was lost."""
     trust_hints: bool = False
-    """Whether tools that their server calls read-only or idempotent are, too. Only for servers that you trust."""
+    """Whether calls of tools that are hinted read-only or idempotent are too. Only for servers that you trust."""
 
 
 NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)
@@ -77,7 +77,7 @@ NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the next attempt may succeed. Waiting does not change what the server is, or who we are."""
+    """Whether another attempt may succeed. It cannot if the server is of the wrong kind, or refuses the credentials."""
     if isinstance(error, NotAuthorized | NotMCP | UnsupportedRevision):
         return False
     if isinstance(error, ConnectionFailed):
@@ -111,10 +111,10 @@ class RetryStep:
         return await next(call)
 
     def learn(self, tools: Iterable[t.Tool]) -> None:
-        """Take what the server lists: which tools may be called twice, if its hints are trusted."""
+        """Remember which of the listed tools may be called twice, if the server's hints are trusted."""
         if not self._settings.retry.trust_hints:
             return
-        for tool in tools:  # in place: a list of many pages must not cost the square of them
+        for tool in tools:  # in place: copying the set for each page of a long list would be quadratic
             self._harmless.discard(tool.name)
             hints = tool.annotations
             if isinstance(hints, UnsetType) or not (hints.read_only_hint is True or hints.idempotent_hint is True):

@@ -1,15 +1,14 @@
-"""Calls of tools that become tasks, which this end polls until there is a result; the caller sees a call.
+"""Tool calls that become tasks: polls the task until it ends, and returns its result as that of the call.
 
-There are two protocols of tasks, which have only the word in common:
+There are two task protocols, which share little but the name:
 
 - In 2025-11-25 the client decides: it sends `tools/call` with a `task`, because the tool's listing requires or allows
-  it
-  (`CALL_AS_TASK`). The answer names the task, `tasks/get` says how it is, and `tasks/result` brings the result. While
-  input is required the server asks by requests of its own, and answers `tasks/result` only when the task is done.
-- In the extension of 2026-07-28 the server decides: the result of a call may be a `TaskStarted`. The answers to
-  `tasks/get` bring the server's questions, which `tasks/update` answers, and in the end the result itself.
+  it (`CALL_AS_TASK`). The response names the task, `tasks/get` returns its status, and `tasks/result` its result. If
+  the task needs input, the server sends requests, and answers `tasks/result` only when the task is done.
+- In the extension of 2026-07-28 the server decides: the result of a call may be a `TaskStarted`. The
+  responses to `tasks/get` hold the server's questions, which `tasks/update` answers, and at the end the result.
 
-Either task is cancelled at the server when its caller gives up.
+When the caller gives up, the client cancels the task at the server.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.C
 _GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
 
 POLL_INTERVAL, MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 1.0, 0.05, 60.0
-"""Seconds between polls, unless the server names them; the least and the most."""
+"""Seconds between polls: the default, and the least and the most that a server can ask for."""
 CANCEL_TIME = 5.0
-"""Seconds for telling the server that a task is cancelled."""
+"""Timeout of `tasks/cancel` in seconds."""
 MAX_TOOLS = 10_000
-"""Tools that are remembered as wanting tasks; a call of another one is refused first, and then sent as a task."""
+"""Tools that are remembered as wanting tasks. The server refuses a call of any other, which is then sent as a task."""
 MAX_QUESTIONS = 1000
-"""Questions of one task; no honest server has more."""
+"""Questions that one task may ask."""
 CANCELLED = -32603
 """The code of the error for a task that the server cancelled; the protocol has none."""
 
@@ -74,13 +73,13 @@ class TaskTools:
     __slots__ = ("_optional", "wanted")
 
     def __init__(self, optional: bool) -> None:
-        """With `optional` tools that may be called as tasks are, not only those that must."""
+        """With `optional`, tools that allow tasks are called as tasks too, not only tools that require them."""
         self._optional = optional
         self.wanted: dict[str, bool] = {}
-        """By the tool's name: whether it cannot be called otherwise."""
+        """Tools to call as tasks, by name; True if the tool requires a task."""
 
     def learn(self, tools: Iterable[t.Tool]) -> None:
-        """Take what the server lists."""
+        """Remember which of the listed tools to call as tasks."""
         for tool in tools:
             support = UNSET if isinstance(tool.execution, UnsetType) else tool.execution.task_support
             if support == "required" or (self._optional and support == "optional"):
@@ -121,7 +120,7 @@ class TaskStep:
         return await self._poll_extension(call, result, next) if type(result) is TaskStarted else result
 
     def notified(self, message: Message) -> None:
-        """Take a notification that belongs to no request: it may belong to a task."""
+        """Handle a notification that belongs to no request: it may belong to a task."""
         if isinstance(message.params, UnsetType):
             return
         try:
@@ -167,10 +166,10 @@ class TaskStep:
         return result
 
     async def _poll(self, whole: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
-        """Poll a task as often as its server wants, and fetch the result; each question gets so many seconds.
+        """Poll a task as often as its server wants, and fetch the result; each request times out after `seconds`.
 
         Raises:
-            InvalidResponse: what the server says of the task breaks the protocol.
+            InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
         id, state = task.task_id, task
@@ -182,7 +181,7 @@ class TaskStep:
                         await changed.wait()
                 except TimeoutError:
                     pass
-                changed.clear()  # before the question: a notification may come together with its answer
+                changed.clear()  # before the request: a notification may come together with the response
                 state = await next(whole.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
                 if state.task_id != id:
                     raise InvalidResponse("The server answered for another task than the one it was asked for.")
@@ -201,9 +200,9 @@ class TaskStep:
 
     @contextmanager
     def _progress_token(self, take: Callable[[Message], None] | None) -> Generator[str | UnsetType]:
-        """A progress token whose notifications go to `take` for a block; UNSET if nobody takes them.
+        """Yield a progress token whose notifications go to `take`; UNSET if `take` is None.
 
-        The token outlives the request: progress goes on after a call was answered with its task.
+        The token outlives the request: the server may report progress after it has answered the call with a task.
         """
         if take is None:
             yield UNSET
@@ -221,7 +220,7 @@ class TaskStep:
         """Poll a task as often as its server wants, answer what it asks, and return its result.
 
         Raises:
-            InvalidResponse: what the server says of the task breaks the protocol.
+            InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
         whole = call if call.bounded else _unbounded(call)
@@ -261,7 +260,7 @@ class TaskStep:
 
 
 def _unbounded(call: Call) -> Call:
-    """The time of a call that has become a task, from now on: the client's own timeout is for a single answer."""
+    """A copy of a call that became a task, with a new deadline. The client's default timeout does not apply to it."""
     return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, ends=None)
 
 
@@ -270,7 +269,7 @@ async def _cancel(next: Next, row: Method, params: Any) -> None:
 
 
 def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
-    """Seconds before the next poll of a task whose server names milliseconds."""
+    """Seconds before the next poll; the server's `interval` is in milliseconds."""
     delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
     delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
     left = whole.left(asyncio.get_running_loop().time())
@@ -278,7 +277,7 @@ def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
 
 
 def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:
-    """The params of a call that is to become a task, which need not be kept for longer than so many seconds."""
+    """The params that send a call as a task, whose result the server need not keep for longer than `seconds`."""
     return msgspec.structs.replace(
         params,
         task=t.TaskMetadata(ttl=UNSET if seconds == math.inf else max(1, int(seconds * 1000))),
