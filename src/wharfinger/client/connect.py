@@ -1,9 +1,8 @@
-"""From a target to an open connection: picks the transport, finds out which era the server speaks, agrees on a
-revision.
+"""Opens a connection to a target: picks the transport, finds out the server's era, and negotiates a revision.
 
-A server that nothing is known of is sent `server/discover` first. What it answers decides the next step (see
-`protocol.negotiation`): it speaks the stateless era, or is sent `initialize`, perhaps over a second connection, since
-some servers end at the first question, and perhaps over HTTP+SSE. What was found is remembered per server.
+An unknown server is sent `server/discover` first. Its response decides the next step (see `protocol.negotiation`): it
+speaks the stateless era, or is sent `initialize`, perhaps over a second connection, since some servers exit at an
+unknown first request, and perhaps over HTTP+SSE. The outcome is remembered per server.
 """
 
 from __future__ import annotations
@@ -60,22 +59,22 @@ __all__ = ["Checked", "Connection", "LinkFactory", "Negotiated", "Settings", "Ta
 
 
 class Connection(Link, Protocol):
-    """What a client needs of its transport beyond a `Link`."""
+    """A `Link` with the members that a client also needs."""
 
     name: str
-    """The server, for error messages."""
+    """The server's name for error messages."""
     transport: str
     header_params: Any
     rules: Any
-    """The revision, once it is agreed on."""
+    """The negotiated revision."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is gone."""
+        """Whether the connection is lost."""
         ...
 
     async def listen_in(self, timeout: float | None) -> None:
-        """Be ready for notifications that belong to no request."""
+        """Open the stream for notifications that belong to no request."""
         ...
 
 
@@ -83,13 +82,13 @@ class LinkFactory(Protocol):
     """Opens connections itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
 
     async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
-        """A new connection, ready to be used."""
+        """Open a new connection, ready to be used."""
         ...
 
 
 Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | Service | LinkFactory
 """A URL; a command and its arguments; an entry of a host's configuration; a Python file, to be run; `unix:/path`, or
-the path of a socket that is there; or a server of this process."""
+the path of an existing socket; or a server of this process."""
 
 
 class Socket(msgspec.Struct, frozen=True):
@@ -102,14 +101,14 @@ Checked = str | list[str] | Socket | Service | LinkFactory
 """A URL, a command, a Unix socket, or a server."""
 
 MAX_STEPS = 5
-"""Questions of one opening; no honest server needs more."""
+"""Requests that one opening may take."""
 MAX_REASON = 200
 """Characters of an earlier failure that a later one repeats."""
 STATELESS_PROBE_FACTOR = 5
-"""How many times longer a server gets for its answer that was stateless before: it may only be busy."""
+"""How many times longer to wait for a server that was stateless before, since it may only be busy."""
 
 REVISION_CACHE = RevisionCache(time.monotonic)
-"""What the servers behind URLs speak, for all clients of this process. A client keeps that of its own command."""
+"""The eras of servers at URLs, shared by all clients of this process. Each client keeps that of its own command."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,15 +123,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     cwd: str | os.PathLike[str] | None
     capabilities: t.ClientCapabilities = msgspec.field(default_factory=t.ClientCapabilities)
-    """What this client declares."""
+    """The capabilities that this client declares."""
     log_level: t.LoggingLevel | UnsetType = UNSET
-    """The server sends log messages of this level and worse; none if it is UNSET (stateless era)."""
+    """The least level of log messages that the server sends; none if it is UNSET (stateless era)."""
     auth: Authorize | None = None
     """Signs in (HTTP)."""
     stderr: Callable[[str], object] | None = None
-    """Takes each line that the server of a command writes on its standard error."""
+    """Called with each line that a command writes on its standard error."""
     allow_address: Callable[[str], bool] | None = None
-    """Says of an IP address whether it may be connected to (HTTP)."""
+    """Returns whether the client may connect to an IP address (HTTP)."""
     retry: Retry = Retry()
     random: Callable[[], float] = random.random
     """Numbers from 0 to 1, for jitter."""
@@ -141,21 +140,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
-    """What client and server agreed on, and what the server said about itself, when the connection was opened."""
+    """The revision that client and server negotiated, and the server's description of itself."""
 
     rules: Revision
     capabilities: t.ServerCapabilities
     server_info: t.Implementation | None
     instructions: str | None
     meta: t.RequestMeta | UnsetType
-    """What every request carries in `_meta`."""
+    """The `_meta` of every request."""
 
 
 def check_target(target: Any) -> Checked:
-    """Refuse at once what cannot be a server.
+    """Check a target, and find out its kind.
 
     Raises:
-        TypeError, ValueError: with what would do.
+        TypeError, ValueError: it cannot be a server; the message lists what is accepted.
     """
     accepted = (
         'a URL, a command as a list such as ["python", "server.py"], an entry of a '
@@ -190,12 +189,12 @@ def check_target(target: Any) -> Checked:
 async def connect(
     target: Checked, settings: Settings, events: LinkEvents, revisions: RevisionCache | None = None
 ) -> tuple[Connection, Negotiated]:
-    """Open a connection and agree on a revision. If that fails, whatever was opened is closed again.
+    """Open a connection and agree on a revision. If that fails, everything opened is closed again.
 
-    `events` is what to call with what the link reports, and `revisions` what commands were found to speak.
+    `events` receives the events of the link, and `revisions` caches the eras of commands.
 
     Raises:
-        ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server there, or none to speak with.
+        ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server, or negotiating failed.
     """
     timeout = PausableTimeout(settings.open_time)
     opening = _Opening(target, settings, events, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
@@ -209,7 +208,7 @@ async def connect(
         if opening.opened:
             await opening.link.close()
     finally:
-        opening.timeouts.clear()  # who signs in later pauses nothing of this opening
+        opening.timeouts.clear()  # a later sign-in must not pause the timeouts of this opening
     if isinstance(failure, TimeoutError) and (timeout.expired or isinstance(failure, RequestTimeout)):
         raise opening.silent() from None
     if isinstance(failure, ConnectionLost):
@@ -218,7 +217,7 @@ async def connect(
 
 
 class _PausingAuth:
-    """An `Authorize` that lets the timeouts of an opening stand still while a person signs in."""
+    """An `Authorize` that pauses the timeouts of an opening while a person signs in."""
 
     def __init__(self, auth: Authorize, timeouts: list[PausableTimeout]) -> None:
         self._auth = auth
@@ -233,7 +232,7 @@ class _PausingAuth:
 
 
 class _Opening:
-    """One attempt to connect: the link, which may be a second one, and the steps up to an agreement."""
+    """One attempt to connect: its link, which another may replace, and the steps of the negotiation."""
 
     link: Connection
 
@@ -252,17 +251,17 @@ class _Opening:
         self._key = _revision_key(target, settings) if revisions is not None else None
         self._known: Found | None = revisions.get(self._key) if revisions is not None else None
         self.timeouts = [timeout]
-        """What stands still while a person signs in."""
+        """Timeouts that pause while a person signs in."""
         self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
         self.opened = False
         self._sent_discover = False
-        """The link's server has read `server/discover`: some servers of the handshake era end at that, and some bridges
-        open a session of their own."""
+        """Whether the link's server was sent `server/discover`: some servers of the handshake era exit at that, and
+        some bridges open a session of their own."""
         self._refused: WharfingerError | None = None
-        """How a link failed that was sent `server/discover` first; None if no other one was opened for that."""
+        """How the first link failed, which was sent `server/discover`; None if there was no other link."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
-        """A question of the stateless era without an answer yet; a slow server may still answer it."""
+        """The pending `server/discover`, which a slow server may still answer."""
 
     async def run(self) -> Negotiated:
         self.link = await self._new_link()
@@ -346,7 +345,7 @@ class _Opening:
         await before.close()
 
     async def listen(self) -> None:
-        """Be ready for requests of the server: some ask on the session's own stream alone (2025-11-25, HTTP)."""
+        """Open the session's own stream for requests, which some servers send only there (2025-11-25, HTTP)."""
         if self._events.answer is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
                 await self.link.listen_in(self.settings.probe_time)
@@ -357,7 +356,7 @@ class _Opening:
         params = t.RequestParams(meta=self._meta(step.revision))
         answer = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
         self._sent_discover = True
-        seconds = None  # with a pinned revision there is no other way to ask
+        seconds = None  # a pinned revision leaves nothing else to try
         if self.settings.revision is None:
             seconds = self.settings.probe_time * (STATELESS_PROBE_FACTOR if self._known == "stateless" else 1)
         probe = PausableTimeout(seconds)
@@ -376,7 +375,7 @@ class _Opening:
         if answer.done():
             return await self._decide(step, answer)
         if isinstance(self.target, str):
-            # Over HTTP nothing waits for its turn: who says nothing there will say nothing.
+            # Over HTTP requests do not queue: a server that has not answered yet will not answer.
             answer.cancel()
             return decide_discover(step, None, None)
         self._late = answer
@@ -398,7 +397,7 @@ class _Opening:
         return decide_discover(step, answer, self.settings.revision)
 
     async def _reconnect(self, failure: WharfingerError) -> bool:
-        """Open another link, which is only sent `initialize`; False if the first one was sent nothing else."""
+        """Open another link that is sent only `initialize`. Returns False if that cannot help."""
         first_asked_so = self._sent_discover and self._known != "stateless" and self.settings.revision is None
         if not first_asked_so or not isinstance(self.target, str | list | Socket):
             return False
@@ -430,7 +429,7 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """`_initialize`; if that was only remembered and proves wrong, begin again."""
+        """Call `_initialize`. If only the cache says that the server speaks this era and that fails, begin again."""
         if self._known is None or self._revisions is None:
             return await self._initialize(step)
         try:
@@ -471,10 +470,10 @@ class _Opening:
             asked.cancel()
         if answer.error is not UNSET:
             verdict = decide_refusal(answer, None, self.settings.revision)
-            # An error that names no request is the refusal of a URL, which may take no messages at all.
+            # An error without an id may come from a URL that takes no messages at all, such as one of HTTP+SSE.
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
                 return step
-            # A bridge that has opened a session of its own for the first question refuses to open a second one.
+            # A bridge that opened a session of its own for `server/discover` refuses to open a second one.
             if isinstance(verdict, GiveUp) and await self._reconnect(verdict.error):
                 return step
             return verdict
@@ -486,7 +485,7 @@ class _Opening:
             return step
 
     async def _over_sse(self) -> bool:
-        """Change to HTTP+SSE of 2024-11-05. Returns False if nothing says that the server speaks it (spec: §2.5)."""
+        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not speak it (spec: §2.5)."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True
@@ -499,7 +498,7 @@ class _Opening:
         return True
 
     async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
-        """A slow server may answer the first question after all, and then that counts; None if `initialize` counts."""
+        """The step after a late response to `server/discover`; None if `initialize` is answered first."""
         try:
             await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
@@ -533,11 +532,11 @@ class _Opening:
     # Failures.
 
     def with_history(self, failure: BaseException) -> BaseException:
-        """The failure, with what was tried before it."""
+        """The failure, with a sentence about earlier attempts."""
         if self._refused is None or not isinstance(failure, WharfingerError):
             return failure
         if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
-            return failure  # it just ends, twice
+            return failure  # the server exited both times
         reason = str(self._refused).partition("\n")[0][:MAX_REASON]
         first = f"server/discover and then initialize ({reason})"
         tried = f"Tried over two connections: {first}, and initialize alone."
@@ -549,7 +548,7 @@ class _Opening:
         return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
     def silent(self) -> WharfingerError:
-        """The error to raise if nothing usable came in time."""
+        """The error to raise if the server did not respond in time."""
         waited = f"{self.settings.open_time:g} s"
         if not self.opened:
             return ConnectionFailed(f"The server did not start within {waited}.")
@@ -570,7 +569,7 @@ def _failed(lost: ConnectionLost) -> ConnectionFailed:
 
 
 def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
-    """The error for an HTTP answer to `initialize` that is no message: the path is wrong, or it speaks HTTP+SSE."""
+    """The error for an HTTP answer to `initialize` that is no message. Suggests other paths."""
     if error.status not in _NO_ENDPOINT:
         return error
     path = redacted(str(target)).partition("?")[0].rstrip("/")
@@ -582,11 +581,11 @@ def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
 
 
 _NO_ENDPOINT = frozenset((400, 404, 405))
-"""Statuses that answer `initialize` where there is no Streamable HTTP (2025-03-26, backwards compatibility)."""
+"""HTTP statuses for `initialize` if the URL has no Streamable HTTP (2025-03-26, backwards compatibility)."""
 
 
 def _info_in(meta: Any) -> t.Implementation | None:
-    """Who the server says it is, in the `_meta` of a stateless result; None if that cannot be read."""
+    """The server's name and version in the `_meta` of a stateless result; None if missing or invalid."""
     try:
         return None if meta is UNSET else msgspec.convert(meta.get(t.META_SERVER_INFO), t.Implementation)
     except msgspec.ValidationError:
@@ -594,7 +593,7 @@ def _info_in(meta: Any) -> t.Implementation | None:
 
 
 def _revision_key(target: Checked, settings: Settings) -> Hashable:
-    """What the server's era is remembered by: a URL without its query, or a command in its folder."""
+    """The cache key of a server's era: a URL without its query, or a command and its folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

@@ -1,16 +1,16 @@
-"""The connection of a client, through all that happens to it.
+"""Opens the connection of a client, and opens it again after it was lost.
 
-A client has at most one connection at a time, and outlives it. `ConnectionManager` is between the two: a call asks it
-for the connection, and gets the one there is, or waits for the next one.
+A client has at most one connection at a time, and outlives it. A call asks the `ConnectionManager` for the connection;
+if there is none, it waits for the next one.
 
     closed → connecting → connected → lost → connecting → …
 
-A lost connection is opened again by the next call, or at once while something is watched; all who wait then wait for
-the same attempt. The delay before an attempt grows with the failures in a row (`Backoff`), also over several calls.
-What a dead connection leaves behind, such as a child process, is disposed of in the background, but before the next
-child is started: that may need what the dead one held.
+A lost connection is opened again by the next call, or at once while something is watched; all waiting calls share one
+attempt. The delay before an attempt grows with the failures in a row (`Backoff`), also over several calls.
+After a connection is lost, its resources, such as a child process, are released in the background. The next child is
+started only after that, since it may need the same lock or port.
 
-Whoever has to know what happens (caches, watches, logs) learns it through one `ConnectionObserver`.
+A `ConnectionObserver` receives these events for caches, watches and logs.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ NOT_OPEN = "This client is not open: use it inside `async with`, or call open().
 
 
 class ConnectionObserver(Protocol):
-    """Is notified of what happens to the connections of one client."""
+    """Receives the events of one client's connections."""
 
     def connected(self, link: Connection, agreed: Negotiated) -> None:
-        """There is a new connection, perhaps not the first one; nothing was sent on it after its opening."""
+        """A connection was opened, for the first time or again; no call was sent on it yet."""
         ...
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
@@ -55,7 +55,7 @@ class ConnectionObserver(Protocol):
         ...
 
     def notified(self, message: Message) -> None:
-        """A notification came that belongs to no request."""
+        """A notification arrived that belongs to no request."""
         ...
 
     def missed(self) -> None:
@@ -64,7 +64,7 @@ class ConnectionObserver(Protocol):
 
 
 class ConnectionManager:
-    """Connects, and connects again. It belongs to an event loop and to no task: any task may use and close it."""
+    """Connects and reconnects. Any task of its event loop may use and close it."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class ConnectionManager:
         """`answer` answers requests of the server (handshake era)."""
         self.settings = settings
         self.agreed: Negotiated | None = None
-        """What was agreed on when the connection, or the last one, was opened."""
+        """What was negotiated for the current connection, or for the last one if it is lost."""
         self.link: Connection | None = None
         """The connection, or None while there is none."""
         self.is_open = False
-        """Whether there is to be a connection."""
+        """Whether the client is open, so that a lost connection is opened again."""
         self._target = target
         self._observer = observer
         self._events = LinkEvents(answer, self._notified, self._missed, self._lost)
@@ -96,11 +96,11 @@ class ConnectionManager:
         """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""
         self._connected_at = 0.0
         self._was_connected = False
-        """Whether the first attempt succeeded since it was opened."""
+        """Whether the client has connected at least once since it was opened."""
         self._negotiating = asyncio.Lock()
         self._renegotiated_at = float("-inf")
 
-    # Beginning and end.
+    # Opening and closing.
 
     async def open(self) -> None:
         """Connect for the first time; does nothing while it is open. Raises what `connect` raises."""
@@ -149,7 +149,7 @@ class ConnectionManager:
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:
-        """The connection. If it was lost, it is opened again, in at most so many attempts (by default as configured).
+        """The connection. If it was lost, it is opened again, in at most so many `attempts` (by default as configured).
 
         Raises:
             ConnectionLost: the client is closed, or may not connect again.
@@ -176,9 +176,9 @@ class ConnectionManager:
         """Send one request and return its result, decoded; the last step of every call.
 
         Raises:
-            ConnectionLost, ConnectionFailed, RequestTimeout, NotMCP, UnsupportedRevision: there was no answer.
-            InvalidResponse: the answer is not what the protocol says.
-            RemoteError: the answer is an error.
+            ConnectionLost, ConnectionFailed, RequestTimeout, NotMCP, UnsupportedRevision: there was no response.
+            InvalidResponse: the response breaks the protocol.
+            RemoteError: the response is an error.
         """
         timeout = call.left(self._loop_time())
         link = self.link
@@ -207,19 +207,19 @@ class ConnectionManager:
         return decode_result(row, raw, stateless=agreed.rules.asks_by_result, tasks=self._takes_tasks)
 
     async def ping(self, link: Connection, timeout: float) -> None:
-        """Return when the server has answered anything at all; raises what `Link.request` raises."""
+        """Return when the server has sent any response. Raises what `Link.request` raises."""
         assert self.agreed is not None
         method = "ping" if self.agreed.rules.era == "handshake" else "server/discover"
         await link.request(method, t.RequestParams(meta=self.agreed.meta), timeout=timeout)
 
     def give_up(self, link: Connection) -> None:
-        """Take this connection for lost, since the server does not answer."""
+        """Treat this connection as lost, since the server does not respond."""
         self._lost(link, ConnectionLost(f"{self._name} does not answer any more."))
 
     async def renegotiate(self) -> bool:
-        """Find out again which revision is spoken at a URL, and go on with that. Returns whether it is another one.
+        """Negotiate the revision with the server at a URL again. Returns whether it has changed.
 
-        Calls in flight stay on the connection that they are on, unless it is of no use any more.
+        If it has, the client goes on with a new connection, and the old one is closed.
         """
         asked = self.agreed
         async with self._negotiating:
@@ -257,7 +257,7 @@ class ConnectionManager:
             raise RequestTimeout(message) from None
 
     async def _attempt(self) -> BaseException | None:
-        """Wait for one attempt to connect, which goes on if the waiting task is cancelled. Returns how it failed."""
+        """Wait for one attempt to connect, and return its exception, if any. The attempt outlives a cancelled wait."""
         if self._connecting is None or self._connecting.done():
             self._connecting = self._start_connecting(self._backoff.failed())
         connecting = self._connecting
@@ -272,7 +272,7 @@ class ConnectionManager:
     async def _connect(self, delay: float) -> None:
         if delay:
             await self.settings.sleep(delay)
-        await self._disposals.finished()  # what the last child held, such as a lock or a port, is free by then
+        await self._disposals.finished()  # after that, what the last child held is free, such as a lock or a port
         self._take(*await connect(self._target, self.settings, self._events, self._revisions))
 
     def _take(self, link: Connection, agreed: Negotiated) -> None:
@@ -283,10 +283,10 @@ class ConnectionManager:
         self.link, self.agreed, self._name = link, agreed, link.name
         self._connected_at = self.settings.clock()
         self._observer.connected(link, agreed)
-        if link.is_lost:  # between its last answer and now
+        if link.is_lost:  # since its last response
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
-    # What links report. One that is being opened, or was replaced, is not the connection.
+    # Events of links. Those of a link that is still being opened, or was replaced, are ignored.
 
     def _notified(self, link: Link, message: Message) -> None:
         if link is self.link:
@@ -307,12 +307,12 @@ class ConnectionManager:
         self._observer.connection_lost(link, error)
 
     def _dispose(self, link: Connection) -> None:
-        """Close a connection in the background, with what it leaves behind, such as a child's process group."""
+        """Close a connection, and release its resources, such as a child's process group, in the background."""
         self._disposals.start(link.close())
 
 
 def _restamp(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
-    """The params with what a request of the agreed revision carries; they may be from before a reconnection."""
+    """The params with the `_meta` of the agreed revision; they may have been made before a reconnection."""
     given: t.RequestMeta = params.meta
     new = t.RequestMeta() if isinstance(meta, UnsetType) else meta
     if given.protocol_version == new.protocol_version is not UNSET:

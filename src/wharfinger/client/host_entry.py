@@ -9,7 +9,7 @@ __all__ = ["HostEntry", "read_entry"]
 
 
 class HostEntry(NamedTuple):
-    """What a configuration says of one server."""
+    """The members of an entry that say how to reach its server."""
 
     target: str | list[str]
     """Its URL, or its command and arguments."""
@@ -24,7 +24,8 @@ def read_entry(given: Mapping[str, Any]) -> HostEntry:
     Members that are not about reaching the server are ignored.
 
     Raises:
-        ValueError: it names no server, several servers, or a server that cannot be reached so.
+        ValueError: it names no server or several, a server without exactly one of `url` and `command`, or a member of
+            the wrong type.
     """
     servers = given.get("mcpServers", given.get("servers"))
     if isinstance(servers, Mapping):

@@ -1,4 +1,4 @@
-"""The call engine of a client: its parts, the chain of steps of each method, and what happens on the connection."""
+"""Composes the parts of a client into a chain of steps for each method, and passes on the events of its connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["ClientSession"]
 logger = logging.getLogger("wharfinger.client")
 
 SET_LEVEL_TIME = 5.0
-"""Seconds for setting the level of log messages after a reconnection."""
+"""Timeout in seconds for setting the log level again after a reconnection."""
 
 _SET_LEVEL = METHODS["logging/setLevel"]
 _decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode
@@ -81,21 +81,21 @@ class ClientSession:
         self.chains: Mapping[Method, Next] = {
             row: self.compose(row) for row in (*METHODS.values(), CALL_AS_TASK) if row.sender != "server"
         }
-        """By method: what makes a call."""
+        """By method, the chain of steps that a call goes through."""
 
     def compose(self, row: Method) -> Next:
         """The chain of steps of a method: middleware, and the steps that apply to it."""
         steps: list[Middleware] = [step for step in self._steps if step.applies_to(row)]
         return compose([*self._middleware, *steps], self.connections.send)
 
-    # Beginning and end.
+    # Opening and closing.
 
     async def open(self) -> None:
         """Connect; does nothing while it is open. Raises what `Client.open` raises."""
         await self.connections.open()
 
     async def close(self) -> None:
-        """End the connection: calls that wait get ConnectionLost, watches come to their end."""
+        """Close the connection: waiting calls get ConnectionLost, and watches end."""
         if self._log is not None:
             self._log.stop()
         if self._cache is not None:
@@ -107,24 +107,24 @@ class ClientSession:
 
     @property
     def agreed(self) -> Negotiated:
-        """What was agreed on with the server. Raises ConnectionLost before the first connection."""
+        """What was negotiated with the server. Raises ConnectionLost before the first connection."""
         if self.connections.agreed is None:
             raise ConnectionLost(NOT_OPEN)
         return self.connections.agreed
 
     @property
     def link(self) -> Connection:
-        """The connection as it is now. Raises ConnectionLost if there is none."""
+        """The current connection. Raises ConnectionLost if there is none."""
         if self.connections.link is None:
             raise ConnectionLost(NOT_OPEN)
         return self.connections.link
 
     def learn_tools(self, tools: list[t.Tool]) -> list[t.Tool]:
-        """Take what the server lists of its tools. Returns those that can be called."""
+        """Remember the listed tools. Returns those that can be called."""
         return self.tools.learn(tools, self.link, self.agreed)
 
     def set_log_level(self, level: t.LoggingLevel) -> bool:
-        """Set the level from which the server sends log messages. Returns whether it has to be asked to do so."""
+        """Set the least level of log messages. Returns whether `logging/setLevel` has to be sent."""
         agreed, self._log_level = self.agreed, level
         if agreed.rules.era == "handshake":
             return True
@@ -135,7 +135,7 @@ class ClientSession:
     # What happens on the connection: `ConnectionObserver`.
 
     def connected(self, link: Connection, agreed: Negotiated) -> None:
-        """There is a connection, perhaps not the first one."""
+        """A connection was opened, for the first time or again."""
         self.tools.connected(link)
         if self._cache is not None:
             self._cache.connected(agreed.rules, agreed.capabilities)
@@ -157,12 +157,12 @@ class ClientSession:
         self.watches.missed()
 
     def notified(self, message: Message) -> None:
-        """A notification came that belongs to no request."""
+        """A notification arrived that belongs to no request."""
         self.watches.notified(message)
         self._take(message)
 
     def _take(self, message: Message) -> None:
-        """A notification that belongs to no request, or that its request does not want."""
+        """Handle a notification that belongs to no request, or that its request does not handle."""
         if message.method == "notifications/elicitation/complete":
             self._url_completions.take(message)
         self._tasks.notified(message)
@@ -175,4 +175,4 @@ class ClientSession:
 
 
 def _nothing(kind: str, uri: str) -> None:
-    """Without a cache only watches are interested in changes."""
+    """Ignore a change: without a cache, only watches use it."""

@@ -1,4 +1,4 @@
-"""Watches: changes of resources and lists, in either era and over every connection of a client.
+"""Watches of resources and lists, in both eras, which continue over all connections of a client.
 
 A watch is a `_Subscription` with a task that keeps it going: it waits for a connection, subscribes there, waits until
 that ends, and begins again, until the watch or the client is closed or the server is gone for too long. In the
@@ -6,8 +6,8 @@ stateless era a subscription is one long request (`subscriptions/listen`), whose
 handshake era it is a short request for each URI (`resources/subscribe`), and the changes come as notifications of the
 connection: two watches of one URI then share one subscription, which is counted.
 
-Changes that wait to be taken are kept once each and are bounded. After a gap nobody knows what has changed meanwhile,
-so everything that is watched is reported with `missed`. A change is a hint to read again, never the new content.
+Pending changes are kept once each, and their number is bounded. Changes in a gap are lost, so after a gap everything
+that is watched is reported with `missed`. A change is a hint to read again, and never has the new content.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["Change", "Watch", "Watches"]
 logger = logging.getLogger("wharfinger.client.subscriptions")
 
 MAX_PENDING = 1024
-"""Different changes that wait to be taken; beyond it they become one change of everything that is watched."""
+"""Different pending changes; beyond it they become one change of everything that is watched."""
 MAX_URI = 16 * 1024
 """Characters of a URI that a change names; a longer one is a change of everything, too."""
 MAX_SILENCES = 2
@@ -52,14 +52,14 @@ Kind = Literal["resource", "resources", "tools", "prompts"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something has changed: a hint to read or list it again, never what it is now."""
+    """A resource or list has changed: a hint to read or list it again, without its new content."""
 
     kind: Kind
     """A single resource, or the list of resources, tools or prompts."""
     uri: str = ""
-    """Which resource, for `resource`; it may lie below the one that is watched."""
+    """The resource, if `kind` is `resource`; it may lie below the watched one."""
     missed: bool = False
-    """The server could not be heard for a while: this and what lies below it may or may not have changed."""
+    """Whether notifications may have been lost: this and everything below it may or may not have changed."""
 
 
 _LIST_CHANGES: dict[str, Kind] = {
@@ -76,7 +76,7 @@ _decode_acknowledged = msgspec.json.Decoder(t.SubscriptionsAcknowledgedNotificat
 
 
 class _Subscription:
-    """What one watch wants, the changes that wait to be taken, and how it ended."""
+    """One watch: the URIs and lists that it watches, its pending changes, and how it ended."""
 
     def __init__(
         self,
@@ -85,20 +85,20 @@ class _Subscription:
         begun: asyncio.Future[None],
         changed: Callable[[Kind, str], None] = lambda kind, uri: None,
     ) -> None:
-        """`changed` is called at once with what may have changed unheard."""
+        """`changed` is called at once with each resource or list whose changes may have been missed."""
         self.uris = uris
         self.lists = lists
         self.begun = begun
         """Done when the server has acknowledged it for the first time."""
         self.interrupted: Callable[[WharfingerError], object] | None = None
-        """Called when a gap begins."""
+        """Called with the reason when a gap begins."""
         self.in_gap = False
         self.pending: dict[tuple[Kind, str], bool] = {}
-        """The changes that wait, and whether they are only possible."""
+        """The pending changes; True if notifications were missed, so that it may not have changed."""
         self.end: WharfingerError | Literal[False] | None = False
-        """False while it runs; None after a close; else why it ended."""
+        """False while it runs; None after it was closed; otherwise the error that ended it."""
         self.keeper: asyncio.Task[None] | None = None
-        """Keeps it going through all connections."""
+        """The task that continues it over all connections."""
         self.listening: asyncio.Task[Message] | None = None
         """The open `subscriptions/listen` (stateless era)."""
         self.link: Connection | None = None
@@ -110,7 +110,7 @@ class _Subscription:
         """Add a change."""
         full = len(self.pending) >= MAX_PENDING or len(uri) > MAX_URI
         if full and (kind, uri) not in self.pending:
-            # Of a change below what is watched, only that there was one is remembered then.
+            # Keep only the watched URIs: changes below one become one change of it.
             was_missed = any(self.pending.values())
             self.pending = {("resource", watched): was_missed for watched in self.uris}
             if len(uri) > MAX_URI and self.uris:
@@ -120,7 +120,7 @@ class _Subscription:
         self._ready.set()
 
     def miss(self) -> None:
-        """Everything that is watched may have changed unheard."""
+        """Report everything that is watched as missed."""
         for uri in self.uris:
             self._miss("resource", uri)
         for kind in _LIST_CHANGES.values() if self.lists else ():
@@ -131,7 +131,7 @@ class _Subscription:
         self.put(kind, uri, True)
 
     def acknowledged(self) -> None:
-        """The server has acknowledged it. The first time its opener goes on; later this is the end of a gap."""
+        """Called when the server has acknowledged it: for the first time, or at the end of a gap."""
         self.in_gap = False
         if self.begun.done():
             self.miss()
@@ -139,7 +139,7 @@ class _Subscription:
             self.begun.set_result(None)
 
     def interrupt(self, error: WharfingerError) -> None:
-        """A gap begins, unless there is one already."""
+        """Begin a gap, unless there is one already."""
         if not self.in_gap and self.interrupted is not None:
             self.interrupted(error)
         self.in_gap = True
@@ -164,14 +164,14 @@ class _Subscription:
 
 
 class Watch:
-    """Changes of resources, or of lists, as they happen: `async for change in watch`.
+    """Reports changes of resources or of lists: `async for change in watch`.
 
-    It begins with the first wait; `async with` and `await` begin it at once, and return when the server has
-    acknowledged it: every change after that is reported. What changes twice before it is taken is reported once.
+    The first iteration begins it; `async with` and `await` begin it at once, and return when the server has
+    acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
-    It goes on when the connection is lost and opened again, when a session ends, and when the server ends its side of
-    it. Nobody knows what has changed meanwhile, so everything that is watched is then reported with `missed`. Set
-    `interrupted` to a function to be called with the reason when such a gap begins.
+    It continues after the connection or session is lost, and after the server ends its side. Changes in such a gap are
+    lost, so everything that is watched is then reported with `missed`. Set `interrupted` to a function to be called
+    with the reason when a gap begins.
     """
 
     interrupted: Callable[[WharfingerError], object] | None = None
@@ -208,8 +208,8 @@ class Watch:
         """Wait for the next change; the iteration ends when the watch or its client is closed.
 
         Raises:
-            ConnectionLost, ConnectionFailed: the server has gone, and did not come back in time.
-            ResourceNotFound: it came back without the resource.
+            ConnectionLost, ConnectionFailed: the connection was lost, and could not be opened again in time.
+            ResourceNotFound: the server does not have the resource any more.
         """
         await self.start()
         if self._opened is None:
@@ -225,13 +225,13 @@ class Watch:
             await watches.end(subscription)
 
     def __del__(self) -> None:
-        # A loop left by `break` closes nothing, and the server should not go on sending.
+        # `break` in an `async for` does not close the watch, and the server should stop sending.
         if self._opened is not None and not self._closed:
             self._opened[0].forget(self._opened[1])
 
 
 class Watches:
-    """Every watch of one client, over all its connections. Belongs to the event loop, as those do."""
+    """The watches of one client, over all its connections. Use it on their event loop only."""
 
     def __init__(
         self,
@@ -239,14 +239,14 @@ class Watches:
         timeout: float,
         changed: Callable[[Kind, str], None] = lambda kind, uri: None,
     ) -> None:
-        """`changed` is called with each change at once, before any watch gets it."""
+        """`changed` is called with each change before any watch gets it."""
         self._connections = connections
         self._timeout = timeout
         self._changed = changed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: set[_Subscription] = set()
         self._link: Connection | None = None
-        """The connection whose subscriptions are counted."""
+        """The connection to which `_counts` belongs (handshake era)."""
         self._lost: asyncio.Future[WharfingerError] | None = None
         """Done when that connection is lost."""
         self._counts: dict[str, int] = {}
@@ -274,7 +274,7 @@ class Watches:
         return self, subscription
 
     async def end(self, subscription: _Subscription) -> None:
-        """End a subscription, and what only it wanted."""
+        """End a subscription, and unsubscribe from URIs that no other one watches."""
         if subscription not in self._subscriptions or subscription.keeper is None:
             return
         self._subscriptions.discard(subscription)
@@ -295,7 +295,7 @@ class Watches:
             self._background.start(self.end(subscription))
 
     def close(self) -> list[asyncio.Task[None]]:
-        """End every watch, as the client closes. Returns the tasks that end with them."""
+        """End every watch. Returns the tasks to wait for."""
         subscriptions, self._subscriptions = self._subscriptions, set()
         ending: list[asyncio.Task[None]] = [] if self._heartbeat is None else [self._heartbeat]
         self._stop_heartbeat()
@@ -307,7 +307,7 @@ class Watches:
         return ending
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
-        """A connection is gone."""
+        """Called when a connection is lost."""
         if link is self._link and self._lost is not None and not self._lost.done():
             self._lost.set_result(error)
 
@@ -330,7 +330,7 @@ class Watches:
                 subscription.begun.exception()
 
     async def _follow_all(self, subscription: _Subscription) -> WharfingerError:
-        """Watch over one connection after the other. Returns why there is no use in going on."""
+        """Watch over one connection after the other. Returns the error that ends the watch."""
         connections, settings = self._connections, self._connections.settings
         retry, clock = settings.retry, settings.clock
         backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
@@ -348,13 +348,13 @@ class Watches:
             logger.debug("a watch begins again: %s", error)
             subscription.interrupt(error)
             delay = backoff.failed()
-            if connections.link is link:  # else the wait is for the next connection
+            if connections.link is link:  # otherwise `get` waits for the next connection
                 await settings.sleep(delay)
 
     # The stateless era.
 
     async def _listen(self, subscription: _Subscription, link: Connection) -> WharfingerError:
-        """Watch over one connection by `subscriptions/listen`. Returns why that ended."""
+        """Watch over one connection by `subscriptions/listen`. Returns the error that ended it."""
         wanted = t.SubscriptionFilter(resource_subscriptions=list(subscription.uris) or UNSET)
         if subscription.lists:
             wanted.resources_list_changed = wanted.tools_list_changed = wanted.prompts_list_changed = True
@@ -404,7 +404,7 @@ class Watches:
     # The handshake era.
 
     async def _subscribe(self, subscription: _Subscription, link: Connection) -> WharfingerError:
-        """Watch over one connection by `resources/subscribe`. Returns why that ended."""
+        """Watch over one connection by `resources/subscribe`. Returns the error that ended it."""
         lost = self._lost
         if self._link is not link or lost is None:
             self._link, self._counts = link, {}
@@ -449,7 +449,7 @@ class Watches:
                 except WharfingerError:
                     pass  # changes that still come are ignored
 
-    # A server that vanished without a sign.
+    # Detection of broken connections.
 
     def _stop_heartbeat(self) -> None:
         if not self._subscriptions and self._heartbeat is not None:
@@ -457,7 +457,7 @@ class Watches:
             self._heartbeat = None
 
     async def _ping_regularly(self, interval: float) -> None:
-        """A connection that nothing is sent on may be broken for hours unnoticed: ping the server now and then."""
+        """Ping the server regularly, since a broken connection may go unnoticed while nothing is sent."""
         settings, silences = self._connections.settings, 0
         while self._subscriptions:
             await settings.sleep(interval * (0.75 + settings.random() / 2))
@@ -483,7 +483,7 @@ class Watches:
     # Notifications.
 
     def hear_lists(self) -> Callable[[], bool] | None:
-        """A function that says whether every change of a list was heard since now (handshake era), or None."""
+        """Return a function that returns whether all list changes since now were reported (handshake era), or None."""
         link = self._connections.link
         for subscription in self._subscriptions:
             if subscription.lists and subscription.link is not None and subscription.link is link:
@@ -491,7 +491,7 @@ class Watches:
         return None
 
     def notified(self, message: Message) -> None:
-        """Take a notification that belongs to no request; in the stateless era none of those is for a watch."""
+        """Handle a notification that belongs to no request. In the stateless era these are not for watches."""
         agreed = self._connections.agreed
         if agreed is not None and agreed.rules.era == "handshake":
             self._put(self._subscriptions, message, tagged=False)
@@ -503,7 +503,7 @@ class Watches:
                 subscription.miss()
 
     def _put(self, subscriptions: Iterable[_Subscription], message: Message, *, tagged: bool) -> None:
-        """Give a change to those who watch it; if it is `tagged`, it is for these subscriptions in any case."""
+        """Add a change to the subscriptions that watch it. A `tagged` one was sent for these subscriptions."""
         kind = _LIST_CHANGES.get(message.method) if isinstance(message.method, str) else None
         if kind is not None:
             self._changed(kind, "")
@@ -527,7 +527,7 @@ def _may_recover(error: WharfingerError) -> bool:
 
 
 def _covers(watched: str, uri: str) -> bool:
-    """Whether a change of `uri` concerns who watches `watched`: it is that, or lies below it."""
+    """Whether `uri` is the watched URI, or lies below it."""
     if not uri.startswith(watched):
         return False
     return len(uri) == len(watched) or watched.endswith("/") or uri[len(watched)] in "/?#"
