@@ -39,16 +39,16 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
-"""What one message of a server may be; a server is trusted with more than a client is."""
+"""Bounds on one message of a server. A client accepts larger messages than a server does."""
 MAX_TIMEOUT = 3600.0
-"""Seconds that a call may take with everything that puts its deadline off."""
+"""Seconds that a call may take in all, even if its deadline is extended."""
 CONCURRENCY = 32
-"""Resources that `read_many` asks for at a time."""
+"""Resources that `read_many` reads at the same time."""
 
 _READ, _CALL = METHODS["resources/read"], METHODS["tools/call"]
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
-"""Whose argument is completed: a prompt or a template. A string with a scheme is a template, else a prompt's name."""
+"""The prompt or template whose argument to complete. A string with "://" or "{" is a template, else a prompt's name."""
 
 
 class Client:
@@ -64,7 +64,7 @@ class Client:
 
     Every call takes a `timeout` in seconds (by default the client's own; `math.inf` for no limit), and may raise
     `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` for what the server refuses. `max_timeout`
-    also bounds calls whose deadline is put off: by progress, a question, or a task.
+    also bounds calls whose deadline is extended by progress, a question, or a task.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class Client:
     ) -> None:
         """Does not connect yet.
 
-        `revision` pins the protocol's revision; by default the client finds out what the server speaks. A server that
-        says nothing for `probe_timeout` seconds is also asked in the way of older revisions.
+        `revision` pins the protocol's revision; by default the client finds out what the server speaks. If a server
+        does not respond within `probe_timeout` seconds, the client tries the handshake of older revisions too.
 
         Transport: `headers` go with each HTTP request. A command runs in `cwd` with `env`, in addition to what every
         program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
         command writes on its standard error, for example `print`. `auth` signs in, for example
         `wharfinger.auth.SignIn()`. `allow_address` is called with an IP address and says whether a URL may lead there:
-        use `wharfinger.net.is_public` for URLs that somebody else chose. `limits` bounds what the server sends,
+        use `wharfinger.net.is_public` for URLs from an untrusted source. `limits` bounds what the server sends,
         `max_pages` the pages of a list.
 
         What the server may ask depends on the handlers: `elicitation` shows a form to the user, `consent` asks whether
@@ -115,10 +115,10 @@ class Client:
         folders in which the user works. `log` is called with log messages of `log_level` and above.
 
         `middleware` is called around every call, the first one outermost. With `tasks` the server may make a call a
-        task, which the client waits for; tools of 2025-11-25 that must be called as tasks always are. `validate` checks
-        results of tools by their output schemas if the extra `schema` is installed. `retry` says what is tried again.
-        `cache` keeps results as long as the server allows: True for a cache of its own, one that several clients share,
-        or False.
+        task, which the client waits for; tools of 2025-11-25 that require a task are always called as tasks.
+        `validate` checks tool results against their output schemas if the extra `schema` is installed. `retry`
+        configures reconnecting and sending calls again. `cache` keeps results as long as the server allows: True for a
+        cache of its own, one that several clients share, or False.
 
         Raises:
             TypeError, ValueError: the target cannot be a server, or a handler is not a function.
@@ -173,16 +173,16 @@ class Client:
         """Connect, and find out which revision to speak. Does nothing while it is open.
 
         Raises:
-            ConnectionFailed: there is no server, or it ended or said nothing; with a command's last lines of stderr.
+            ConnectionFailed: there is no server, or it exited or did not respond; with the end of a command's stderr.
             NotAuthorized: the server wants credentials.
-            NotMCP: what answers does not speak the protocol.
-            UnsupportedRevision: no revision in common, or not the pinned one.
+            NotMCP: the server does not speak the protocol.
+            UnsupportedRevision: client and server have no revision in common, or not the pinned one.
         """
         await self._session.open()
         return self
 
     async def close(self) -> None:
-        """End the connection, from any task: calls that wait get ConnectionLost, and the iteration of watches ends."""
+        """Close the connection, from any task. Waiting calls raise ConnectionLost, and iterations over watches end."""
         await self._session.close()
 
     async def __aenter__(self) -> Self:
@@ -207,17 +207,17 @@ class Client:
 
     @property
     def capabilities(self) -> t.ServerCapabilities:
-        """What the server declares."""
+        """The capabilities that the server declares."""
         return self._session.agreed.capabilities
 
     @property
     def revision(self) -> str:
-        """The revision of the protocol that is spoken, such as `2026-07-28`."""
+        """The negotiated revision of the protocol, such as `2026-07-28`."""
         return self._session.agreed.rules.name
 
     @property
     def instructions(self) -> str | None:
-        """What the server says about its use; None if it says nothing."""
+        """The server's instructions for its use; None if it gives none."""
         return self._session.agreed.instructions
 
     # Resources.
@@ -311,8 +311,8 @@ class Client:
     def watch(self, uri: str, *more: str) -> Watch:
         """Watch resources: `async with client.watch(uri) as changes: async for change in changes: …`.
 
-        Raises, when it begins:
-            ResourceNotFound: the server does not let it be watched.
+        Raises when it is entered:
+            ResourceNotFound: the server does not allow watching it.
         """
         return Watch(lambda: self._session.watches.begin((uri, *more), lists=False))
 
@@ -388,7 +388,7 @@ class Client:
         return result.skill
 
     def read_directory(self, uri: str, *, timeout: float | None = None) -> Listing[t.Resource]:
-        """What is directly in a directory, if the server declares `directoryRead`; as `list_resources`."""
+        """The direct entries of a directory, if the server declares `directoryRead`; as `list_resources`."""
         from wharfinger.client import skills
 
         return self._list(skills.DIRECTORY, "resources", timeout, uri=uri)
@@ -397,7 +397,7 @@ class Client:
         """Read a file of a skill, its SKILL.md unless `uri` names another, and check it against the manifest.
 
         Raises:
-            NotVerified: it is not in the manifest, or not what the manifest says: nothing of the skill may be used.
+            NotVerified: the file is not in the manifest, or differs from it. Do not use anything of the skill.
             MissingExtra: reading a SKILL.md needs the extra `skills`.
         """
         from wharfinger.client import skills
@@ -416,32 +416,32 @@ class Client:
         timeout: float | None = None,
         bypass_cache: bool = False,
     ) -> Any:
-        """Send a request of any method that is known here, and return its result as the server sent it.
+        """Send a request of any registered method, and return its decoded result.
 
-        Prefer the methods above: they know what a result means. This one is for methods of extensions (`add_method`).
+        Use it for methods of extensions (`add_method`). For the protocol's own methods, prefer the methods above.
 
         Raises:
-            KeyError: no such method is known here.
+            KeyError: there is no such method.
         """
         row = METHODS[method]
         return await self._call(row, params or row.params(), timeout, bypass_cache=bypass_cache)
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Return when the server has answered. The stateless era has no `ping`, so it is sent `server/discover`."""
+        """Return when the server has responded. Sends `server/discover` in the stateless era, which has no `ping`."""
         method = "ping" if self._session.agreed.rules.era == "handshake" else "server/discover"
         await self._call(METHODS[method], t.RequestParams(), timeout)
 
     async def set_log_level(self, level: t.LoggingLevel) -> None:
-        """Let the server send log messages of this level and above; `log=` takes them."""
+        """Ask the server for log messages of this level and above, which `log=` receives."""
         if self._session.set_log_level(level):
             await self._call(METHODS["logging/setLevel"], t.SetLevelRequestParams(level=level), None)
 
     def roots_changed(self) -> None:
-        """Tell the server that there are other roots now. In the stateless era it asks each time, and need not know."""
+        """Notify the server that the roots have changed. Does nothing in the stateless era, where it asks each time."""
         if self._session.agreed.rules.era == "handshake":
             self._session.link.notify("notifications/roots/list_changed", UNSET)
 
-    # Inside: every call is one `Call` that goes through the chain of its method.
+    # Private: every call is a `Call` that goes through the chain of its method.
 
     def _call(
         self,
@@ -474,7 +474,7 @@ class Client:
         async def page(cursor: str | UnsetType) -> tuple[list[Any], str | UnsetType]:
             result = await self._call(row, row.params(cursor=cursor, **params), timeout, bypass_cache=bypass_cache)
             following: str | UnsetType = result.next_cursor
-            # The empty string is a cursor in the stateless era only; servers of the other one mean the end by it.
+            # The empty string is a cursor in the stateless era only; servers of the handshake era mean the end by it.
             if following == "" and self._session.agreed.rules.era == "handshake":
                 following = UNSET
             return learn(getattr(result, member)), following

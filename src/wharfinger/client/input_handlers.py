@@ -1,7 +1,7 @@
-"""What a server may ask of its client, and the user's functions that answer it.
+"""Answers what a server asks of its client, with handlers that the client's author provides.
 
-Up to 2025-11-25 a server asks by requests of its own; in 2026-07-28 its questions are in the result of a call. The same
-handlers answer both. Nothing is shown or opened here: that is for the handlers.
+Up to 2025-11-25 a server sends requests; in 2026-07-28 it puts its questions into the result of a call. The same
+handlers answer both. This module shows and opens nothing: that is up to the handlers.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from wharfinger.transports.timeouts import PausableTimeout
 __all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample"]
 
 Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Puts a form to the user: returns fields (what encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
+"""Shows a form. Returns the fields (what encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
 
 Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Shows the whole URL to the user and asks before it is opened; True says that the user went there."""
+"""Shows the whole URL to the user and asks before opening it. Returns True if the user opened it."""
 
 Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
-"""Asks a model: returns its text, or the whole result."""
+"""Asks a model. Returns its text, or the whole result."""
 
 Place = str | os.PathLike[str] | t.Root
 Roots = Sequence[Place] | Callable[[], Awaitable[Sequence[Place]]]
 """Folders and files in which the user works: paths, `file:` URIs, or an async function that returns them."""
 
 MAX_QUESTIONS = 64
-"""Questions in one result; no honest server asks more."""
+"""Questions that one result may have."""
 REJECTED = -1
 """The code for a sampling request that the user refused (2025-11-25, sampling: error handling)."""
 ANONYMOUS_MODEL = "unnamed"
 
 
 class InputHandlers:
-    """The handlers of one client, and what it declares because of them."""
+    """The handlers of one client, and the capabilities that it declares for them."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class InputHandlers:
 
     @property
     def capabilities(self) -> t.ClientCapabilities:
-        """What the client declares because of its handlers."""
+        """The capabilities that the client declares for its handlers."""
         declared = t.ClientCapabilities()
         if self._elicitation is not None or self._consent is not None:
             declared.elicitation = t.ElicitationCapability(
@@ -108,10 +108,10 @@ class InputHandlers:
     # Requests (handshake era).
 
     async def answer(self, message: Message) -> Any:
-        """Answer a request of the server: a result.
+        """Answer a request of the server. Returns the result.
 
         Raises:
-            ProtocolError: the error to answer with instead.
+            ProtocolError: the error to send instead of a result.
         """
         method = message.method if isinstance(message.method, str) else ""
         handle = self._by_method.get(method)
@@ -125,17 +125,17 @@ class InputHandlers:
             with self._asking():
                 return _for_task(await handle(params), params.meta)
         except ProtocolError as error:
-            if error.remote:  # another server said it; it is not ours to repeat
+            if error.remote:  # it came from another server, and must not be passed on
                 raise InternalError("This client could not answer.") from error
             raise
 
     # Questions in a result (stateless era).
 
     async def fulfil(self, questions: Mapping[str, t.InputRequest]) -> dict[str, Raw]:
-        """Answer the questions of one result, in their order, by the same keys.
+        """Answer the questions of one result in order. Returns the answers by the same keys.
 
         Raises:
-            InvalidResponse: the server asks for something that was not declared, or cannot be answered.
+            InvalidResponse: the server asks for something that the client did not declare, or in an invalid way.
             Exception: what a handler raises.
         """
         if len(questions) > MAX_QUESTIONS:
@@ -159,7 +159,7 @@ class InputHandlers:
             raise InvalidResponse(f"The server asks {method} in a way that cannot be answered: {error}") from None
 
     async def visit_urls(self, visits: Sequence[t.ElicitRequestParams]) -> bool:
-        """Ask for consent to open each of these URLs. Returns whether the user went to all of them."""
+        """Ask for consent to open each of these URLs. Returns whether the user opened all of them."""
         if self._consent is None or not visits:
             return False
         for visit in visits:
@@ -170,7 +170,7 @@ class InputHandlers:
 
     @contextmanager
     def pausing(self, timeout: PausableTimeout) -> Generator[None]:
-        """Let a timeout stand still whenever a question is open, for a block."""
+        """Pause a timeout whenever a question is open, until the `with` block ends."""
         self._timeouts.add(timeout)
         if self._open:
             timeout.pause()
@@ -203,7 +203,7 @@ class InputHandlers:
         by_url = question.mode == "url"
         handler = self._consent if by_url else self._elicitation
         if handler is None:
-            # Known, but not in this mode (2025-11-25, elicitation: -32602).
+            # The method is known, but not in this mode (2025-11-25, elicitation: -32602).
             raise InvalidParams(f"This client declares no elicitation by {'url' if by_url else 'form'}.")
         try:
             answer: Any = await handler(question)
@@ -241,7 +241,7 @@ class InputHandlers:
 
 
 def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
-    """The answer to a question of a task names the task, too (2025-11-25, tasks: related task)."""
+    """Add the related task to an answer if the question named one (2025-11-25, tasks: related task)."""
     if isinstance(meta, UnsetType) or isinstance(meta.related_task, UnsetType):
         return result
     own: dict[str, Any] = {} if isinstance(result.meta, UnsetType) else result.meta

@@ -1,4 +1,4 @@
-"""Checks the results of tools by the output schemas that their server listed. Fetches nothing, and is never slow."""
+"""Checks tool results against the output schemas that their server listed. Fetches nothing, and skips slow checks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = logging.getLogger("wharfinger.client")
 MAX_TOOLS = 10_000
 """Tools whose schemas are remembered."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of structured content that are checked."""
+"""Bytes of structured content that are checked; larger results are not."""
 MAX_STEPS = 3_000_000
-"""Applications of a schema to a value in one check, at worst: about 0.2 s."""
+"""Applications of a schema to a value that one check may need in the worst case: about 0.2 s."""
 MAX_MATCHED = 1024 * 1024
-"""Bytes of text times patterns in one check."""
+"""Bytes of text times number of patterns that one check may need."""
 BYTES_PER_STEP = 16
 """Bytes of a schema, such as those of a large `enum`, that cost as much as one more application."""
 
@@ -30,12 +30,12 @@ BYTES_PER_STEP = 16
 class OutputSchemas:
     """The output schemas of the tools that were listed.
 
-    What would take too long to check is not checked: a server must not be able to stop its client.
+    A result is not checked if that would take too long, so that a server cannot block its client.
     """
 
     def __init__(self) -> None:
         self.by_tool: dict[str, Any] = {}
-        """The schemas as they were listed; a checker once one was used, and None if it cannot be used."""
+        """The listed schemas. The first use replaces a schema by its checker, or by None if it cannot be used."""
 
     def learn(self, tool: t.Tool) -> None:
         """Remember the output schema of a tool."""
@@ -44,10 +44,10 @@ class OutputSchemas:
             self.by_tool[tool.name] = tool.output_schema
 
     def check(self, name: str, result: t.CallToolResult) -> None:
-        """Check a result; one of a tool without a schema passes.
+        """Check a result. The results of a tool without a schema pass.
 
         Raises:
-            InvalidResponse: it has no structured content although its tool has a schema, or it does not match that.
+            InvalidResponse: it does not match the tool's output schema, or has no structured content.
         """
         schema = self.by_tool.get(name)
         if schema is None:
@@ -79,7 +79,7 @@ def _compiled(name: str, schema: Any) -> Any:
 
 
 def _is_small(schema: Any, value: Any) -> bool:
-    """Whether the check of a value is certainly quick."""
+    """Whether checking a value is quick even in the worst case."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
     each = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP

@@ -23,7 +23,7 @@ U = TypeVar("U")
 Page = tuple[Sequence[T], str | UnsetType]
 
 ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""Methods whose result may be questions (2026-07-28, multi round-trip requests)."""
+"""Methods whose result may ask for input (2026-07-28, multi round-trip requests)."""
 TASKED = frozenset(("tools/call",))
 """Methods whose result may be a task."""
 
@@ -40,14 +40,14 @@ _WITH_UNKNOWN_CONTENT: dict[str, Callable[[Raw], Any]] = {
     "tools/call": t.decode_call_tool_result,
     "prompts/get": t.decode_get_prompt_result,
 }
-"""How to read what strict decoding refuses: it may have a block of a type that was unknown when this was written."""
+"""Decoders for results that strict decoding refuses, since they may have a block of an unknown type."""
 
 
 def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
     """Decode a result: the method's own or, if the revision is `stateless`, an InputRequiredResult or a TaskStarted.
 
     Raises:
-        InvalidResponse: it is not what it says it is, or says it is something unknown.
+        InvalidResponse: the result is invalid, or its `resultType` is unknown.
     """
     try:
         return open_result(row, raw)
@@ -81,7 +81,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
 class Listing(Generic[T]):
     """A list that comes in pages: `await` it for all items, or iterate over them with `async for`.
 
-    Nothing is requested before that. An iteration requests a page only when the one before is used up.
+    Nothing is requested before that. An iteration requests a page only after all items of the page before.
     """
 
     __slots__ = ("_max_pages", "_page")
@@ -135,7 +135,7 @@ class Listing(Generic[T]):
 
 
 SUMMARY = "wharfinger/summary"
-"""In the `_meta` of a content that describes the others, and is not what was asked for."""
+"""Marks, in `_meta`, a content that only describes the other contents."""
 
 
 class ReadResult(msgspec.Struct, eq=False):
@@ -144,7 +144,7 @@ class ReadResult(msgspec.Struct, eq=False):
     uri: str
     """The URI that was read."""
     result: t.ReadResourceResult
-    """The whole result, with what it says on caching."""
+    """The whole result, including its caching hints."""
 
     def __repr__(self) -> str:
         return f"<ReadResult {self.uri!r}: {len(self.contents)} contents>"
@@ -196,7 +196,7 @@ class ReadResult(msgspec.Struct, eq=False):
     @overload
     def json(self, type: type[U]) -> U: ...
     def json(self, type: Any = Any) -> Any:
-        """The content decoded as JSON; with `type` checked and converted to it.
+        """The content decoded from JSON, and converted to `type` if it is given.
 
         Raises:
             ValueError: there are several contents, or none, or it is not JSON of that type.
@@ -219,7 +219,7 @@ class ReadResult(msgspec.Struct, eq=False):
 
 
 def _is_summary(content: t.ResourceContents) -> bool:
-    """Whether a content only describes the others, such as which window follows; our servers mark it."""
+    """Whether a content only describes the others, such as which part comes next. Wharfinger's servers mark it."""
     return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
@@ -227,7 +227,7 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
     """The result of a tool: `data` is typed, `content` is what a model reads."""
 
     data: T
-    """The result as the type that was asked for; without one the structured content, else the text.
+    """The result as the requested type. Without one, the structured content if there is any, else the text.
 
     Older revisions wrap a value that is not an object as `{"result": value}`; `data` is the value.
     """
@@ -262,7 +262,7 @@ def text_of(result: t.CallToolResult) -> str:
 
 
 def data_of(result: t.CallToolResult, wanted: Any) -> Any:
-    """The data of a tool's result as the type `wanted`; UNSET stands for any.
+    """The data of a tool's result as the type `wanted`; UNSET accepts any.
 
     Raises:
         InvalidResponse: it is not of that type.
@@ -281,9 +281,9 @@ def data_of(result: t.CallToolResult, wanted: Any) -> Any:
 
 
 def _plain(result: t.CallToolResult) -> Any:
-    """The structured content; of `{"result": value}` the value, if it is only wrapped.
+    """The structured content, or the value in `{"result": value}` if the server only wrapped it.
 
-    It is wrapped if FastMCP's mark says so, or if the text is the value: of a real object the text would be all of it.
+    It is wrapped if FastMCP's mark says so, or if the text is the value: the text of a real object is the whole object.
     """
     structured = result.structured_content
     if not isinstance(structured, dict):

@@ -50,11 +50,11 @@ def check_entry(skill: Skill, uri: str) -> SkillResource | None:
 
 
 def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> ReadResult:
-    """Check one content, its size and digest, and the frontmatter of a SKILL.md. Returns what was read.
+    """Return `read` if it is one content with the entry's size and digest and, for a SKILL.md, the skill's frontmatter.
 
     Raises:
-        NotVerified: it is not what the manifest says: nothing of it may be used.
-        MissingExtra: SKILL.md cannot be compared without PyYAML (the extra `skills`).
+        NotVerified: the file differs from its manifest, and must not be used.
+        MissingExtra: PyYAML, which reads the frontmatter, is not installed (the extra `skills`).
     """
     if len(read.contents) != 1:
         raise NotVerified(f"{read.uri} has {len(read.contents)} contents: a file of a skill has one.")
@@ -82,7 +82,7 @@ def _check_frontmatter(skill: Skill, data: bytes) -> None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Equality of JSON values: 1 is 1.0, and true is not 1."""
+    """Equality of JSON values: 1 equals 1.0, but true does not equal 1."""
     kinds: set[Any] = {type(one), type(other)}
     if kinds == {dict}:
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)

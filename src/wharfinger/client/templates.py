@@ -1,4 +1,4 @@
-"""Resource templates as a client uses them: values in, a URI out, and what is there is read."""
+"""Resource templates of a client: make a URI from values, and read or complete it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Template"]
 
 REQUIRED = ("", "+")
-"""Operators of expressions that leave a hole in the URI if they have no value."""
+"""Operators of expressions whose missing value would leave a gap in the URI."""
 SHOWN_NAMES = 10
 SHOWN_CHARACTERS = 100
 """Names of templates that an error shows, and characters of each."""
@@ -24,10 +24,10 @@ MAX_TEMPLATE = 64 * 1024
 
 
 class Template:
-    """A family of resources, by its URI template: `await client.template("log://{vessel}").read(vessel="mary")`."""
+    """The resources of a URI template: `await client.template("log://{vessel}").read(vessel="mary")`."""
 
     def __init__(self, client: Client, name: str | t.ResourceTemplate, timeout: float | None = None) -> None:
-        """If `name` is the name of a template, that is looked up once, when it is needed.
+        """If `name` is the name of a template, the first use looks it up.
 
         Raises:
             InvalidTemplate: it is not a URI template.
@@ -44,7 +44,7 @@ class Template:
         return f"<Template {self._name if self._parsed is None else self._parsed.text!r}>"
 
     async def uri(self, **values: Any) -> str:
-        """The URI for these values: text, numbers, lists or maps; None stands for no value.
+        """The URI for these values: text, numbers, lists or maps; None means no value.
 
         Raises:
             TypeError: a value is missing or cannot be put into a URI, or the template has no such variable.
@@ -71,7 +71,7 @@ class Template:
         return await self._client.read_resource(await self.uri(**values), timeout=self._timeout)
 
     async def complete(self, variable: str, value: str = "", /, **others: str) -> t.Completion:
-        """Complete the value of a variable that begins with `value`; `others` are values that are known already."""
+        """Complete the value of a variable that begins with `value`; `others` are known values of other variables."""
         template = await self._template()
         ref = t.ResourceTemplateReference(uri=template.text)
         return await self._client.complete(ref, variable, value, others or None, timeout=self._timeout)

@@ -26,7 +26,7 @@ List = Callable[[], Awaitable[object]]
 
 
 class KnownTools:
-    """Which tools are called as tasks, repeat arguments in headers, may be called twice, and what they return."""
+    """What a client remembers of listed tools: calls as tasks, header params, safe repetition and output schemas."""
 
     def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
         self._retry = retry
