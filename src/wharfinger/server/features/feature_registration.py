@@ -1,4 +1,4 @@
-"""What registering a tool, a prompt, a resource or a method has in common: options, names and functions."""
+"""Checks that registering a tool, a prompt, a resource or a method has in common."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["check_options", "feature_name", "refuse_generator", "unwrapped"]
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:
-    """The function in a static method that is decorated while its class is being made."""
+    """The function itself, also if it is a static method that is decorated inside its class."""
     return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
 
 
 def check_options(word: str, function: object, options: Mapping[str, Any], known: type) -> None:
-    """Refuse what `@server.tool` and its like cannot take.
+    """Refuse unknown options of `@server.tool` and similar decorators.
 
     Raises:
-        TypeError: there is no such option, or a name stands where the function belongs.
+        TypeError: there is no such option, or a name was passed instead of the function.
     """
     if isinstance(function, str):
         raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
     names = known.__annotations__
     unknown = next((name for name in options if name not in names), None)
     if unknown is not None:
-        import difflib  # for whoever mistyped
+        import difflib  # on use: only to suggest a name
 
         near = difflib.get_close_matches(unknown, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}."
@@ -34,7 +34,7 @@ def check_options(word: str, function: object, options: Mapping[str, Any], known
 
 
 def refuse_generator(function: Callable[..., Any]) -> None:
-    """Raise TypeError where a tool or a prompt would give many results one by one."""
+    """Raise TypeError for a generator: a tool or a prompt returns one result."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -45,7 +45,7 @@ def refuse_generator(function: Callable[..., Any]) -> None:
 
 
 def feature_name(function: Callable[..., Any], name: str | None) -> str:
-    """The name given, else the function's."""
+    """The given name, else the function's."""
     if name is not None:
         return name
     while isinstance(function, functools.partial):

@@ -1,13 +1,13 @@
 """One ordered set of features: tools, prompts, resources or templates, with those of mounted servers.
 
 Features keep the order in which they were added. Each gets the next number, and a page begins after a number, so that
-what is added or removed meanwhile moves nothing.
+adding or removing features does not shift later pages.
 
-The features of a mounted server stay its own; the set of the whole looks through to them. Its `parts` are their sets,
-each under a prefix. What shows through is worked out when it is needed, and forgotten with every change of a part. In
-it, own features come first, then those of each part, so that a place in it is a path: (0, number) is one of its own,
-(2, 0, 7) is number 7 of the second part. Names are checked when a feature is added, in its own set and in every set in
-which it shows; a fallback gives way to any other feature of its name.
+The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (the whole) shows
+them under a prefix. Its `parts` are their sets. The visible features are computed on use, and again after every change
+of a part. A set's own features come first, then those of each part, so that a place is a path: (0, number) is a
+feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name is checked in
+its own set and in every set that shows it. Any other feature of the same name replaces a fallback.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 
 
 class Feature(Protocol):
-    """What can be listed."""
+    """An entry of a list."""
 
     @property
     def definition(self) -> Any:
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Feature)
 
 
 class Found(NamedTuple, Generic[F]):
-    """A feature that can be seen, and where it is from."""
+    """A visible feature, and the part that it belongs to."""
 
     feature: F
     fallback: bool
@@ -48,19 +48,19 @@ class Found(NamedTuple, Generic[F]):
 
 
 class Features(Generic[F]):
-    """Features by key. `version` grows with every change, also of a part."""
+    """Features by key. `version` increases with every change, including changes of parts."""
 
     def __init__(self, kind: str, changed: Callable[[], None]) -> None:
         self.kind = kind
         self.version = 0
         self.parts: list[MountedFeatures[F]] = []
-        """The sets of mounted servers that show in this one."""
+        """The sets of mounted servers, whose features this set shows."""
         self.wholes: list[MountedFeatures[F]] = []
-        """Where this set shows in others."""
+        """The mounts by which other sets show this one."""
         self.by_key: dict[str, F] = {}
         """The set's own features that are enabled; change it only by `add`, `remove`, `disable` and `enable`."""
         self.disabled: dict[str, F] = {}
-        """The set's own that are not."""
+        """The set's own features that are disabled."""
         self._changed = changed
         self._numbers: dict[str, int] = {}
         self._fallbacks: set[str] = set()
@@ -71,12 +71,12 @@ class Features(Generic[F]):
         """Keys of parts' features that this set does not show: True if it disabled them, False if it removed them."""
         self._visible: dict[str, Found[F]] | None = None
         self._places: list[tuple[tuple[int, ...], str]] = []
-        """The places of what is visible, in order."""
+        """The places and keys of the visible features, in order."""
 
     # -- changing
 
     def add(self, key: str, feature: F, *, fallback: bool = False) -> None:
-        """Add a feature. A fallback gives way to one of the same key that is not, whichever comes first.
+        """Add a feature. A feature that is no fallback replaces a fallback of the same key, whichever is added first.
 
         Raises:
             ValueError: the key is taken, here or in a set that shows this one.
@@ -102,10 +102,10 @@ class Features(Generic[F]):
         self._changed()
 
     def remove(self, key: str) -> None:
-        """Remove a feature; one of a part is not shown any more.
+        """Remove a feature. One of a part stays in the part, but is no longer shown here.
 
         Raises:
-            KeyError: there is none of this key.
+            KeyError: there is no feature of this key.
         """
         if key in self._numbers:
             self._drop(key)
@@ -118,10 +118,10 @@ class Features(Generic[F]):
         self._changed()
 
     def disable(self, key: str) -> None:
-        """Hide a feature from calls and lists; its key stays taken, and its place kept.
+        """Hide a feature from calls and lists. It keeps its key and its place.
 
         Raises:
-            KeyError: there is none of this key.
+            KeyError: there is no feature of this key.
         """
         self._require(key)
         if self.is_disabled(key):
@@ -138,7 +138,7 @@ class Features(Generic[F]):
         """Bring a disabled feature back to its place.
 
         Raises:
-            KeyError: there is none of this key.
+            KeyError: there is no feature of this key.
         """
         self._require(key)
         if not self.is_disabled(key):
@@ -152,7 +152,7 @@ class Features(Generic[F]):
         self._changed()
 
     def forget(self, key: str) -> None:
-        """A part has removed a feature: if another one takes its key, that one shows."""
+        """Called when a part has removed a feature, so that a later feature of the same key is shown."""
         self._hidden.pop(key, None)
         for mounted in self.wholes:
             mounted.forget(key)
@@ -180,7 +180,7 @@ class Features(Generic[F]):
         return self.holder(key) is not None
 
     def is_disabled(self, key: str) -> bool:
-        """Whether a feature of this key is there and disabled."""
+        """Whether there is a disabled feature of this key."""
         return key in self.disabled or self._hidden.get(key, False)
 
     def hides(self, key: str) -> bool:
@@ -220,7 +220,7 @@ class Features(Generic[F]):
         return [(key, shown[key].feature) for _, key in places], places[-1][0] if more and places else None
 
     def taken(self) -> Iterator[tuple[str, bool]]:
-        """Every key that is taken, and whether only by a fallback."""
+        """Yield every key that is taken, and whether its feature is a fallback."""
         for key in self._numbers:
             yield key, key in self._fallbacks
         for mounted in self.parts:
@@ -229,7 +229,7 @@ class Features(Generic[F]):
                     yield mounted.prefix + key, fallback
 
     def holder(self, key: str) -> _Holder | None:
-        """Who has this key; what is not a fallback comes first."""
+        """The server whose feature has this key; one that is no fallback is preferred."""
         found = _Holder("", key in self._fallbacks) if key in self._numbers else None
         for mounted in self.parts:
             if found is not None and not found.fallback:
@@ -245,7 +245,7 @@ class Features(Generic[F]):
             raise KeyError(f"There is no {self.kind} {key!r}.")
 
     def _shown(self) -> dict[str, Found[F]]:
-        """Everything that is enabled and gives way to nothing, by its key."""
+        """The visible features by key: enabled, and not replaced by another one."""
         if self._visible is None:
             places: list[tuple[tuple[int, ...], str]] = []
             best: dict[str, tuple[tuple[int, ...], Found[F]]] = {}
@@ -279,7 +279,7 @@ class Features(Generic[F]):
 
 
 class _Holder(NamedTuple):
-    """Who has a key."""
+    """The server whose feature has a key."""
 
     server: str
     """The name of the part; empty for the set itself."""
@@ -287,7 +287,7 @@ class _Holder(NamedTuple):
 
 
 class MountedFeatures(Generic[F]):
-    """The features of a part as they show in the whole, under `prefix`.
+    """Shows the features of a part in the whole, under `prefix`.
 
     Raises:
         ValueError: a name is taken in the whole, or is not valid with the prefix.
@@ -312,7 +312,7 @@ class MountedFeatures(Generic[F]):
         self.whole._touch()
 
     def check(self, key: str, fallback: bool) -> None:
-        """Accept the key of a feature that is about to be added to the part.
+        """Check the key of a feature that is about to be added to the part.
 
         Raises:
             ValueError: its name is taken in the whole, or is not valid with the prefix.
@@ -334,5 +334,5 @@ class MountedFeatures(Generic[F]):
             mounted.check(name, fallback)
 
     def forget(self, key: str) -> None:
-        """The part has removed a feature."""
+        """Called when the part has removed a feature."""
         self.whole.forget(self.prefix + key)

@@ -1,4 +1,4 @@
-"""A user's function as something to call for a request: async or in a thread, with its context, within its time."""
+"""Calls a user's function for a request: on the event loop or in a thread, with its context, within its timeout."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["HandlerFunction"]
 
 Finish = Callable[[Request, Any], Awaitable[Any]]
-"""Takes the request and what the function returned; gives what is returned instead."""
+"""Takes the request and the function's result, and returns the result to use instead."""
 
 
 class HandlerFunction:
-    """A function with everything that can be decided at registration decided.
+    """A function whose parameters are analysed once, at registration.
 
-    `direct` says that `function(**values)` may be awaited as it is: async, with nothing to convert, no context, no
-    dependencies and no time of its own.
-    `variables` are the names that `values` may hold, as text (of a URI template); each goes to the parameter of that
-    name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
+    `direct` is True if `function(**values)` can be awaited directly: the function is async, with nothing to convert, no
+    context, no dependencies and no timeout.
+    `variables` are the variables of a URI template, which `values` holds as text; each goes to the parameter of the
+    same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
 
     Raises:
-        TypeError: a parameter has no variable, or a variable no parameter.
+        TypeError: a parameter has no variable, or a variable has no parameter.
     """
 
     __slots__ = (
@@ -72,9 +72,9 @@ class HandlerFunction:
         self._timeout = timeout
         self._converted: dict[str, Any] = {}
         self.completers: dict[str, Complete] = {}
-        """What completes the variables that have something to complete them."""
+        """The completers of variables, by name."""
         self.finish: Finish | None = None
-        """What becomes of the result while dependencies are still open; without any it is not called."""
+        """Called with the result while dependencies are still open; not called if the function has no dependencies."""
         self._needs: dict[str, Need] = {}
         if signature is None:
             self._context = self._look_at(variables)
@@ -82,12 +82,12 @@ class HandlerFunction:
             self._context, self._needs = signature.context, signature.needs
         self.runs_async = is_async(function)
         generates = inspect.isasyncgenfunction(function)
-        self._inline = inline or generates  # calling one runs nothing of it
+        self._inline = inline or generates  # calling a generator function runs none of its body
         self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
         self._may_ask = self.runs_async or generates
 
     def _look_at(self, variables: tuple[str, ...]) -> str | None:
-        """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
+        """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
         # Which know completers and dependencies, which need `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
         from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
@@ -119,7 +119,7 @@ class HandlerFunction:
         return context
 
     def _take(self, name: str, annotation: Any) -> None:
-        """Settle what a variable is converted to, and what completes it."""
+        """Decide what a variable is converted to, and find its completer."""
         from wharfinger.server.signature.arguments import completer_of
 
         kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
@@ -131,15 +131,15 @@ class HandlerFunction:
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function may look at its request, itself or by what it depends on."""
+        """Whether the function, or a dependency of it, may look at the request."""
         return self._context is not None or bool(self._needs)
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         """Call the function for a request.
 
         Raises:
-            ResourceNotFound: a variable's text is not of its parameter's type, so there is no such resource.
-            HandlerFailed: it took longer than its own time.
+            ResourceNotFound: a variable does not convert to its parameter's type, so there is no such resource.
+            HandlerFailed: the function exceeded its timeout.
         """
         arguments = dict(values)
         for name, annotation in self._converted.items():
@@ -153,7 +153,7 @@ class HandlerFunction:
         return await self.invoke(request, arguments)
 
     async def invoke(self, request: Request, arguments: dict[str, Any]) -> Any:
-        """Call the function with these arguments and its context, where it belongs, within its time."""
+        """Call the function with `arguments` and its context, on the event loop or in a thread, within its timeout."""
         if self._context is not None:
             context = self._services.context(request)
             arguments[self._context] = context if self._may_ask else context.for_plain_function()
@@ -171,13 +171,13 @@ class HandlerFunction:
             raise self.needs_url(request, error) from None
 
     def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
-        """What to raise where the function says that its user must open a URL first."""
+        """The exception to raise when the function requires that its user opens a URL first."""
         from wharfinger.server.input.round_trips import required_url  # few servers raise it
 
         return required_url(self._services, request, error)
 
     async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
-        """The result within the function's own time, which pauses while the client answers a request for input."""
+        """Await the result within the function's timeout, which pauses while the client answers a request for input."""
         from wharfinger.transports.timeouts import PausableTimeout
 
         timeout = PausableTimeout(seconds, in_context=True)
@@ -190,7 +190,7 @@ class HandlerFunction:
             raise HandlerFailed(f"The handler took longer than {seconds:g} s.") from None
 
     async def _with_needs(self, request: Request, arguments: dict[str, Any]) -> Any:
-        """Call the function with what it depends on, which stays open until its result has been read."""
+        """Call the function with its dependencies, which stay open until `finish` has processed the result."""
         from wharfinger.server.dependencies import OpenDependencies
 
         context = arguments.get(self._context or "") if self._may_ask else None

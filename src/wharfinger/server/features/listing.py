@@ -1,8 +1,8 @@
-"""Lists in pages: registered features first, then what providers have.
+"""Paged lists: first the registered features, then the entries of providers.
 
-A cursor seals two things: which provider goes on (0: the features), and its key there. The key of features is a place
-(`feature_set`), that of a source or a catalogue is its own (`pages`). Pages that consist of features alone are encoded
-once, and kept until a feature changes.
+A cursor seals two things: the number of the provider that comes next (0: the features), and that provider's key. The
+key of features is a place (`feature_set`); sources and catalogues choose their own (`pages`). Pages that consist of
+features alone are encoded once, and cached until a feature changes.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from wharfinger.server.owners import owner_of
 __all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider", "joined_page"]
 
 PAGE = 1000
-"""Entries of a page, unless the author of a server chooses: each page costs a round trip."""
+"""Entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
 PAGE_BYTES = 1024 * 1024
-"""Bytes that the entries of such a page take at most, encoded; a single entry may be larger."""
+"""Encoded bytes that the entries of such a page may have; a single entry may be larger."""
 KEPT = 64
-"""Encoded pages that one list keeps."""
+"""Encoded pages that one list caches."""
 
 F = TypeVar("F", bound=Feature)
 
 Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
-"""From `(owner of the call, key or None, limit)` to the definitions after the key, and the next page's key or None."""
+"""Takes the call's owner, a key or None, and a limit. Returns definitions after the key, and the next key or None."""
 
 
 class PagedList(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
-    Pages have `size` entries; without it `PAGE`, but no more than `PAGE_BYTES`.
+    Pages have `size` entries; if it is None, at most `PAGE` entries and `PAGE_BYTES` bytes.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class PagedList(Generic[F]):
         self.name = name
         self.features = features
         self.providers: list[Provider] = []
-        """What is listed after the features; add to it by `add_provider` and `add_part`."""
+        """Listed after the features; add to it with `add_provider` and `add_part`."""
         self._parts: list[PagedList[F]] = []
         self.size = PAGE if size is None else size
         self.most_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
-        """What a list shows of a feature; a list with computed definitions is not kept."""
+        """Returns what the list shows of a feature. Pages are not cached if definitions are `computed`."""
         self.shown_in_full: Callable[[F], Any] | None = None
-        """What it shows of a feature to callers whose rules say `any_structured_content`, if that is something else."""
+        """The same for callers whose rules allow `any_structured_content`; None if there is no difference."""
         self.computed = False
         self.ttl_ms = 0
         self.cache_scope = "private"
@@ -65,16 +65,16 @@ class PagedList(Generic[F]):
         self._kept: dict[tuple[int, bool], tuple[int, Raw]] = {}
 
     def add_provider(self, provider: Provider) -> None:
-        """List what a provider has after everything that is there."""
+        """List the entries of a provider after all others."""
         self.providers.append(provider)
 
     def add_part(self, listing: PagedList[F]) -> None:
-        """List what the providers of a mounted server have, also those that it gets later."""
+        """List the entries of a mounted server's providers, including providers that it gets later."""
         self._parts.append(listing)
         self.providers.append(listing.page_of_providers)
 
     async def page_of_providers(self, owner: str, place: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """A page without the features, for the list of the whole."""
+        """A page of the providers without the features, for the list of the server that this one is mounted in."""
         return await joined_page(self.providers, owner, place, limit)
 
     def _may_be_kept(self) -> bool:
@@ -92,10 +92,10 @@ class PagedList(Generic[F]):
         return await self.page(request.params.cursor, owner_of(request), full)
 
     async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
-        """One page; kept ones are `Raw`, ready to be sent. `owner` is whose share of the threads it uses.
+        """One page; cached ones are `Raw`, ready to be sent. Threads that it uses count towards the share of `owner`.
 
         Raises:
-            InvalidParams: the cursor is not of this list.
+            InvalidParams: the cursor does not belong to this list.
         """
         number, key = (0, 0) if cursor is UNSET else self._position(cursor)
         if self._may_be_kept():
@@ -147,7 +147,7 @@ class PagedList(Generic[F]):
         return self._result(shown, self._keys.seal(self.name, [number, after]))
 
     async def _take(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
-        """At most so many of one provider, and the key of what follows them."""
+        """At most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
         show = (self.shown_in_full if full else None) or self.shown
@@ -161,7 +161,7 @@ class PagedList(Generic[F]):
 async def joined_page(
     providers: Sequence[Provider], owner: str, place: Any, limit: int
 ) -> tuple[list[Any], tuple[int, Any] | None]:
-    """A page of several providers, one after the other, from a place on: the number of a provider and its key."""
+    """A page of several providers, one after the other, from `place` on: the number of a provider and its key."""
     number, key = place or (0, None)
     shown: list[Any] = []
     while number < len(providers) and len(shown) < limit:
@@ -175,7 +175,7 @@ async def joined_page(
 
 
 def _fitting(definitions: Sequence[Any], room: int) -> int:
-    """How many of these, from the first on, take no more bytes than this as a list."""
+    """How many of the first definitions fit in `room` bytes as a JSON list."""
     room -= 1  # two brackets, and one comma less than there are definitions
     for number, definition in enumerate(definitions):
         room -= len(encode(definition)) + 1

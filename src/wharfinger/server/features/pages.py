@@ -1,6 +1,6 @@
-"""What is listed without being registered, in pages: the resources of sources, and what catalogues yield.
+"""Pages of resources that are listed without being registered: those of sources and catalogues.
 
-A page is asked for by a key that stays valid while the list changes. A source makes its own keys (see
+A page is requested by a key that stays valid while the list changes. A source makes its own keys (see
 `sources.page_keys`); the keys of catalogues are made here. `server.cursors` seals both for clients.
 """
 
@@ -25,13 +25,14 @@ PATIENCE = 5.0
 """Seconds that a list of several sources waits for the first page of one."""
 
 MARKS, MARKS_LENGTH = 16, 4096
-"""URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
+"""How many of the last shown URIs, and of their characters, a cursor of a catalogue holds. One must still be listed."""
 
 
 def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alone: Callable[[], bool]) -> Provider:
-    """The pages of a source; while it cannot be reached, its top stands there and says why, and others are listed.
+    """The pages of a source. While it cannot be reached, only its root is listed, with the reason as its title.
 
-    `come` is called when a first page comes for which the list did not wait; it waits for a source that is `alone`.
+    If its first page takes longer than `PATIENCE`, the list goes on without it, and `come` is called when it has
+    arrived. A source that is `alone` is waited for.
     """
     patient = _Patient(ask, come)
     down = False
@@ -43,7 +44,7 @@ def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alo
                 return await ask(owner, key, limit)
             found = await patient(owner, key, limit)
         except (InternalError, OSError) as error:
-            if key is not None or isinstance(error, Overloaded):  # a page that may be asked for again
+            if key is not None or isinstance(error, Overloaded):  # the client can request this page again
                 raise
             name = source.name or source.uri
             why = " ".join(str(error).split()) if isinstance(error, InternalError) else f"{name} cannot be read now."
@@ -58,7 +59,7 @@ def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alo
 
 
 class _Patient:
-    """Asks for the first page of a source, for which the others wait `PATIENCE`; `come` is called when it comes."""
+    """Requests the first page of a source, and waits for at most `PATIENCE`; calls `come` when a late page arrives."""
 
     def __init__(self, wait: Provider, come: Callable[[], None]) -> None:
         self._wait = wait
@@ -66,10 +67,10 @@ class _Patient:
         self._late: asyncio.Future[Any] | None = None
 
     async def __call__(self, owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """Its first page.
+        """The source's first page.
 
         Raises:
-            InternalError: it takes longer, or a question of before is still on its way.
+            InternalError: it takes longer, or an earlier request is still pending.
         """
         if self._late is None:
             asked = asyncio.ensure_future(self._wait(owner, key, limit))
@@ -91,7 +92,7 @@ class _Patient:
 
 
 def templates_of_source(source: Source) -> Provider:
-    """What it shows at the time: a source may learn of templates when it is included already."""
+    """The pages of a source's present templates, which may change after it was included."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         start, definitions = key or 0, source.templates
@@ -101,12 +102,12 @@ def templates_of_source(source: Source) -> Provider:
 
 
 def pages_of_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """The pages of an async generator, which goes on after a URI if it has a parameter `after`."""
+    """The pages of an async generator. If it has a parameter `after`, it continues after that URI."""
     return (_keyed_catalogue if "after" in inspect.signature(function).parameters else _catalogue)(function)
 
 
 def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that goes on after a URI."""
+    """The pages of an async generator that continues after a URI."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         shown = await _first(function(after=key), limit + 1)
@@ -116,9 +117,9 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
 
 
 def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that starts over each time; the key is how many were shown, and the last of them.
+    """Pages of an async generator that starts over each time; the key is the number of shown URIs and the last of them.
 
-    A page goes on after the last of these that is still there: what came or went before it moves nothing.
+    A page continues after the last of these that is still listed, so earlier additions and removals do not shift it.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
@@ -135,7 +136,7 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
 async def _after(
     resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
 ) -> AsyncIterator[t.Resource]:
-    """What comes after the last of `marks` that is there; if none is, after as many of `count` as are not marked."""
+    """Yield what follows the last of `marks` that is still listed; if there is none, skip `count` less the marks."""
     left: set[str] = set(marks)
     skip = count - len(marks)
     later: list[t.Resource] = []
@@ -158,7 +159,7 @@ async def _after(
 
 
 async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
-    """At most so many; a generator is closed then, and what it has open."""
+    """The first resources, at most `number`. Closes the generator."""
     shown: list[t.Resource] = []
     try:
         async for resource in resources:
@@ -176,7 +177,7 @@ async def _close(resources: AsyncIterator[t.Resource]) -> None:
 
 
 def _marks(uris: list[str]) -> list[str]:
-    """The last of these URIs, at least one, within what a cursor may hold."""
+    """The last of these URIs, at least one, within the bounds of a cursor."""
     kept: list[str] = []
     length = 0
     for uri in reversed(uris[-MARKS:]):

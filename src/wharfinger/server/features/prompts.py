@@ -1,4 +1,4 @@
-"""Prompts: messages that a user chooses and fills in, from the strings that came to the messages that go."""
+"""Prompts: messages that a user chooses and fills in. Decodes their arguments and makes their messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["PromptFeature", "PromptOptions", "Prompts"]
 
 
 class PromptOptions(TypedDict, total=False):
-    """What can be said of a prompt when it is registered."""
+    """Options for registering a prompt."""
 
     name: str | None
     """What clients call it; by default the function's name."""
@@ -49,7 +49,7 @@ class PromptOptions(TypedDict, total=False):
 
 
 class PromptFeature:
-    """A registered prompt: what lists show, and how it is filled in.
+    """A registered prompt: its definition and its function.
 
     Raises:
         TypeError: the function's parameters cannot be filled from strings.
@@ -60,7 +60,7 @@ class PromptFeature:
 
     definition: t.Prompt
     completers: Mapping[str, Complete]
-    """What completes the arguments that have something to complete them."""
+    """The completers of arguments, by name."""
 
     def __init__(self, services: Services, function: Callable[..., Any], options: PromptOptions) -> None:
         function = unwrapped(function)
@@ -93,7 +93,7 @@ class PromptFeature:
         """Call the function with the arguments of `prompts/get`.
 
         Raises:
-            InvalidParams: an argument is missing, unknown, or cannot be read as what the function wants.
+            InvalidParams: an argument is missing, unknown, or cannot be converted to its parameter's type.
         """
         given = request.params.arguments
         try:
@@ -117,7 +117,7 @@ class PromptFeature:
 
 
 class Prompts:
-    """Everything of one server that can be chosen and filled in."""
+    """The prompts of one server."""
 
     def __init__(self, services: Services, size: int | None) -> None:
         self._services = services
@@ -131,7 +131,7 @@ class Prompts:
         """Register a function as a prompt, and report that the list has changed.
 
         Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
-        these. A `fallback` gives way to another prompt of the same name.
+        these. Another prompt of the same name replaces a `fallback`.
 
         Raises:
             TypeError: a parameter cannot be filled from text, or there is no such option.
@@ -144,7 +144,7 @@ class Prompts:
         return prompt
 
     def handlers(self) -> dict[str, Handler]:
-        """The methods of prompts."""
+        """The handlers of the methods of prompts."""
         return {"prompts/list": self.listing.serve, "prompts/get": self.fill}
 
     def remove(self, name: str) -> None:
@@ -193,7 +193,7 @@ class Prompts:
         """The handler of `prompts/get`.
 
         Raises:
-            InvalidParams: there is no such prompt, or its arguments do not fit.
+            InvalidParams: there is no such prompt, or its arguments are not valid.
         """
         found = self._find(request.params.name)
         if found.part is None or found.part.direct["prompts/get"]:
@@ -213,12 +213,12 @@ def _prompts_result(shown: list[Any], next_cursor: Any) -> t.ListPromptsResult:
 
 
 def _message(value: Any) -> t.PromptMessage:
-    """A message of its own, or content that the user says."""
+    """Make a message; content without a role is the user's."""
     if isinstance(value, t.PromptMessage):
         return value
     role: Any = "user"
     said = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
-    if len(said) == 2 and "role" in said and "content" in said:  # as the wire has it, or nearly
+    if len(said) == 2 and "role" in said and "content" in said:  # a message as a dict
         role, value = said["role"], said["content"]
         if isinstance(value, Mapping):
             value = msgspec.convert(cast("object", value), t.ContentBlock)

@@ -1,4 +1,4 @@
-"""One resource or template as it is registered: its definition, its function, and the checks of its URI."""
+"""A registered resource or template: its definition, its function, and the checks of its URI."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = [
 log = logging.getLogger("wharfinger.server.features.resources")
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
-"""RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
+"""RFC 3986, §3: a scheme, then opaque text that is compared as given."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
-"""How a template begins: with a scheme, or with variables that may hold one."""
+"""The start of a template: a scheme, or variables that may hold one."""
 _LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
 LONGEST_URI = 8192
 
@@ -73,7 +73,7 @@ class ResourceFeature:
         return shown.uri if isinstance(shown, t.Resource) else shown.uri_template
 
     def shown(self) -> t.Resource | t.ResourceTemplate:
-        """The definition with its annotations computed now; one that fails is left out, not the list."""
+        """The definition with its annotations computed now, or without them if that fails."""
         if self.annotate is None:
             return self.definition
         try:
@@ -84,7 +84,7 @@ class ResourceFeature:
 
 
 class ResourceOptions(TypedDict, total=False):
-    """What can be said of a resource, or a template, when it is registered."""
+    """Options for registering a resource or a template."""
 
     name: str | None
     """By default the function's name."""
@@ -98,7 +98,7 @@ class ResourceOptions(TypedDict, total=False):
     """A struct, or a function that is called for every list."""
     icons: Sequence[t.Icon] | None
     ttl: float | None
-    """Seconds that clients may keep what they read; by default as the server says."""
+    """Seconds that clients may cache what they read; by default the server's."""
     cache_scope: t.CacheScope | None
     inline: bool
     """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
@@ -113,7 +113,7 @@ class ResourceOptions(TypedDict, total=False):
 def make_resource(
     services: Services, uri: str, function: Callable[..., Any], options: ResourceOptions
 ) -> ResourceFeature:
-    """A function as a resource, or as a template if `uri` has variables. See `Resources.add`."""
+    """Make a resource from a function, or a template if `uri` has variables. See `Resources.add`."""
     allow_traversal, annotations = options.get("allow_traversal", False), options.get("annotations")
     ttl, size = options.get("ttl"), options.get("size")
     check_scheme(uri, function)
@@ -164,7 +164,7 @@ def make_resource(
 def unlisted_feature_of(
     services: Services, template: str, function: Callable[..., Any], *, allow_traversal: bool
 ) -> ResourceFeature:
-    """A function that reads every URI of a template which no list shows. See `Server.read_resource`."""
+    """Make an unlisted template from a function that reads its URIs. See `Server.read_resource`."""
     check_scheme(template, function)
     parsed = _template_of(template, allow_traversal)
     return ResourceFeature(
@@ -195,7 +195,7 @@ def _summary(function: Callable[..., Any]) -> str | None:
 
 
 def is_literal(uri: str) -> bool:
-    """Whether a text is a URI without anything that a template could be made of; quicker than to parse it as one."""
+    """Whether a text is certainly a URI and no template. Faster than parsing it as a template."""
     return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
 
 
@@ -205,7 +205,7 @@ def is_uri(text: str) -> bool:
 
 
 def check_scheme(template: str, function: Callable[..., Any]) -> None:
-    """Raise ValueError for a URI or template that no absolute URI can match, since it begins with no scheme."""
+    """Raise ValueError for a URI or template without a scheme, which no absolute URI can match."""
     if not _HAS_SCHEME.match(template):
         raise ValueError(
             f"{place_of(function)}: {template!r} has no scheme, "

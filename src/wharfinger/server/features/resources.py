@@ -1,4 +1,4 @@
-"""Resources: from a URI to what is read, by registered functions, templates, catalogues and sources."""
+"""Resources: reads and lists them from registered functions, templates, catalogues and sources."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ log = logging.getLogger("wharfinger.server.features.resources")
 class Content:
     """One of several contents that a resource function returns; `data` is text, bytes, or anything with a JSON form.
 
-    `uri` is that of the resource where it is left out; `mime_type` is found out.
+    `uri` is the resource's by default; `mime_type` is detected by default.
     """
 
     __slots__ = ("data", "meta", "mime_type", "uri")
@@ -73,25 +73,25 @@ class Content:
 
 
 class Resources:
-    """Everything of one server that can be read by URI."""
+    """The resources of one server."""
 
     def __init__(self, services: Services, size: int | None) -> None:
         self._services = services
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
         self._wholes: list[tuple[Part, Resources]] = []
-        """Where these resources show in those of others, and as which part."""
+        """The resources of servers in which this one is mounted, each with this server as a part."""
         self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(
             "resource template", lambda: services.notify.list_changed("resources")
         )
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
-        """Templates that are read by, but not shown."""
+        """Templates that can be read but are not listed."""
         self.sources: list[Source] = []
         self.index: Index | None = None
-        """Answers searches, as far as it covers the sources."""
+        """Answers searches of the sources that it covers."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
-        """All enabled templates, also of mounted servers: the most specific one wins, wherever it is from."""
+        """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
         self.templates_listing = PagedList("templates", self.templates, services.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
@@ -117,7 +117,7 @@ class Resources:
         self.put(make_resource(self._services, uri, function, options))
 
     def put(self, feature: ResourceFeature, *, listed: bool = True) -> None:
-        """Add what is a resource or a template already.
+        """Add a finished resource or template.
 
         Raises:
             ValueError: the URI is taken, or the template is ambiguous with another.
@@ -186,7 +186,7 @@ class Resources:
                     raise
 
     def handlers(self) -> dict[str, Handler]:
-        """The methods of resources, but for those of watching them."""
+        """The handlers of the methods of resources, except subscriptions."""
         return {
             "resources/list": self.listing.serve,
             "resources/templates/list": self.templates_listing.serve,
@@ -225,7 +225,7 @@ class Resources:
         self.templates_listing.add_part(resources.templates_listing)
 
     def _index_template(self, feature: ResourceFeature, part: Part | None) -> None:
-        """Have reads find an enabled template, here and wherever it shows.
+        """Let reads find an enabled template, here and in every server that shows it.
 
         Raises:
             ValueError: it is ambiguous with another one there.
@@ -251,7 +251,7 @@ class Resources:
                 whole._unindex(text, feature)
 
     def add_source(self, source: Source) -> None:
-        """Add a source, whose resources are listed after all others."""
+        """Add a source. Its resources are listed after all others."""
         self.sources.append(source)
         pages = pages_of_source(
             source,
@@ -265,7 +265,7 @@ class Resources:
         self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
-        """List what an async generator yields after everything that is there."""
+        """List the resources that an async generator yields, after all others."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
@@ -309,7 +309,7 @@ class Resources:
         return await self._result(request, uri, value, feature.mime_type, feature.call.function)
 
     async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
-        """Read what a source has, of this server or of one that is a part of it.
+        """Read a resource from a source of this server or of a mounted one.
 
         Raises:
             ResourceNotFound: no source has it.
@@ -335,14 +335,14 @@ class Resources:
         return result
 
     def _scope(self, request: Request) -> None:
-        """Let nothing be shared that another caller may be refused, or get otherwise."""
+        """Make a result private if another caller may be refused, or get a different one."""
         if request.caller.principal or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
-        """Let what is stored be read while it is sent, or load it for whoever needs all of it at once.
+        """Let stored bytes be read while they are sent, or load them now if all are needed at once.
 
-        That is middleware, and every line of stdio: once begun it cannot be taken back when reading fails.
+        Middleware needs them at once. So does stdio, where a line that has begun cannot be taken back if reading fails.
         """
         run = functools.partial(self._services.pool.run, owner_of(request))
         if request.accepts_lazy_blobs:
@@ -355,10 +355,10 @@ class Resources:
     async def _result(
         self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
     ) -> t.ReadResourceResult:
-        """What a function returned as contents.
+        """Convert what a function returned to contents.
 
         Raises:
-            UnusableResult: it has no form as a content.
+            UnusableResult: it cannot be converted.
         """
         if isinstance(value, t.ReadResourceResult):
             for contents in value.contents:
@@ -374,7 +374,7 @@ class Resources:
     async def _finish(
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
     ) -> t.ReadResourceResult:
-        """Read what a function returned while that which it depends on is open: iterators, paths, rows."""
+        """Read what a function returned (iterators, paths, rows) while its dependencies are still open."""
         if isinstance(value, t.ReadResourceResult):
             return value
         return await self._result(request, request.params.uri, value, mime_type, function)
@@ -400,15 +400,15 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Whether the caller could read this URI, so that it may be watched.
 
-        A template's function is called, and a resource's that looks at its request: there is no other way to know.
-        Middleware around `resources/read` that may answer callers differently is asked as well.
+        The function of a template, or of a resource that looks at its request, is called to find out. So is middleware
+        around `resources/read` that may answer callers differently.
         """
         methods = self._services.methods
         try:
             if methods.may_differ("resources/read"):
                 await methods.handlers["resources/read"](read_request(request, uri))
                 source = self.source_of(uri)
-                if source is not None:  # where a source notes what its watcher has seen
+                if source is not None:  # a source records here what its watcher has seen
                     with suppress(ResourceNotFound):
                         await self._services.pool.adapt(source.stat)(owner_of(request), uri)
                 return True
@@ -437,16 +437,16 @@ class Resources:
                     return await resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
-        except CannotAsk:  # it would ask its reader, so it is there
+        except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
             return True
         return False
 
     def source_of(self, uri: str) -> Source | None:
-        """The source that a URI belongs to, of this server or of one that is a part of it."""
+        """The source that a URI belongs to, of this server or of a mounted one."""
         return next((source for source in self.every_source() if source.matches(uri)), None)
 
     def every_source(self) -> Iterator[Source]:
-        """The sources of this server, then those of servers that are parts of it."""
+        """The sources of this server, then those of mounted servers."""
         yield from self.sources
         for _, resources in self._parts:
             yield from resources.every_source()
@@ -473,14 +473,14 @@ class Resources:
         return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
 
     async def search(self, request: Request, query: str, limit: int) -> Hits:
-        """What `Context.search` finds everywhere, without reports of progress."""
+        """Search everything, as `Context.search` does, without reporting progress."""
         return await search(
             self._services, self, request, Wanted(query=query, limit=limit), lambda documents, message: None
         )
 
 
 def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:
-    """Move what only the stateless era may see from a result to its request."""
+    """Move the caching hints from a result to its request, since only the stateless era may get them."""
     if result.ttl_ms is UNSET and result.cache_scope is UNSET and result.result_type is UNSET:
         return result
     if result.ttl_ms is not UNSET:

@@ -1,4 +1,4 @@
-"""What becomes of what a tool or a prompt returns: blocks of content, and structure beside them; calls nothing."""
+"""Converts what a tool or prompt returns to blocks of content and structured content. Calls no user function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_content(value: Any) -> bool:
 
 
 async def with_media_read(services: Services, request: Request, value: Any) -> Any:
-    """The same value with blocks of content for `Image`, `Audio` and `File`, read in a thread where they are files."""
+    """Replace each `Image`, `Audio` and `File` in a value by a block; files are read in a thread."""
     if isinstance(value, t.CallToolResult):
         blocks: Sequence[Any] = value.content
         if any(isinstance(item, Media) for item in blocks):
@@ -63,7 +63,7 @@ def to_wire(value: Any) -> bytes:
     """A value as JSON.
 
     Raises:
-        TypeError, ValueError, RecursionError: it has none; a number is not finite.
+        TypeError, ValueError, RecursionError: it has no JSON form, or a number in it is not finite.
     """
     if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
         encoded: bytes = value.model_dump_json(by_alias=True).encode()
@@ -75,7 +75,7 @@ def to_wire(value: Any) -> bytes:
 
 
 def _holds_no_number(value: Any) -> bool:
-    """Whether there is a NaN or an infinity in it; both are written as null."""
+    """Whether a value holds a NaN or an infinity, which encoders write as null."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -94,12 +94,12 @@ def _holds_no_number(value: Any) -> bool:
 
 
 class Output:
-    """What becomes of a tool's result, as far as its return annotation, or a schema given by hand, decides it."""
+    """Makes the results of a tool by its return annotation, or by an explicit output schema."""
 
     __slots__ = ("_annotation", "_checked", "_exact", "_given", "_wrapped", "schema")
 
     schema: dict[str, Any] | None
-    """JSON Schema of structured content; None if nothing promises any."""
+    """JSON Schema of the structured content; None if the tool declares none."""
 
     def __init__(self, annotation: Any, given: CompiledSchema | None = None) -> None:
         self._given = given
@@ -117,7 +117,7 @@ class Output:
 
     @property
     def direct(self) -> Any:
-        """The type whose values need neither check nor thought: a scalar's, or a struct's."""
+        """The scalar or struct type whose values need no check; None if there is none."""
         if self._given is None and self.schema is not None:
             kind = self._exact
             is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
@@ -126,12 +126,12 @@ class Output:
 
     @property
     def wraps(self) -> bool:
-        """Whether a revision that takes only objects has to wrap what is promised."""
+        """Whether structured content has to be wrapped for revisions that allow only objects."""
         return self.schema is not None and self.schema.get("type") != "object"
 
     @property
     def wrapped_schema(self) -> dict[str, Any] | None:
-        """The schema for revisions that take only objects."""
+        """The schema for revisions that allow only objects."""
         if self.schema is None or not self.wraps:
             return self.schema
         if self._wrapped is None:
@@ -142,7 +142,7 @@ class Output:
         """The result of `tools/call`.
 
         Raises:
-            TypeError, ValueError: the value has no form as content, or is not what was promised.
+            TypeError, ValueError: the value cannot be sent as content, or does not match the schema.
         """
         if isinstance(value, t.CallToolResult):
             return self._own(value)
@@ -175,7 +175,7 @@ class Output:
                 raise TypeError(said + (" (is a return missing?)" if value is None else "")) from None
 
     def _own(self, result: t.CallToolResult) -> t.CallToolResult:
-        """A result that the author made; what was promised by hand is promised for it too."""
+        """Check a result that the author made, also against an explicit output schema."""
         content: Any = result.content
         if not isinstance(content, (list, tuple)):
             raise TypeError("a CallToolResult whose content is not a list of blocks, such as types.TextContent(text=…)")
@@ -207,10 +207,10 @@ _NOTHING = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolRe
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `{"result": …}` around what `schema` describes; its references still lead to the same places."""
+    """The schema of `{"result": …}` around what `schema` describes; its references are adjusted."""
     root = {name: schema[name] for name in ("$schema", "$defs", "definitions") if name in schema}
     inner = {name: value for name, value in schema.items() if name not in root}
-    if "$id" in schema:  # its references are its own
+    if "$id" in schema:  # its references are relative to its own root
         root, inner = {}, schema
     else:
         root, inner = _moved(root), _moved(inner)
@@ -218,7 +218,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved(part: Any) -> Any:
-    """The same with references to the root or into it, other than to what stays there, leading into `result`."""
+    """Redirect references into `result`, except those to definitions, which stay at the root."""
     if isinstance(part, list):
         return [_moved(item) for item in cast("list[object]", part)]
     if not isinstance(part, dict):
@@ -243,8 +243,10 @@ _UNSTRUCTURED = (
 
 
 def _is_unstructured(annotation: Any) -> bool:
-    """Whether an annotation promises nothing, or only text, bytes and blocks of content."""
-    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # text: a name that only type checkers know
+    """Whether an annotation makes no schema: it is missing, or has only text, bytes and blocks."""
+    if (
+        isinstance(annotation, str) or annotation in _UNSTRUCTURED
+    ):  # a string: a name that exists only for type checkers
         return True
     origin, arms = get_origin(annotation), get_args(annotation)
     if origin is None:
@@ -278,10 +280,10 @@ def _output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def block_of(value: Any) -> Any:
-    """One block of content: text and blocks as they are, bytes by what they are, anything else as JSON.
+    """Make a block of content: blocks unchanged, bytes by their detected type, values other than text as JSON.
 
     Raises:
-        TypeError: bytes that are no image, no sound and no text; or no form in JSON.
+        TypeError: bytes are no image, audio or text, or the value has no JSON form.
     """
     if isinstance(value, str):
         return t.TextContent(text=value)

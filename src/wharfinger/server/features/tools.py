@@ -1,4 +1,4 @@
-"""Tools: functions that a model can call, from their arguments to what is sent of their results."""
+"""Tools: functions that a model can call. Decodes their arguments and encodes their results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "reports_tool_erro
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _REPORTED = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
-"""What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
+"""Errors that authors raise for the model, which are sent as a result with `isError` (2025-11-25, tools)."""
 _UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
 
@@ -54,7 +54,7 @@ encode = msgspec.json.encode
 
 
 class ToolOptions(TypedDict, total=False):
-    """What can be said of a tool when it is registered."""
+    """Options for registering a tool."""
 
     name: str | None
     """What clients call it; by default the function's name."""
@@ -62,7 +62,7 @@ class ToolOptions(TypedDict, total=False):
     description: str | None
     """What models read; by default the function's docstring."""
     annotations: t.ToolAnnotations | Mapping[str, Any] | None
-    """Hints for hosts: a struct, or a mapping as the protocol has it; the next four are short for it."""
+    """Hints for hosts: a struct, or a mapping with the protocol's names. The next four options set one hint each."""
     read_only: bool | None
     destructive: bool | None
     idempotent: bool | None
@@ -71,20 +71,20 @@ class ToolOptions(TypedDict, total=False):
     meta: dict[str, Any] | None
     """`_meta` of the definition."""
     input_schema: Mapping[str, Any] | None
-    """A JSON Schema of the arguments, instead of the one that the parameters make."""
+    """A JSON Schema of the arguments, instead of the one made from the parameters."""
     output_schema: Mapping[str, Any] | None
-    """A JSON Schema of the result, instead of the one that the return annotation makes."""
+    """A JSON Schema of the result, instead of the one made from the return annotation."""
     decode_json_strings: bool | None
-    """Whether arrays and objects may also come as strings that hold them; by default as the server says."""
+    """Whether arrays and objects may also come as strings of JSON; by default the server's option."""
     inline: bool
     """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
     timeout: float | None
     """Seconds that a call may take."""
     task: TaskKind
-    """Whether calls become tasks for clients that know tasks. True: at once, while others wait for the result.
-    `"required"`: others are refused. `"later"`: when the function says so, by `await ctx.start_task()`."""
+    """Whether calls become tasks for clients that support tasks. True: at once; other clients wait for the result.
+    `"required"`: other clients are refused. `"later"`: when the function calls `await ctx.start_task()`."""
     task_ttl: float | None
-    """Seconds that a task may take and that its result is kept; None: for ever. By default as the server says."""
+    """Seconds that a task may take and that its result is kept; None: for ever. By default the server's option."""
     app: str | None
     """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
     visibility: Sequence[Literal["model", "app"]] | None
@@ -92,7 +92,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 class ToolFeature:
-    """A registered tool: what lists show, and how it is called.
+    """A registered tool: its definition and its function.
 
     Raises:
         TypeError: the function's parameters cannot be filled from JSON.
@@ -121,21 +121,21 @@ class ToolFeature:
     )
 
     definition: t.Tool
-    """Valid in every revision: its output schema is an object's, wrapped around any other, or absent."""
+    """Valid in every revision: its output schema is an object's, which wraps any other value, or is absent."""
     full_definition: t.Tool
     """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
     header_params: tuple[HeaderParam, ...]
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
-    """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
+    """Decodes the arguments of a function that takes nothing else and can be awaited directly; None for others."""
     answer: Callable[[Request], Awaitable[t.CallToolResult]] | None
     """Answers calls of a tool that may become tasks; None for any other tool."""
     exact: Any
-    """The type of results that need no check."""
+    """Results of exactly this type need no check."""
     texts: bool
-    """Whether text is sent as it is, since no structure is promised."""
+    """Whether a text result is sent unchanged, since the tool has no output schema."""
     wraps: bool
-    """Whether revisions that take only objects get the structured content as `{"result": …}`."""
+    """Whether revisions that allow only objects get the structured content as `{"result": …}`."""
 
     def __init__(
         self,
@@ -204,10 +204,10 @@ class ToolFeature:
         return _output_of_class(returns) if isinstance(returns, type) else Output(returns)
 
     def decode_again(self, request: Request) -> dict[str, Any]:
-        """The arguments of a function that takes more than these, or arguments that did not fit at once.
+        """Decode the arguments of a function that takes more than arguments, or those that `decode` refused.
 
         Raises:
-            BadArguments: they do not fit.
+            BadArguments: they are not valid.
             InvalidParams: they are not an object.
         """
         given = request.params.arguments
@@ -219,10 +219,10 @@ class ToolFeature:
             raise
 
     async def result(self, request: Request, value: Any) -> t.CallToolResult:
-        """What is sent for what the function returned.
+        """The result to send for the value that the function returned.
 
         Raises:
-            UnusableResult: it has no form as content, or is not what was promised.
+            UnusableResult: the value cannot be sent as content, or does not match the output schema.
         """
         request.wraps = self.wraps
         try:
@@ -234,18 +234,18 @@ class ToolFeature:
 
 
 class Tools:
-    """Everything of one server that can be called."""
+    """The tools of one server."""
 
     def __init__(self, services: Services, size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
         self._services = services
         self.serve_tasks = serve_tasks
-        """Serves the methods of the tasks extension, and gives the tasks of the server."""
+        """Makes the server serve the tasks extension, and returns its tasks."""
         self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
         self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = lambda tool: tool.full_definition
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
-        """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
+        """The arguments that HTTP headers repeat, by the name of the tool; tools without any are absent."""
 
     def add(
         self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[ToolOptions]
@@ -253,7 +253,7 @@ class Tools:
         """Register a function, or a bound method, as a tool, and report that the list has changed.
 
         Its parameters make the input schema and are checked by type, its docstring describes it, and its return
-        annotation makes the output schema. A `fallback` gives way to another tool of the same name.
+        annotation makes the output schema. Another tool of the same name replaces a `fallback`.
 
         Raises:
             TypeError: a parameter cannot be filled from JSON, or there is no such option.
@@ -269,7 +269,7 @@ class Tools:
                 raise TypeError("A tool without task= has no option 'task_ttl'.")
             tool = ToolFeature(self._services, function, options)
         else:
-            from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
+            from wharfinger.server.tasks.task_tool import TaskTool  # on use: most servers have none
 
             tool = TaskTool(self._services, function, options, self)
         self.features.add(tool.name, tool, fallback=fallback)
@@ -277,7 +277,7 @@ class Tools:
         return tool
 
     def handlers(self) -> dict[str, Handler]:
-        """The methods of tools."""
+        """The handlers of the methods of tools."""
         return {"tools/list": self.listing.serve, "tools/call": self.call}
 
     def remove(self, name: str) -> None:
@@ -309,11 +309,11 @@ class Tools:
         return [name for name, _ in self.features.items()]
 
     async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
-        """The handler of `tools/call`; `tool` is given if it is known, and does not answer by itself.
+        """The handler of `tools/call`; `tool` is given if it is known already and has no `answer`.
 
-        Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
-        is left to the transport. All of it is one function, since every hop costs every call: one that takes arguments
-        and nothing else is awaited here, and a result that needs no check is encoded here.
+        Invalid arguments, and the errors that authors raise for the model, are results with `isError`; the transport
+        handles any other exception. This is one function because each further call of a function would slow down every
+        tool: a function that takes only arguments is awaited here, and a result that needs no check is encoded here.
 
         Raises:
             InvalidParams: there is no such tool, or `arguments` is not an object.
@@ -360,7 +360,7 @@ class Tools:
 
 
 class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
-    """The arguments that HTTP headers repeat, of the tools that have any; found anew when the tools have changed."""
+    """The arguments that HTTP headers repeat, by the name of the tool; computed again after the tools have changed."""
 
     def __init__(self, features: Features[ToolFeature]) -> None:
         self._features = features
@@ -387,7 +387,7 @@ _output_of_class = functools.lru_cache(256)(Output)
 
 
 def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
-    """The annotations of a tool, with what the short options say."""
+    """The annotations of a tool, with the hints of the short options."""
     given = options.get("annotations")
     if isinstance(given, Mapping):
         known = t.ToolAnnotations.__struct_encode_fields__
@@ -415,7 +415,7 @@ def _failed(text: str) -> t.CallToolResult:
 
 
 def reports_tool_errors(handler: Handler) -> Handler:
-    """Make a `ToolError` that middleware around `tools/call` raises a result, as if the tool had raised it."""
+    """Turn a `ToolError` from middleware around `tools/call` into a result, as if the tool had raised it."""
 
     async def serve(request: Request) -> Any:
         try:
@@ -427,7 +427,7 @@ def reports_tool_errors(handler: Handler) -> Handler:
 
 
 def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
-    """The result that reports what the tasks of a task group raised; a group with anything else is raised again."""
+    """The result that reports the errors of a task group; re-raises a group with any other exception."""
     reported, others = group.split(_REPORTED)
     if reported is None or others is not None:
         raise group
@@ -443,7 +443,7 @@ def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
 
 
 def error_result(error: Exception) -> t.CallToolResult:
-    """The result that reports what an author raised; what another server said is not ours to repeat, and is raised."""
+    """The result that reports an author's error; re-raises the error of another server, which must not be passed on."""
     if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
         raise error
     return _failed(str(error))
