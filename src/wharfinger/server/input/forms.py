@@ -1,4 +1,4 @@
-"""From a type to the flat form that a user fills in, and from the answer to a value. Does no I/O.
+"""Makes a flat form from a type, and a value of that type from the user's answer. Does no I/O.
 
 A form has the fields that `elicitation/create` allows (2026-07-28, elicitation): text, numbers, booleans, dates, one
 choice, or several choices. Constraints that a form cannot express, such as a pattern or the author's own validation,
@@ -23,13 +23,13 @@ from wharfinger.protocol.revisions import Revision
 __all__ = ["Form", "InvalidAnswer", "form_of"]
 
 ALONE = "value"
-"""The name of the field if a form asks for a single value."""
+"""The name of the only field of a form that asks for a single value."""
 _MAX_KEPT_FORMS = 512
-"""Forms that are kept, by their type."""
+"""Forms that are cached, by their type."""
 
 
 class InvalidAnswer(ValueError):
-    """An answer that is not what was asked for; the message has one line for each fault, with its field."""
+    """An answer that does not match the question; the message has a line for each fault, with its field."""
 
 
 class Form:
@@ -51,7 +51,7 @@ class Form:
         """Fields that become None if they are left empty."""
 
     def schema_for(self, rules: Revision) -> t.RequestedSchema:
-        """The form in this revision."""
+        """The form's schema in this revision."""
         fields = self.fields
         if not rules.full_forms:
             fields = {name: _downgraded(field) for name, field in fields.items()}
@@ -61,7 +61,7 @@ class Form:
         """The value of an answer's `content`, which is decoded JSON; UNSET counts as an empty form.
 
         Raises:
-            InvalidAnswer: it is not what the form asks for.
+            InvalidAnswer: a required field is missing, or a value is not valid.
         """
         if content is UNSET:
             content = {}
@@ -151,7 +151,7 @@ def _members(kind: Any) -> Iterator[_Member]:
 
 
 def _bare(annotation: Any) -> tuple[Any, set[str]]:
-    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and those that it had."""
+    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and the names of those removed."""
     marks: set[str] = set()
     while (mark := str(get_origin(annotation)).rpartition(".")[2]) in ("Required", "NotRequired", "ReadOnly"):
         marks.add(mark)
@@ -226,7 +226,7 @@ def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
 
 
 def _converted(values: dict[str, Any], kind: Any) -> Any:
-    """Checked values as the type: msgspec makes dates and enums of texts, and checks what a form cannot express."""
+    """Convert checked values to the type: msgspec makes dates and enums, and checks what a form cannot express."""
     try:
         return msgspec.json.decode(msgspec.json.encode(values), type=kind)
     except msgspec.ValidationError as error:
@@ -265,7 +265,7 @@ def _from_model(model: Any) -> Form:
 
 
 def _from_schema(schema: Mapping[str, Any]) -> Form:
-    """The form for a `requestedSchema`, which is sent as it is if the protocol allows it."""
+    """The form for a `requestedSchema`, which is sent unchanged if the protocol allows it."""
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
         raise TypeError("A schema of a form is an object with properties: {'type': 'object', 'properties': {…}}.")
     fields: dict[str, t.PrimitiveSchema] = {}
@@ -340,7 +340,7 @@ def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> 
 def _primitive(
     schema: dict[str, Any], shared: Mapping[str, Any], where: str, titles: Mapping[Any, str] | None
 ) -> t.PrimitiveSchema:
-    """One field; `titles` are those of its choices."""
+    """Make one field; `titles` are the titles of its choices."""
     options = _options(schema, where, titles)
     kind = "string" if options else schema.get("type")
     if kind not in _OF_TYPE or "contentEncoding" in schema:

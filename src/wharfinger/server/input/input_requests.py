@@ -27,7 +27,7 @@ class InputQuery(Protocol):
 
     method: ClassVar[str]
     key_prefix: ClassVar[str]
-    """What its key begins with if the author gives none."""
+    """The prefix of its key if the author gives none."""
     or_none: bool
     """Whether a refusal gives None instead of an exception."""
 
@@ -43,7 +43,7 @@ class InputQuery(Protocol):
         """The value of an answer, which is the result of `method`.
 
         Raises:
-            InvalidAnswer: it is not what was asked for.
+            InvalidAnswer: the answer is malformed or does not match the question.
             Declined, Cancelled: the user refused.
         """
         ...
@@ -105,7 +105,7 @@ class Elicit(Generic[T]):
             raise not_declared(rules, {"elicitation": {"form": {}}}, "a form for the user")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """Without a mode, which means a form in every revision."""
+        """The params without a mode, which means a form in every revision."""
         return t.ElicitRequestParams(message=self.message, requested_schema=self.form.schema_for(rules))
 
     def read(self, answer: Raw | bytes) -> T:
@@ -116,7 +116,7 @@ class Elicit(Generic[T]):
 class ElicitUrl:
     """A URL for the user to open, for example to sign in or to pay. The answer only says that they agreed to open it.
 
-    `elicitation_id` is what `Server.elicitation_complete` is called with when they are done (2025-11-25).
+    Pass `elicitation_id` to `Server.elicitation_complete` when they are done (2025-11-25).
 
     Raises:
         ValueError: it is not an absolute URL.
@@ -142,7 +142,7 @@ class ElicitUrl:
             raise not_declared(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """With an id in 2025-11-25, the only revision that has them."""
+        """The params, with an id in 2025-11-25 only, since no other revision has them."""
         id: Any = UNSET
         if rules.url_required:
             if self.elicitation_id is None:
@@ -188,7 +188,7 @@ class Sample:
     The client and its user may change anything, such as the `temperature`, and may decline.
 
     Raises:
-        ValueError: uses of tools and their results do not match (2026-07-28, sampling), or `max_tokens` is below 1.
+        ValueError: tool uses and tool results do not match (2026-07-28, sampling), or `max_tokens` is below 1.
     """
 
     method: ClassVar[str] = "sampling/createMessage"
@@ -236,7 +236,7 @@ class Sample:
         )
 
     def check(self, caller: Caller) -> None:
-        """Needs `sampling`, and `sampling.tools` or `sampling.context` for what uses them."""
+        """Needs `sampling`, and `sampling.tools` or `sampling.context` if the request uses them."""
         rules, declared = caller.rules, caller.capabilities.sampling
         if declared is UNSET:
             raise not_declared(rules, {"sampling": {}}, "the client's model")
@@ -252,7 +252,7 @@ class Sample:
             raise _not_in_revision(rules, {"sampling": {}}, "a model that hears")
 
     def params(self, rules: Revision) -> t.CreateMessageRequestParams:
-        """Before 2025-11-25 a message has one block, so that several blocks become several messages."""
+        """The params. Before 2025-11-25 a message has one block, so several blocks become several messages."""
         messages: list[t.SamplingMessage] = []
         for message in self._messages:
             blocks = _blocks(message)
@@ -268,7 +268,7 @@ class Sample:
 
 
 class Roots:
-    """The client's roots: where its user works."""
+    """The client's roots: the folders that its user works in."""
 
     method: ClassVar[str] = "roots/list"
     key_prefix: ClassVar[str] = "roots"
@@ -282,7 +282,7 @@ class Roots:
             raise not_declared(caller.rules, {"roots": {}}, "the client's roots")
 
     def params(self, rules: Revision) -> t.RequestParams:
-        """Empty."""
+        """Empty params."""
         return t.RequestParams()
 
     def read(self, answer: Raw | bytes) -> list[t.Root]:
@@ -325,7 +325,7 @@ def check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
     """Check that each use of a tool has its result in the next message, alone (2026-07-28, sampling).
 
     Raises:
-        ValueError: it has not.
+        ValueError: a tool use has no result, or a result no use.
     """
     open_uses: set[str] = set()
     for message in messages:

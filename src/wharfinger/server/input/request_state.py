@@ -1,13 +1,13 @@
-"""What one call has asked, was answered, and has sent, from its first run to its last. Does no I/O.
+"""The state of one call over all its runs: its input requests, answers and log messages. Does no I/O.
 
 The stateless protocol has no open connection on which a server could ask. A call that needs input is answered with its
 input requests and ends; the client sends the call again with the answers, and the handler runs again from its first
 line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
 
 - An answer belongs to a request by its key (its place among the handler's requests, or the author's key) and by the
-  digest of what was asked. A handler that asks something else under the same key gets no answer that is not its own.
+  digest of what was asked. A handler that asks something else under the same key never gets that answer.
 - Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
-  `requestState`: protected from change, but not from reading. The seal opens for the same server, principal, method,
+  `requestState`: clients cannot change it, but can read it. The seal opens for the same server, principal, method,
   name and arguments only, and for `limits.state_time` seconds.
 - Log messages that an earlier run has sent are counted, not sent again, and progress only grows.
 """
@@ -42,11 +42,11 @@ _REQUESTS: dict[str, Any] = {
 
 
 class CannotAsk(RuntimeError):
-    """A function asks for input that cannot: it serves no tool, prompt or resource, or is not async."""
+    """A function that may not ask for input did so: it serves no tool, prompt or resource, or is not async."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
-    """What `requestState` holds; an array, because every byte travels twice in each round."""
+    """The content of `requestState`; an array, because every byte travels twice in each round."""
 
     expires: int
     round: int
@@ -61,7 +61,7 @@ class _Sealed(msgspec.Struct, array_like=True):
 
 
 class RequestState:
-    """The state of one call. It continues from what came with the request, unless `resumed` is False."""
+    """The state of one call. It continues from the request's `requestState`, unless `resumed` is False."""
 
     __slots__ = (
         "_answers",
@@ -90,12 +90,12 @@ class RequestState:
         self._request = request
         self._round = 0
         self._first = True
-        """Whether the request came without a state, so that nothing says which requests its answers belong to."""
+        """Whether the request came without a state, so that it is unknown which requests its answers belong to."""
         self._asked: dict[str, str] = {}
         self._responses: Mapping[str, Raw] = {}
         self._answers: dict[str, tuple[str, Raw]] = {}
         self._open: dict[str, tuple[str, Any]] = {}
-        """The digest and the wire form of each request that this run stops for."""
+        """The digest and the encoded form of each request that stops this run."""
         self._key_counts: dict[str, int] = {}
         self._stop: InputNeeded | None = None
         self._waits = 0
@@ -105,12 +105,12 @@ class RequestState:
         self.replay = services.replay
         """Whether the handler always runs again and never waits; decided by the server that the client called."""
         self.failures: dict[str, Exception] = {}
-        """Requests that were answered with an error, if the server itself asks for a handler that runs again."""
+        """The failed requests of a replayed handler, by key."""
         self.once_results: dict[str, tuple[Raw, int]] = {}
         self.once_running: dict[str, asyncio.Future[None]] = {}
         """The calls of `once` that are running now, by key."""
         self.progress: float | None = None
-        """The highest that was reported; None before the first."""
+        """The highest progress that was reported; None before the first report."""
         self.logged = 0
         """Log messages of this run so far, including those that an earlier run has sent."""
         if resumed and request.caller.rules.asks_by_result:

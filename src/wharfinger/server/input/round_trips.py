@@ -1,15 +1,16 @@
 """Asks a client for input while its call is served.
 
-There are two ways, and a handler does not notice which of them is taken:
+There are two ways, which look the same to a handler:
 
 - A connection on which the server can send requests stays open while the call runs (the handshake era, and tasks). The
   request for input goes out at once, and the handler waits in place. Handlers' timeouts pause meanwhile.
-- In the stateless era nothing can be sent before the result, so that the result itself is the request: `ask` raises
+- In the stateless era nothing can be sent before the result, so the result itself is the request: `ask` raises
   `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
   its first line; `ask` then returns each answer at once (see `request_state`), until it meets a request without one.
 
-`once` keeps what must not happen in every run. With `Server(replay=True)` the server takes the second way everywhere:
-in the handshake era it asks on the connection what a run stopped for, and calls the handler again (`with_replay`).
+`once` calls a function in the first run only. With `Server(replay=True)` the server uses the second way in every era:
+in the handshake era it sends the requests on the connection after a run has stopped, and then calls the handler again
+(`with_replay`).
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
 
     Raises:
         CannotAsk: the results of this method cannot be input requests.
-        MissingClientCapability: the client does not offer one of them, so that none was asked for.
-        Declined, Cancelled: the user refused one that has no `or_none`; the first of them.
-        NoAnswer: an answer is an error, or is not valid, or did not come in time.
+        MissingClientCapability: the client does not support one of them; none was sent.
+        Declined, Cancelled: the user refused one without `or_none`; raised for the first of these.
+        NoAnswer: an answer is an error, is invalid, or did not come in time.
         InputNeeded: the run ends here; the client sends its request again with the answers.
     """
     root = outermost(request)
@@ -82,7 +83,7 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
             "ask in the tool, or let the client pass what is needed as an argument."
         )
     rules = request.caller.rules
-    root.ttl_ms, root.cache_scope = 0, "private"  # a result that depends on answers is not to be cached (2026-07-28)
+    root.ttl_ms, root.cache_scope = 0, "private"  # a result that depends on answers must not be cached (2026-07-28)
     for _, query in queries:
         query.check(request.caller)
     state = state_of(services, request)
@@ -114,7 +115,7 @@ def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Rev
 
 
 def _earlier_answer(state: RequestState, one: _Asked) -> Any:
-    """The value of an earlier answer, or its refusal; UNSET if there is none, or none that is valid."""
+    """The value of an earlier answer, or its refusal; UNSET if there is no valid one."""
     try:
         raw = state.answer(one.key, one.digest, one.chosen)
     except NoAnswer as failure:
@@ -149,18 +150,18 @@ def _value_of(query: InputQuery, found: Any) -> Any:
 
 
 def _send(request: Request, asked: Sequence[tuple[str, Any]]) -> list[Awaitable[Message]] | None:
-    """Something to await for each `(method, params)`; None if no answer can come while the call runs."""
+    """Send each `(method, params)`, and return an awaitable for each answer; None if the channel cannot ask."""
     waits: list[Awaitable[Message]] = []
     for method, params in asked:
         wait = request.channel.ask(request, method, params)
-        if wait is None:  # already for the first: all go to the same channel
+        if wait is None:  # can only happen for the first, since all use the same channel
             return None
         waits.append(wait)
     return waits
 
 
 async def _wait_for_all(waits: Sequence[Awaitable[Message]]) -> list[Message | NoAnswer]:
-    """Every answer, or NoAnswer if it did not come in time. If one fails otherwise, the others are withdrawn."""
+    """Wait for every answer; NoAnswer for one that came too late. Any other failure cancels the other requests."""
 
     async def wait_for(wait: Awaitable[Message]) -> Message | NoAnswer:
         try:
@@ -212,7 +213,9 @@ def with_replay(services: Services, handler: Handler) -> Handler:
 
     async def replay(request: Request) -> Any:
         while True:
-            state_of(services, request)  # made here: a mounted server uses the replay setting of the whole
+            state_of(
+                services, request
+            )  # created here, so that a mounted server uses the replay setting of the outer server
             try:
                 return await handler(request)
             except BaseException as error:
@@ -225,7 +228,7 @@ def with_replay(services: Services, handler: Handler) -> Handler:
 
 
 async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
-    """Ask on the connection what a run stopped for, and give the request the state for the next run."""
+    """Send the requests that stopped a run on the connection, and set the request's state for the next run."""
     result: t.InputRequiredResult = stop.result
     asked: Any = result.input_requests
     waits = _send(request, [(one.__struct_config__.tag, one.params) for one in asked.values()])
@@ -247,7 +250,7 @@ async def ask_and_resume(services: Services, request: Request, stop: InputNeeded
 
 
 async def once(services: Services, request: Request, key: str, function: Callable[[], Any], kind: Any) -> Any:
-    """Call `function` in the first run that comes here, and return its result in every run.
+    """Call `function` in the first run that gets here, and return its result in every run.
 
     Raises:
         TypeError: the result has no form in JSON.
@@ -300,7 +303,7 @@ def _decode_result(raw: Raw, kind: Any) -> Any:
 
 
 def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
-    """The exception for a handler that needs its user to open a URL first; it depends on the revision."""
+    """The exception for a handler that needs its user to open a URL first; it depends on the client's revision."""
     rules = request.caller.rules
     query = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)
     try:
@@ -320,14 +323,14 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
         found = _earlier_answer(state, one)
         if isinstance(found, NoAnswer):
             return found
-        state.drop(one.key)  # the user agreed to open it, and it is still required
+        state.drop(one.key)  # the user agreed to open the URL, and it is still required
         return state.stop({one.key: (one.digest, query.method, one.params)})
     except MissingClientCapability as missing:
         return missing
 
 
 def remember_url(services: Services, request: Request, id: str | None) -> None:
-    """Remember which session to notify when the user is done at a URL, if its revision has a notification for it."""
+    """Remember which session to notify when the user is done at a URL, if its revision has that notification."""
     if id is None or request.session is None:
         return
     urls = services.open_urls
