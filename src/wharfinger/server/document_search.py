@@ -43,19 +43,19 @@ __all__ = [
 ]
 
 PAGE = 256
-"""Documents that a source is asked for at once."""
+"""Documents in each page that is requested from a source."""
 COROUTINE_SECONDS = 60.0
 """How long a coroutine of a source may take."""
 MEDIA = ("image/", "audio/", "video/", "font/")
-"""Types that have no text, so that none is read."""
+"""Prefixes of MIME types without text, whose documents are not read."""
 MISSING = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
-"""What a source raises for something that is not there, or not for us."""
+"""What a source raises for a document that does not exist or may not be read."""
 
 T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The server ends, or the caller has given up."""
+    """Raised in a search when the server ends or the caller has given up."""
 
 
 class SourceReader:
@@ -70,7 +70,7 @@ class SourceReader:
         self.stopped = threading.Event()
 
     def documents(self, source: Source, after: str | None, limit: int) -> DocumentPage:
-        """A page of what a search of the source looks through."""
+        """A page of the source's documents."""
         return self._result(source.documents(after, limit))
 
     def document(self, source: Source, uri: str) -> Document | None:
@@ -95,7 +95,7 @@ class SourceReader:
             return
 
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
-        """What `source.text` gives, and raises."""
+        """The text of a document in pieces. Raises what `source.text` raises."""
         found = source.text(uri)
         pieces: TextPieces = self._wait(found) if isinstance(found, Awaitable) else found
         for piece in self._each(pieces) if isinstance(pieces, AsyncIterator) else pieces:
@@ -114,7 +114,7 @@ class SourceReader:
         return self._wait(cast("Awaitable[T]", value)) if isinstance(value, Awaitable) else value
 
     def _wait(self, value: Awaitable[T]) -> T:
-        """What an awaitable gives on the loop."""
+        """Await `value` on the loop, and return its result. Blocks."""
         if self._loop is None or self.stopped.is_set():
             if isinstance(value, Coroutine):
                 value.close()
@@ -134,15 +134,15 @@ class SearchBounds(NamedTuple):
     """How much one search of a source may cost. When one is reached, what was found so far is the result."""
 
     seconds: float = 2.0
-    """Half of them for the names, so that what was found by then can be read."""
+    """Half of these are for names, so that time is left to read texts."""
     documents: int = 200_000
-    """Looked at by name."""
+    """Documents whose name is compared."""
     texts: int = 50_000
     """Documents whose text is read."""
     characters: int = 64 << 20
-    """Read in all."""
+    """Characters read in all texts together."""
     text_characters: int = 1 << 20
-    """Read of one text."""
+    """Characters read of one text."""
 
 
 def search_documents(
@@ -150,7 +150,7 @@ def search_documents(
 ) -> Hits:
     """At most `limit` documents that have every word of `query` in their name or text, best first. Blocks.
 
-    `truncated` says which bound ended the search, if one did before there were enough.
+    `truncated` says which bound ended the search, if one did before `limit` documents were found.
     """
     reader, bounds = reader or SourceReader(), bounds or SearchBounds()
     words = words_of(query)
@@ -210,7 +210,7 @@ def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
 
 
 class _Pieces:
-    """Pieces of a text up to a number of characters and a time; `read` says how many there were."""
+    """Pieces of a text up to a number of characters and a time; `read` counts the characters."""
 
     def __init__(self, pieces: Iterable[str], most: int, ends: float) -> None:
         self._pieces = pieces
@@ -228,18 +228,18 @@ class _Pieces:
 
 
 def has_text(document: Document) -> bool:
-    """Whether a document may have a text, as far as its type says."""
+    """Whether a document may have text, by its MIME type."""
     return not document.mime_type.startswith(MEDIA) or document.mime_type == "image/svg+xml"
 
 
 def name_of(document: Document) -> str:
-    """What a document is called, folded: its title, and the last part of its URI if that says something else."""
+    """A document's folded name: its title, and the last part of its URI if the title does not contain it."""
     last = unquote(document.uri.rstrip("/").rpartition("/")[2])
     return fold(document.title if last in document.title else f"{document.title}\n{last}")
 
 
 def name_rank(name: str, words: Sequence[str]) -> tuple[int, int]:
-    """How well a name fits, the lower the better: how many of the words it has, then how, then how high up it is."""
+    """How well a name fits; lower is better. Ranks by the number of words found, how they match, and the depth."""
     named = sum(word in name for word in words)
     if not named:
         return 0, 0

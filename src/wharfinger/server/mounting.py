@@ -1,14 +1,14 @@
 """Mounting: one server as a part of another.
 
-The whole looks through to the part. Nothing of the part is copied: its features stay in its own sets, where it adds
-and removes them, and the sets of the whole show them under a prefix (`features.feature_set`); its sources stay its own
-and are listed, read, searched and completed there. So whatever a part gets or loses later shows at once.
+Here the mounted server is the part, and the server that it is mounted in is the whole. Nothing of the part is copied:
+its features stay in its own sets, and the sets of the whole show them under a prefix (`features.feature_set`); its
+sources are listed, read, searched and completed by the part. So later changes of the part show at once.
 
-What runs around a part's features is the part's: if it has middleware for a method, the whole calls the part's handler
-with the names that the part knows; if not, the whole calls the feature itself, however deep it is mounted (`direct`).
-The part starts with the whole, and goes on while another owner has it. Its changes are reported to the watchers of the
-whole, which in turn keeps a watcher of its own at the part for as long as it has one, so that the part's sources work
-only while somebody watches. Methods of extensions are in the table of the whole as calls of the part's.
+A part's middleware applies to its features: if it has middleware for a method, the whole calls the part's handler with
+the part's own names; if not, the whole calls the feature directly, however deep it is mounted (`direct`).
+The part starts with the whole, and runs until its last owner closes it. Its changes are reported to the watchers of
+the whole. While the whole has a watcher, it keeps a watcher at the part, so that the part's sources work only while a
+client watches. The whole also serves the part's extension methods, by calling the part's handlers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete"
 """The methods by which features of a part are used."""
 
 OF_THE_WHOLE: dict[str, Callable[[FeatureService], None]] = {}
-"""Methods whose answer is made of all parts of a server, each with what serves it in the whole."""
+"""Methods that a server answers for all of its parts together, each with a function that serves it in the whole."""
 
 
 def include(parent: FeatureService, other: FeatureService, prefix: str) -> None:
@@ -45,16 +45,16 @@ def include(parent: FeatureService, other: FeatureService, prefix: str) -> None:
 
     Raises:
         ValueError: as `Mount`.
-        RuntimeError: `parent` runs, and this is not its event loop's thread.
+        RuntimeError: `parent` runs, and the calling thread does not run its event loop.
     """
     if parent.running:
-        asyncio.get_running_loop()  # raises before anything is done
+        asyncio.get_running_loop()  # raises before anything has changed
     _check_extensions(parent, other)
     mount = Mount(parent, other, prefix)
     parent.mounts.append(mount)
     other.parents.append(mount)
     mount.refresh()
-    if other.services.keys.random:  # what it seals is to be opened by every process that serves the whole
+    if other.services.keys.random:  # every process that serves the whole must open what the part seals
         other.services.keys = parent.services.keys
     if other.tasks is not None:
         other.own_tasks = None
@@ -72,8 +72,8 @@ class Mount:
     """`other` as a part of `parent`. See `Part`.
 
     Raises:
-        ValueError: a name or URI is taken, a name is not valid with the prefix, or servers include each other; `parent`
-            is as before then.
+        ValueError: a name or URI is taken, a name is not valid with the prefix, or servers include each other. `parent`
+            is unchanged then.
     """
 
     def __init__(self, parent: FeatureService, other: FeatureService, prefix: str) -> None:
@@ -96,7 +96,7 @@ class Mount:
         other.watching.observers.append(parent.watching)
 
     def refresh(self) -> None:
-        """Find out again what may be called directly: middleware may be added at any time."""
+        """Recompute which methods may be called directly, since middleware may be added at any time."""
         other = self.other
         for method in _THROUGH:
             self.direct[method] = not (
@@ -108,11 +108,11 @@ class Mount:
             mount.refresh()
 
     def publish_extensions(self) -> None:
-        """Have the whole serve what the part serves beyond the protocol."""
+        """Make the whole serve the part's extensions."""
         publish_extensions(self.parent, self.other)
 
     async def serve(self, request: Request, **own: Any) -> Any:
-        """Serve a request by the part's own handler, with `own` in its params: the names that the part knows."""
+        """Serve a request by the part's own handler; `own` are params to replace, which hold the part's own names."""
         params = request.params
         if own:
             request.params = msgspec.structs.replace(params, **own)
@@ -126,20 +126,20 @@ class Mount:
         await self.other.start(self)
 
     async def close(self) -> None:
-        """Let go of `other`."""
+        """Close `other`, unless it has another owner."""
         self.other.watching.drop(self._watcher)
         self.other.watching.drop(self._list_watcher)
         await self.other.close(self)
 
     def watch(self, uri: str | None) -> None:
-        """The whole has its first watcher of this URI, or (None) of the list of resources."""
+        """Watch a URI, or (None) the list of resources. Called when the whole has its first watcher of it."""
         if uri is None:
             self.other.watching.watch_list(self._list_watcher, "resources")
         else:
             self.other.watching.watch(self._watcher, uri)
 
     def unwatch(self, uri: str | None) -> None:
-        """The whole has lost its last watcher of this URI, or (None) of the list of resources."""
+        """Stop watching a URI, or (None) the list of resources. Called when the whole has no watcher of it any more."""
         if uri is None:
             self.other.watching.drop(self._list_watcher)
         else:
@@ -147,7 +147,7 @@ class Mount:
 
 
 class _Silent:
-    """A watcher that keeps a part's sources at work; changes reach the whole at once, by the part's `observers`."""
+    """A watcher that only keeps a part's sources at work. Changes reach the whole through the part's `observers`."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ def _refuse_circles(parent: FeatureService, other: FeatureService) -> None:
 
 
 def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
-    """Accept `other` as a part of `parent`, as far as extensions go.
+    """Check that the extensions of `other` do not conflict with those of `parent`.
 
     Raises:
         ValueError: both serve the same method, or declare an extension with different settings.
@@ -181,7 +181,7 @@ def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
 
 
 def publish_extensions(parent: FeatureService, other: FeatureService) -> None:
-    """Serve in `parent` what `other`, a part of it, serves beyond the protocol, and declare what it declares."""
+    """Serve and declare in `parent` the extensions of `other`, a part of it."""
     for name in _own(other.handlers):
         if name in OF_THE_WHOLE:
             OF_THE_WHOLE[name](parent)
@@ -201,6 +201,6 @@ def _own(table: Mapping[str, Any]) -> list[str]:
 
 def _handler_of_part(other: FeatureService, name: str) -> Handler:
     async def serve(request: Request) -> Any:
-        return await other.handlers[name](request)  # with the middleware that it has when it is called
+        return await other.handlers[name](request)  # looked up at each call, since middleware may have been added
 
     return serve

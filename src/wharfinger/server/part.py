@@ -1,4 +1,4 @@
-"""What a server sees of a server that is mounted in it."""
+"""The interface of a mounted server to the server that it is mounted in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Part"]
 
 
 class Part(Protocol):
-    """A mounted server. Its features stay its own; the whole looks through to them."""
+    """A mounted server. The server that it is mounted in, called the whole, shows its features without copying them."""
 
     @property
     def name(self) -> str:
@@ -20,20 +20,20 @@ class Part(Protocol):
 
     @property
     def direct(self) -> Mapping[str, bool]:
-        """By method, whether a feature may be called as it is: no middleware has to run around it."""
+        """By method, whether a feature may be called directly, since the part has no middleware for it."""
         ...
 
     async def serve(self, request: Request, **own: Any) -> Any:
-        """Serve a request by the part's own handler, with `own` in its params: the names that the part knows."""
+        """Serve a request by the part's own handler; `own` are params to replace, which hold the part's own names."""
         ...
 
     async def start(self) -> None: ...
     async def close(self) -> None: ...
 
     def watch(self, uri: str | None) -> None:
-        """The whole has its first watcher of this URI, or (None) of the list of resources."""
+        """Watch a URI, or (None) the list of resources. Called when the whole has its first watcher of it."""
         ...
 
     def unwatch(self, uri: str | None) -> None:
-        """The whole has lost its last watcher of this URI, or (None) of the list of resources."""
+        """Stop watching a URI, or (None) the list of resources. Called when the whole has no watcher of it any more."""
         ...

@@ -1,7 +1,7 @@
 """Searching everything that a server publishes: its registered resources, its index, and its sources' own search.
 
-What may be read is decided where it is read: with middleware around `resources/read`, a hit is shown only if the
-caller can read it, by words that are in what the caller reads.
+Middleware around `resources/read` may refuse or change what a caller reads. With such middleware, a hit is shown only
+if the caller can read the resource, and its text as the caller reads it contains the words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
 PATIENCE = 5.0
-"""Seconds that a search waits for the sources which no index covers; they are asked at once."""
+"""Seconds that a search waits for all sources that no index covers; they are asked concurrently."""
 
 LONGEST_QUERY = 2_000
 """Characters of the words of one search, and of the name of a source or type."""
@@ -46,14 +46,14 @@ WORDS = 16
 """Words of a query that are looked for among the registered resources."""
 
 WIDER = 10
-"""Times as many hits are asked of a source where a filter will take some away."""
+"""Factor by which more hits are requested from a source if a filter will drop some of them."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for: words that must all occur, and where; an empty filter takes everything.
+    """What to look for: words that must all occur, and filters; an empty filter passes everything.
 
-    `source` is the name of one, or its URI; `type` a MIME type or what is before its slash; `path` a pattern
-    with `*`, `?` and `[…]`, or the beginning, of titles (which are paths) or URIs.
+    `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
+    pattern with `*`, `?` and `[…]`, or a prefix, of titles (which are paths) or URIs.
     """
 
     query: str
@@ -74,7 +74,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fits_path(self) -> Matcher:
-        """Says whether a title or URI fits `path`."""
+        """Returns whether a title or URI fits `path`."""
         return _compiled(self.pattern)
 
     def takes(self, source: Source) -> bool:
@@ -96,20 +96,20 @@ def _compiled(pattern: str) -> Matcher:
 
 
 class Index(Protocol):
-    """What finds words in the sources more quickly than they can themselves."""
+    """Finds words in sources faster than the sources can themselves."""
 
     async def start(self) -> None:
-        """The server starts."""
+        """Called when the server starts."""
         ...
 
     async def close(self) -> None:
-        """The server ends."""
+        """Called when the server ends."""
         ...
 
     async def search(
         self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
-        """What it finds, and the wanted sources that it does not cover."""
+        """Return the hits, and the sources that `wanted` includes but this index does not cover."""
         ...
 
 
@@ -172,7 +172,7 @@ async def _search_source(services: Services, owner: str, source: Source, query: 
 
 
 async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait until all are answered, or for as long as the slowest may keep the others waiting."""
+    """Wait until all are done, for at most `PATIENCE` seconds, and cancel the rest."""
     waiting = tuple(asked)
     try:
         await asyncio.wait(waiting, timeout=PATIENCE)
@@ -182,9 +182,9 @@ async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _is_away(answer: asyncio.Future[Any]) -> bool:
-    """Whether a source is down, or has not answered: it hides nothing of the others.
+    """Whether a source cannot be reached or has not answered; the hits of the others are shown without it.
 
-    Raises what it raised otherwise.
+    Raises any other exception of the source.
     """
     if not answer.done() or answer.cancelled():
         return True
@@ -196,12 +196,12 @@ def _is_away(answer: asyncio.Future[Any]) -> bool:
 
 
 def source_name(source: Source) -> str:
-    """What a search calls a source: its name, or else its URI."""
+    """The name of a source in searches: its name, or else its URI."""
     return source.name or source.uri
 
 
 def not_searched(sources: Iterable[Source]) -> str:
-    """What an answer says of sources that could not be asked."""
+    """The sentence about sources that could not be reached."""
     return f"Not searched, since it cannot be reached now: {', '.join(sorted(map(source_name, sources)))}."
 
 
@@ -210,7 +210,7 @@ def _names(source: Source) -> set[str]:
 
 
 def _registered(resources: Resources, query: str) -> Iterator[Hit]:
-    """Registered resources whose name, title, description or URI holds the words."""
+    """Registered resources whose name, title, description or URI contains the words."""
     words = query.casefold().split()[:WORDS]
     for feature in resources.static:
         shown: Any = feature.definition
@@ -220,7 +220,7 @@ def _registered(resources: Resources, query: str) -> Iterator[Hit]:
 
 
 async def _readable(services: Services, request: Request, query: str, hits: Hits) -> Hits:
-    """Those hits that the caller can read, with nothing said of them but what the caller reads."""
+    """The hits that the caller can read, each with a snippet of the text that the caller reads."""
     kept = Hits()
     kept.truncated = hits.truncated
     words = query.replace('"', " ").casefold().split()
@@ -239,12 +239,12 @@ async def _readable(services: Services, request: Request, query: str, hits: Hits
 
 
 async def _read(services: Services, request: Request, uri: str) -> str | None:
-    """What the caller reads there, its texts joined; None where nothing."""
+    """The text that the caller reads at `uri`, all contents joined; None if the caller cannot read it."""
     try:
         contents = (await services.methods.handlers["resources/read"](read_request(request, uri))).contents
     except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
         return None
-    except CannotAsk:  # it would ask its reader, so it is there
+    except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
         return ""
     return "\n".join(content.text for content in contents if content.text is not UNSET)
 

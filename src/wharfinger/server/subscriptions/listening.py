@@ -1,4 +1,4 @@
-"""The handlers by which clients of both eras say of which changes they want to hear."""
+"""Handlers of the methods by which clients of both eras subscribe to changes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Listening:
         self._resources = resources
         self._tasks = tasks
         self.open: dict[Channel, set[asyncio.Future[None]]] = {}
-        """What ends each open listen, by the stream that it came on."""
+        """The open listens by stream; a listen ends when its future is done."""
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
         """The handler of `resources/subscribe` (handshake era).
 
         Raises:
-            ResourceNotFound: missing or forbidden: a watch would be an oracle for changes (security: U02).
-            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
+            ResourceNotFound: it is missing or forbidden; watching it would reveal its changes (security: U02).
+            Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
         check_uri(uri)
@@ -81,7 +81,7 @@ class Listening:
             self._watching.watch_list(watcher, name)
 
     def _end_with(self, watcher: SessionWatcher) -> None:
-        """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
+        """Drop the watcher when its session ends; a client may subscribe before it confirms the handshake."""
         if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)
 
@@ -89,15 +89,15 @@ class Listening:
         self._watching.drop(SessionWatcher(session))
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
-        """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
+        """The handler of `subscriptions/listen`: acknowledges what it watches, and stays open until a side ends it.
 
         Raises:
             InvalidParams: too many URIs, or too many open listens on this stream.
-            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
+            Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
-        # It stays open for long, and what it asks for may have megabytes: only what is watched is kept.
+        # The request stays open for long, and its params may have megabytes: keep only what is watched.
         ids = list(dict.fromkeys(wanted.task_ids or ()))
         wanted.resource_subscriptions = wanted.task_ids = UNSET
         request.raw_params = Raw(b"{}")
@@ -115,7 +115,7 @@ class Listening:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             del uris
-            self._check_total(owner, len(honoured))  # others may have come meanwhile
+            self._check_total(owner, len(honoured))  # other callers may have watched more meanwhile
             for name in lists:
                 self._watching.watch_list(watcher, name)
             for uri in honoured:
@@ -130,7 +130,7 @@ class Listening:
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended
-            # A stream gets both: the cancellation page wants the notification, the subscriptions page the result.
+            # A stream gets both: the page on cancellation wants a notification, the page on subscriptions a result.
             if request.channel.multiplexed:
                 over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
                 request.channel.send(request, encode_notification("notifications/cancelled", over))
@@ -148,7 +148,7 @@ class Listening:
             return False
         try:
             return await self._resources.exists(request, uri)
-        except Exception:  # one of many, which fail for themselves
+        except Exception:  # it must not make the other URIs of the same listen fail
             log.exception("Cannot find out whether %s exists", uri)
             return False
 

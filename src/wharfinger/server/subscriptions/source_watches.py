@@ -1,7 +1,7 @@
-"""Where changes come from: sources, watcher functions and mounted servers, which work only while somebody watches.
+"""Starts and stops what reports changes: sources, watcher functions and mounted servers.
 
-With the first watcher of a URI, its source begins to look for changes of it, and the author's watcher function of its
-template is started; with the last one, both end. Mounted servers hear of the same.
+They work only while a URI is watched: its first watcher makes the source look for changes and starts the watcher
+function of its template; when the last watcher goes, both stop. Mounted servers watch and unwatch the same URIs.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
 class SourceWatches:
-    """What works for each watched URI, and (None) for the list of resources."""
+    """The sources and watcher functions at work for each watched URI. The URI None is the list of resources."""
 
     def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
         self._services = services
         self._resources = resources
         self._parts = parts
         self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        """Authors' functions that run while something that their template matches is watched."""
+        """Watcher functions, by template: each runs while a URI that matches its template is watched."""
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
         self._joining = BackgroundTasks(report_failures=True)
 
     def join(self, source: Source) -> None:
-        """Start a source that came when the server ran already.
+        """Start a source that was added after the server started.
 
         Raises:
-            RuntimeError: this is not the server's event loop's thread.
+            RuntimeError: the calling thread does not run the server's event loop.
         """
         self._joining.start(self._begin(source))
 
     def join_part(self, part: Part) -> None:
-        """Start a server that became a part when this one ran already.
+        """Start a server that was mounted after this one started.
 
         Raises:
-            RuntimeError: this is not the server's event loop's thread.
+            RuntimeError: the calling thread does not run the server's event loop.
         """
         self._joining.start(self._begin_part(part))
 
@@ -65,7 +65,7 @@ class SourceWatches:
             call_logged(part.watch, uri)
 
     async def _begin(self, source: Source) -> None:
-        """Start a source that came late, and have it watched where the list already is."""
+        """Start a source that was added late, and watch its list if the list of resources is watched already."""
         try:
             await source.start()
         except Exception:
@@ -100,7 +100,7 @@ class SourceWatches:
             self._services.notify.updated(uri)
 
     async def end(self) -> None:
-        """Cancel the watcher functions and close the sources; one that fails keeps no other from ending."""
+        """Cancel the watcher functions and close the sources; if one fails, the others are closed all the same."""
         following = list(self._following.values())
         self._following.clear()
         for task in following:
@@ -110,5 +110,5 @@ class SourceWatches:
         for source in self._resources.sources:
             try:
                 await source.close()
-            except Exception:  # the others, and the lifespan, end all the same
+            except Exception:  # the other sources are closed, and the lifespan ends, all the same
                 log.exception("%s did not close", type(source).__qualname__)

@@ -1,8 +1,8 @@
-"""Who watches what, in both eras: every change reaches every watcher once, soon, and from any thread.
+"""Watchers of both eras, and the notices that they get: once per change, soon, and from any thread.
 
-A change is a URI, or the name of a list. Reporting one that nobody watches costs a look into a dict. Otherwise it
-waits for the next turn of the loop, so that what one handler changes several times is sent once. Then it is sent to all
-of its watchers, `WATCHERS_PER_TURN` in each turn, so that requests go on meanwhile. It is remembered for
+A change is a URI, or the name of a list. Reporting one without watchers costs one look-up in a dict. Otherwise
+it waits for the next turn of the loop, so that several changes by one handler are sent once. Then it is sent to all of
+its watchers, `WATCHERS_PER_TURN` in each turn, so that requests are served meanwhile. It is remembered for
 `COALESCE_SECONDS` after that: if it changes again, one more notice goes out at the end of this time, however often.
 
     nothing -- reported --> WAITING -- sending begins --> SENT -- time is over --> nothing
@@ -33,7 +33,7 @@ __all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logg
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
 COALESCE_SECONDS = 0.05
-"""Seconds after a notice in which all further changes of the same URI or list become one more notice."""
+"""Seconds after a notice during which all further changes of the same URI or list become one more notice."""
 WATCHERS_PER_TURN = 200
 """Watchers to which a change is sent in one turn of the loop: some 3 ms, with the writing."""
 
@@ -42,7 +42,7 @@ Change = tuple[str, bool]
 
 
 class NoticePhase(Enum):
-    """How far the notice of a change has come; one that has no phase starts with WAITING."""
+    """The phase of a change's notice; a change without a phase starts with WAITING."""
 
     WAITING = "it was sent to nobody yet, so that it covers every change until it is"
     SENT = "it was sent to somebody, less than COALESCE_SECONDS ago"
@@ -50,7 +50,7 @@ class NoticePhase(Enum):
 
 
 class Watcher(Protocol):
-    """Someone to whom notifications are sent."""
+    """Receives notifications."""
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send a notification, built with this watcher's tag; False if it was dropped."""
@@ -58,7 +58,7 @@ class Watcher(Protocol):
 
 
 class Observer(Protocol):
-    """What hears at once of every change of a list, and of every change of a resource that somebody watches."""
+    """Is called at once for every change of a list, and for every change of a watched resource."""
 
     def updated(self, uri: str) -> None:
         """A resource changed; from any thread."""
@@ -114,36 +114,36 @@ class Watching:
         self.on_sent: Callable[[str, int], None] | None = None
         """Called with a URI and the number of watchers that its change was sent to; for logs."""
         self.observers: list[Observer] = []
-        """The watching of servers in which this one is mounted, and what keeps an index."""
+        """The `Watching` of servers in which this one is mounted, and indexes."""
         self._attach = attach
         self._detach = detach
         self._by_uri: dict[str, dict[Watcher, None]] = {}
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
         self._owners: dict[Watcher, str] = {}
-        """Whose share the URIs of each watcher count for."""
+        """The owner in whose share the URIs of each watcher count."""
         self.shares = Shares()
         """How many URIs the watchers of each owner watch."""
         self._departures = 0
-        """How many watchers have left something, ever."""
+        """How many watchers have ever left a URI or list."""
         self._phases: dict[Change, NoticePhase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
-        """Sends what waits, to one watcher with each step; None while nothing waits."""
+        """Sends the waiting changes, to one watcher with each step; None while none waits."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send changes from now on, on this loop."""
+        """Start to send changes, on this loop."""
         self._loop, self._thread = loop, threading.get_ident()
 
     def stop(self) -> None:
-        """Send nothing any more, not even what was collected."""
+        """Stop sending, and drop the waiting changes."""
         self._loop = self._work = None
         self._phases = {}
         self._waiting.clear()
 
-    # -- who watches
+    # -- watchers
 
     def watch(self, watcher: Watcher, uri: str, owner: str = "") -> None:
         """Add a watcher of a URI, unless it is one already; it counts for the owner of the watcher's first URI."""
@@ -202,7 +202,7 @@ class Watching:
         """The URIs that have a watcher."""
         return list(self._by_uri)
 
-    # -- what changed
+    # -- changes
 
     def updated(self, uri: str) -> None:
         """Report that a resource has changed; from any thread."""
@@ -223,12 +223,12 @@ class Watching:
         if loop is None or self._phases.get(change) in (
             NoticePhase.WAITING,
             NoticePhase.AGAIN,
-        ):  # what will be sent covers this too
+        ):  # the notice to be sent covers this change too
             return
         if threading.get_ident() == self._thread:
             self._collect(change)
             return
-        with suppress(RuntimeError):  # the loop was closed between the look and the call
+        with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(self._collect, change)
 
     def _collect(self, change: Change) -> None:
@@ -241,7 +241,7 @@ class Watching:
         self._phases[change] = NoticePhase.WAITING
         self._waiting.append(change)
         if self._work is None:
-            # In the next turn, so that what one handler changes several times is sent once.
+            # In the next turn, so that several changes by one handler are sent once.
             self._work = self._send_waiting()
             self._loop.call_soon(self._send_slice, self._work)
 
@@ -256,7 +256,7 @@ class Watching:
             self._work = None
 
     def _send_waiting(self) -> Iterator[None]:
-        """Send what waits to all of its watchers, change by change; each step is one watcher."""
+        """Send the waiting changes to their watchers, change by change; each step sends to one watcher."""
         while self._waiting:
             change = name, is_list = self._waiting.popleft()
             self._phases[change] = NoticePhase.SENT
@@ -270,7 +270,7 @@ class Watching:
                 if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
                     try:
                         sent += watcher.send(notice)
-                    except Exception:  # the other watchers are not to suffer
+                    except Exception:  # the other watchers must still get it
                         log.exception("The change of %s could not be sent to a watcher", name)
                     yield
             if self.on_sent is not None and sent and not is_list:
@@ -284,7 +284,7 @@ class Watching:
 
 
 def call_logged(function: Callable[..., Any], *args: Any) -> Any:
-    """Call what belongs to one watcher, source or observer, and log what it raises: the others are not to suffer."""
+    """Call a function of one watcher, source or observer, and log what it raises, so that the others go on."""
     try:
         return function(*args)
     except Exception:
