@@ -37,11 +37,11 @@ Page = str | PathLike[str] | Callable[..., Any]
 
 _URI = re.compile(r"ui://[^\x00-\x20\x7f{}]+")
 _ORIGIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
-"""One source of a Content Security Policy: whatever else stood there could loosen it."""
+"""One source of a Content Security Policy; anything else could loosen the policy."""
 
 
 class PageOptions(TypedDict, total=False):
-    """What can be said of a page when it is published."""
+    """Options for publishing a page."""
 
     name: str | None
     title: str | None
@@ -49,9 +49,9 @@ class PageOptions(TypedDict, total=False):
     csp: UiCsp | None
     """The origins that the page needs."""
     permissions: Sequence[Permission]
-    """What it asks for: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
+    """Permissions that it needs: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
     domain: str | None
-    """An origin of its own."""
+    """An origin for this page alone."""
     prefers_border: bool | None
     """Whether it wants a border."""
     icons: Sequence[t.Icon] | None
@@ -79,7 +79,7 @@ def view(
     inline: bool = False,
     timeout: float | None = None,
 ) -> ResourceFeature:
-    """A page as a resource.
+    """Make a resource from a page.
 
     Raises:
         TypeError: the page is not HTML, a path or a function.
@@ -105,7 +105,7 @@ def view(
 
 
 def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visible] | None) -> dict[str, Any]:
-    """`_meta` of a tool with the page that shows its results, and who may call it.
+    """A tool's `_meta`, with the page that shows its results and who may call it.
 
     Raises:
         ValueError: `app` is not a `ui://` URI, or `visibility` names anything else.
@@ -120,12 +120,12 @@ def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Seque
 
 
 def shows_apps(request: Request) -> bool:
-    """Whether the caller declares that it shows such pages; a result must say all in text where it does not."""
+    """Whether the caller declares that it shows such pages. If not, a result must say everything in text."""
     return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
 
 
 class _View(HandlerFunction):
-    """A function that returns a page, which goes with what its host must know of it."""
+    """A function that returns a page. Adds the MIME type and the `_meta` that the host needs."""
 
     __slots__ = ("_meta",)
 
@@ -150,7 +150,7 @@ class _View(HandlerFunction):
 
 
 def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
-    """What returns the page, and whether it never blocks."""
+    """A function that returns the page, and whether it may run on the event loop."""
     if callable(page):
         return page, inline
     if isinstance(page, str) and "<" not in page:

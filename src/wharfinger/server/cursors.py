@@ -1,7 +1,6 @@
-"""What clients carry for the server: cursors and states, sealed so that they can neither be made up nor changed.
+"""Cursors and states that clients send back to the server, sealed so that clients can neither forge nor change them.
 
-Nothing is kept here. What a cursor of a list holds is decided in `features.listing`, which opens it; what a key of a
-source holds, in the source.
+Nothing is stored here. `features.listing` defines what a list's cursor holds, and each source what its key holds.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ __all__ = ["CURSOR", "STATE", "Keys", "Kind"]
 
 
 class Kind(NamedTuple):
-    """One kind of sealed text: how it is sealed, and the error for one that does not open."""
+    """One kind of sealed text: its bounds, and the error message for a text that cannot be opened."""
 
     mac: int
     """Bytes of the seal."""
     longest: int
-    """Characters that it may have."""
+    """Characters of a sealed text at most."""
     refusal: str
 
 
 CURSOR = Kind(12, 48 * 1024, "This cursor is not valid here: list again from the start, without a cursor.")
-"""96 bits, for something that opens the next page only; a cursor that holds the longest URI is shorter."""
+"""A seal of 96 bits is enough for a key to the next page. A cursor with the longest URI is within the limit."""
 STATE = Kind(
     32,
     4 * 1024 * 1024,
     "This requestState is not valid here: send the request again without it, and without inputResponses.",
 )
-"""What a call remembers between its runs (2026-07-28, multi round-trip requests); `Limits.state` is the real bound."""
+"""The state of a call between its rounds (2026-07-28, multi round-trip requests); `Limits.state` is the real bound."""
 
 
 class Keys:
     """The key ring that cursors and states derive from.
 
-    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without one it is `random`,
-    and what is sealed is good for this process only.
+    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without one the key is
+    random, and only this process can open what it seals.
     """
 
     def __init__(self, secret: str | bytes | None = None) -> None:
@@ -51,14 +50,14 @@ class Keys:
         self._secret = given.encode() if isinstance(given, str) else given
 
     def seal(self, purpose: str, value: Any, kind: Kind = CURSOR) -> str:
-        """Text for a JSON value; `purpose` separates cursors of different lists, and states of different calls."""
-        import base64  # this and OpenSSL, 4 ms, with the first page that has a next one
+        """Seal a JSON value as text; `purpose` separates cursors of different lists, and states of different calls."""
+        import base64  # on use: this and OpenSSL take 4 ms to import
 
         body = msgspec.json.encode(value)
         return base64.urlsafe_b64encode(self._mac(purpose, body, kind) + body).rstrip(b"=").decode()
 
     def open(self, purpose: str, sealed: str, kind: Kind = CURSOR, type: Any = Any) -> Any:
-        """The value of `seal`, as `type`.
+        """Return the value that was sealed, as `type`.
 
         Raises:
             InvalidParams: it was not sealed here, or for another purpose.

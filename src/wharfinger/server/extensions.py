@@ -1,4 +1,4 @@
-"""What a server speaks beyond the core protocol: extensions that it declares, methods and notifications of its own."""
+"""What a server supports beyond the core protocol: extensions, and methods and notifications of its own."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z
 """As keys of `_meta`, with a prefix: `com.example/name` (2026-07-28, extensions)."""
 _METHOD = re.compile(r"(?!rpc\.)[A-Za-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+")
 _STAMPED = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
-"""Members of a result that only a struct of `types` may set, since each revision has them its own way."""
+"""Members of a result that only a struct of `types` may set, since they differ between revisions."""
 
 
 def check_id(id: str) -> str:
-    """An extension's identifier as it is.
+    """Return `id` if it is a valid identifier of an extension.
 
     Raises:
         ValueError: it is not one.
@@ -59,7 +59,7 @@ def declare(declared: dict[str, dict[str, Any]], id: str, settings: Mapping[str,
 
 
 def require(request: Request, id: str) -> dict[str, Any]:
-    """What the caller declares for an extension.
+    """Return the settings that the caller declares for an extension.
 
     Raises:
         MissingClientCapability: it does not declare it.
@@ -73,7 +73,7 @@ def require(request: Request, id: str) -> dict[str, Any]:
 
 
 class MethodOptions(TypedDict, total=False):
-    """What can be said of a method of one's own when it is registered."""
+    """Options for registering a method that the protocol does not have."""
 
     params: type[t.RequestParams] | None
     """The struct that its params are decoded to; by default the annotation of the function's parameter."""
@@ -88,7 +88,7 @@ class MethodOptions(TypedDict, total=False):
     name_param: str
     """The field of the params that the HTTP header `Mcp-Name` repeats."""
     ttl: float | None
-    """Seconds that clients may keep a result; by default as the server says."""
+    """Seconds that clients may cache a result; by default the server's option."""
     cache_scope: t.CacheScope | None
     inline: bool
     """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
@@ -97,7 +97,7 @@ class MethodOptions(TypedDict, total=False):
 
 
 class Extensions:
-    """What one server speaks beyond the core protocol; `changed` is called after each addition."""
+    """The extensions of one server; `changed` is called after each addition."""
 
     def __init__(self, services: Services, notified: dict[str, Notified], changed: Callable[[], None]) -> None:
         self.declared: dict[str, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ class Extensions:
     def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
         """Declare an extension, such as `com.example/tides`, to clients of the revisions that have extensions.
 
-        Declaring it again adds its settings to those that are there.
+        Declaring it again adds to its settings.
 
         Raises:
             ValueError: `id` is not an identifier, or a setting is declared already with another value.
@@ -124,8 +124,8 @@ class Extensions:
         `Context`; it returns a struct that derives from `types.Result`, or what encodes to a JSON object.
 
         Raises:
-            TypeError: the function or its params do not fit, or there is no such option.
-            ValueError: the name is not a method's, the protocol's own, taken, or known with other params or options.
+            TypeError: the params' type is not allowed, the function takes something else, or there is no such option.
+            ValueError: the name is invalid, the protocol's own, taken, or registered with other params or options.
         """
         if name in self._services.methods.handlers:
             raise ValueError(f"The method {name!r} is served already.")
@@ -140,14 +140,14 @@ class Extensions:
     def add_notification(
         self, name: str, function: Callable[..., Any], *, params: type[t.NotificationParams] | None = None
     ) -> None:
-        """Give a client's notification that the protocol does not have to a plain function.
+        """Handle a client's notification that the protocol does not have, with a plain function.
 
         The function takes the decoded params, a struct that derives from `types.NotificationParams`, and must not
-        wait. Stateless HTTP has no notifications of clients.
+        block. Stateless HTTP has no notifications from clients.
 
         Raises:
-            TypeError: the function or its params do not fit.
-            ValueError: the name is not a notification's, the protocol's own, taken, or known with other params.
+            TypeError: the function is async, or the params' type is not allowed.
+            ValueError: the name is invalid, the protocol's own, taken, or registered with other params.
         """
         if name in self._notified:
             raise ValueError(f"The notification {name!r} is taken already.")
@@ -156,12 +156,12 @@ class Extensions:
 
 
 def method_of(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:
-    """The handler of a new method, whose row is in the table of methods from now on.
+    """Make the handler of a new method, and add its row to the table of methods.
 
     Raises:
         TypeError: the params do not derive from `types.RequestParams`, the function takes something else, or there is
             no such option.
-        ValueError: the name is not a method's, the protocol's own, or known with other facts.
+        ValueError: the name is invalid, the protocol's own, or registered with a different row.
     """
     check_options("method", None, options, MethodOptions)
     result, ttl = options.get("result"), options.get("ttl")
@@ -205,11 +205,11 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
 def notification_of(
     name: str, function: Callable[[Any], Any], *, params: type[t.NotificationParams] | None = None
 ) -> Notified:
-    """Takes a client's new notification, whose row is in the table of methods from now on.
+    """Make the handler of a client's new notification, and add its row to the table of methods.
 
     Raises:
         TypeError: the function is async, or the params do not derive from `types.NotificationParams`.
-        ValueError: the name is not a notification's, the protocol's own, or known with other facts.
+        ValueError: the name is invalid, the protocol's own, or registered with a different row.
     """
     _check_name(name)
     if is_async(function):
@@ -234,7 +234,7 @@ def _check_name(name: str) -> None:
 
 
 def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
-    """The name and annotation of the parameter that takes the params (empty if there is none), and what is returned."""
+    """The name and type of the parameter that takes the params ("" and None if there is none), and the return type."""
     from wharfinger.server.dependencies import depends_of
     from wharfinger.server.signature.annotations import annotations_of, is_context
 
@@ -262,10 +262,10 @@ def _name_param(name: str, shape: type[Any], name_param: str) -> Any:
 
 
 def _result(request: Request, value: Any) -> Any:
-    """What a function returned, as a result that every revision can be given.
+    """Convert what a function returned to a result that is valid in every revision.
 
     Raises:
-        TypeError: it has no form as a JSON object.
+        TypeError: it is not a JSON object, or sets a member that the protocol reserves.
     """
     if value is None:
         return t.EmptyResult()
@@ -287,7 +287,7 @@ def _result(request: Request, value: Any) -> Any:
 
 
 def _era_free(request: Request, value: t.Result) -> t.Result:
-    """Move what only the stateless era may see from a result to its request."""
+    """Move the caching hints from a result to its request, since only the stateless era may get them."""
     if not isinstance(value, t.CacheableResult) or (value.ttl_ms is UNSET and value.cache_scope is UNSET):
         return value
     if value.ttl_ms is not UNSET:

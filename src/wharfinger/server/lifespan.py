@@ -1,9 +1,9 @@
-"""When a server starts and ends, and for whom it goes on.
+"""Starts a server for its first owner, and ends it after its last one.
 
-A server may have several owners: a transport each, and every server that it is a part of. The first one starts it, the
-others wait for that, and it ends when the last one has closed it. What a lifespan opens may have to be closed by the
-task that opened it (task groups, cancel scopes), and an owner who goes away during the start must not take the others
-with it: so everything is opened and closed in one task of its own, whoever starts and ends the server.
+Each transport of a server is an owner, and each server that it is mounted in. The first owner starts the server, the
+others wait for that, and it ends when the last one has closed it. Some resources must be closed by the task that opened
+them (task groups, cancel scopes), and an owner that is cancelled during the start must not cancel the others. So the
+lifespan runs in a task of its own, which opens and closes everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("wharfinger.server")
 class ServerLifespan:
     """Enters the context manager that `serving` makes for the first owner, and leaves it after the last one.
 
-    `stop` is called at once when it is to be left, before anything else can happen.
+    `stop` is called immediately before it is left, without awaiting anything.
     """
 
     def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]], stop: Callable[[], None]) -> None:
@@ -34,11 +34,11 @@ class ServerLifespan:
         self._owners: set[object] = set()
 
     def __bool__(self) -> bool:
-        """Whether it has been started and not ended."""
+        """Whether it was started and has not ended."""
         return self._run is not None
 
     async def begin(self, owner: object) -> None:
-        """Start, or wait for the start that is under way; raises what entering raised."""
+        """Start, or wait for the start in progress. Raises what entering raised."""
         self._owners.add(owner)
         if self._run is None:
             self._run = _Run(self._serving())
@@ -47,12 +47,12 @@ class ServerLifespan:
             await asyncio.shield(run.begun)
         except BaseException:
             if run.begun.done() and run.begun.exception() is not None and self._run is run:
-                self._run = None  # so that it can be tried again
+                self._run = None  # so that a later call can start again
                 self._owners.clear()
             raise
 
     async def end(self, owner: object) -> None:
-        """End, unless there is another owner; raises what leaving raised. A start under way is cancelled."""
+        """End, unless there is another owner; cancels a start in progress. Raises what leaving raised."""
         self._owners.discard(owner)
         if self._owners or self._run is None:
             return
@@ -65,7 +65,7 @@ class ServerLifespan:
 
 
 class _Run:
-    """A context manager, entered and left in one task."""
+    """One run of a server: a context manager, entered and left in the same task."""
 
     def __init__(self, manager: AbstractAsyncContextManager[None]) -> None:
         loop = asyncio.get_running_loop()
@@ -84,7 +84,7 @@ class _Run:
             if isinstance(error, asyncio.CancelledError):  # none of the waiting owners was cancelled
                 error = RuntimeError("The server was ended before it had started.")
             self.begun.set_exception(error)
-            self.begun.exception()  # marks it as retrieved: perhaps no owner waits for it
+            self.begun.exception()  # mark it as retrieved, since perhaps no owner waits for it
 
 
 @asynccontextmanager
@@ -92,7 +92,7 @@ async def explained(name: str, lifespan: Callable[[Any], object], server: object
     """Enter the author's lifespan; if it fails, the log has the file and line.
 
     Raises:
-        TypeError: it makes no asynchronous context manager.
+        TypeError: `lifespan` does not return an asynchronous context manager.
     """
     try:
         manager: Any = lifespan(server)

@@ -1,4 +1,4 @@
-"""Whose share of threads, watches and tasks a request uses."""
+"""Finds the owner of a request, in whose share of threads, watches and tasks it counts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["owner_of", "share_of"]
 
 
 def share_of(request: Request) -> str:
-    """Whose share a request uses: the principal's, else its address's, else that of its connection.
+    """The owner of a request: its principal, else its address, else its connection.
 
-    All callers over HTTP without an address are one: each of their calls may have a connection of its own.
+    All HTTP callers without an address have the same owner, since each call may have a connection of its own.
     """
     principal = request.caller.principal
     if principal or request.peer or request.headers is not None:
@@ -21,10 +21,10 @@ def share_of(request: Request) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """Whose threads a request uses: `share_of`, and in that of a principal or an address one session.
+    """The owner of a request's threads: `share_of`, and a session within a principal or an address.
 
-    Requests without a session have their client's name in its place: HTTP/1.1 needs a connection for each call that is
-    under way, so that connections say nothing of which application it is.
+    For requests without a session, the client's name takes its place. The connection does not identify an application,
+    since HTTP/1.1 needs one for each concurrent call.
     """
     share = share_of(request)
     if share.startswith("connection"):

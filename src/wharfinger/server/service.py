@@ -1,7 +1,7 @@
-"""The features of a server as a service: what transports serve, with its start and its end.
+"""The service that transports serve: a server's features and methods, and its start and end.
 
 `Server` derives from it and adds what authors call. Mounting works on this class, since it needs no decorators. See
-`protocol.interfaces.Service` for what a transport asks of it.
+`protocol.interfaces.Service` for the interface that transports use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TaskSettings(NamedTuple):
 
 
 class FeatureService:
-    """Tools, resources and prompts, with everything that serves them."""
+    """The tools, resources and prompts of a server, and their handlers."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FeatureService:
         self.instructions = instructions
         self.result_meta = ResultMeta(info)
         self.services: Services = services
-        """What the features of this server share."""
+        """Objects that all features of this server share."""
         self.methods = services.methods
         """Every method that this server has, with its middleware."""
         self.handlers = services.methods.handlers
@@ -74,12 +74,12 @@ class FeatureService:
         self.mounts: list[Mount] = []
         """The servers that are mounted in this one, in the order in which they were included."""
         self.parents: list[Mount] = []
-        """Where this server is mounted in others."""
+        """The mounts of this server in other servers."""
         self.resources: Resources = Resources(services, page_size)
         self.source_watches: SourceWatches = SourceWatches(services, self.resources, self.mounts)
         self.tools: Tools = Tools(services, page_size, self.serve_tasks)
         self.header_params = self.tools.header_params
-        """Which arguments of which tools HTTP headers repeat."""
+        """The arguments that HTTP headers repeat, by the name of the tool."""
         self.prompts: Prompts = Prompts(services, page_size)
         self.completions = Completions(services, self.prompts, self.resources)
         self.listening = Listening(services, self.resources, lambda: self.tasks)
@@ -87,9 +87,9 @@ class FeatureService:
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
         self.extensions = Extensions(services, self.notified, self._publish_extensions)
         self.tasks: Tasks | None = None
-        """What runs and is kept of tasks; None if no tool can become one."""
+        """Runs and keeps tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None
-        """The same, unless they are those of a server in which this one is mounted."""
+        """The same if this server made them; None if they belong to a server in which it is mounted."""
         self._task_settings = tasks
         self.served: set[ListName] = set()
         """The kinds of features that have handlers."""
@@ -98,7 +98,7 @@ class FeatureService:
         """True from the start to the end."""
 
     def serve(self, name: ListName) -> None:
-        """Have handlers for what there is now, here and wherever this server is mounted."""
+        """Set the handlers of a kind of feature, here and in every server in which this one is mounted."""
         if name in self.served:
             return
         self.served.add(name)
@@ -121,12 +121,12 @@ class FeatureService:
             mount.parent.serve(name)
 
     def _publish_extensions(self) -> None:
-        """Have the servers in which this one is mounted serve its extensions too."""
+        """Make the servers in which this one is mounted serve its extensions too."""
         for mount in self.parents:
             mount.publish_extensions()
 
     def serve_tasks(self) -> Tasks:
-        """Serve the methods of the tasks extension; the first tool with `task=` does it."""
+        """Serve the methods of the tasks extension. The first tool with `task=` calls this."""
         if self.tasks is not None:
             return self.tasks
         if self.parents:
@@ -139,7 +139,7 @@ class FeatureService:
         return self.take_tasks(self.own_tasks)
 
     def take_tasks(self, tasks: Tasks) -> Tasks:
-        """Serve these tasks: one's own, or those of the server that this one is a part of."""
+        """Serve these tasks: this server's own, or those of the server in which it is mounted."""
         self.tasks = tasks
         for word in ("get", "update", "cancel"):
             self.methods.set(f"tasks/{word}", getattr(tasks, word))
@@ -150,14 +150,14 @@ class FeatureService:
         return tasks
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
-        """What this server declares: what it has handlers for."""
+        """The capabilities that this server declares: those for which it has handlers."""
         has = self.handlers.__contains__
         changes: Any = True
         extensions = dict(self.extensions.declared) if rules.extensions else {}
         if rules.tasks and self.tasks is not None:
             extensions[TASKS] = {}
         return t.ServerCapabilities(
-            logging={},  # any handler may log; who does must declare it, in every revision
+            logging={},  # any handler may log, and a server that logs must declare it in every revision
             completions={} if has("completion/complete") else UNSET,
             resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
             tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
@@ -167,7 +167,7 @@ class FeatureService:
 
     @property
     def limits(self) -> Limits:
-        """The bounds of everything that clients can make this server do or keep."""
+        """Bounds on what clients can make this server do or keep."""
         return self.services.limits
 
     @limits.setter
@@ -176,7 +176,7 @@ class FeatureService:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncGenerator[None]:
-        """The time from the start to the end: the lifespan, the sources, the parts and the tasks, in this order."""
+        """Start the lifespan, the sources, the parts and the tasks in this order, and end them in reverse."""
         try:
             async with AsyncExitStack() as stack:
                 if self.lifespan is not None:
@@ -199,7 +199,7 @@ class FeatureService:
             self.pool.close()
 
     def _stop(self) -> None:
-        """Take nothing new and report nothing more: the server is about to end."""
+        """Stop accepting work and reporting changes, since the server is about to end."""
         self.drain()
         self.watching.stop()
 
@@ -210,7 +210,7 @@ class FeatureService:
         self.source_watches.detach(uri)
 
     async def _close_parts(self) -> None:
-        """Close the parts, the last one first, then the index, whatever one of them raises; they may have come late."""
+        """Close the parts, the last one first, and then the index. If one fails, the others are still closed."""
         async with AsyncExitStack() as stack:
             if self.resources.index is not None:
                 stack.push_async_callback(self.resources.index.close)
@@ -218,7 +218,7 @@ class FeatureService:
                 stack.push_async_callback(mount.close)
 
     async def start(self, holder: object = None) -> None:
-        """Enter the lifespan and start the sources; whoever comes second waits for the first.
+        """Enter the lifespan and start the sources, or wait for a start in progress.
 
         A start that failed may be tried again. A `holder`, such as a server that this one is a part of, keeps it
         running until it is closed for that holder too.
@@ -234,6 +234,6 @@ class FeatureService:
     async def close(self, holder: object = None) -> None:
         """End the tasks and the sources, and leave the lifespan; does nothing the second time.
 
-        A server that others hold goes on for them.
+        A server with other holders goes on running for them.
         """
         await self.running.end(holder or self)

@@ -24,7 +24,7 @@ ListName = Literal["resources", "tools", "prompts"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Services:
-    """The limits, threads, keys and hints of one server, and where its features report what changed."""
+    """The limits, threads, keys and hints of one server, shared by its features."""
 
     name: str
     """The server's name."""
@@ -32,21 +32,21 @@ class Services:
     pool: Pool
     keys: Keys
     methods: MethodTable
-    """Every method that the server has, with what is around it: how a feature uses another one as the caller would."""
+    """Every method with its middleware. A feature uses another one through it, as the caller would."""
     serve: Callable[[ListName], None]
-    """Has the methods of a kind of feature served, here and wherever this server is mounted."""
+    """Serves the methods of a kind of feature, here and in every server in which this one is mounted."""
     notify: Watching
     """Where to report that a list or a resource changed."""
     context: Callable[[Request], RequestContext]
-    """Makes the `Context` of a request, which knows the server; features only hand it on."""
+    """Makes the `Context` of a request, which knows the server; features only pass it on."""
     ttl_ms: int = 0
-    """The caching hints of what has none of its own."""
+    """The default caching hints."""
     cache_scope: t.CacheScope = "private"
     decode_json_strings: bool = False
-    """Whether tools take arrays and objects also as strings that hold them."""
+    """Whether tools also accept arrays and objects as strings of JSON."""
     replay: bool = False
-    """Whether handlers that ask run again in every revision, and never wait in place."""
+    """Whether handlers that ask for input run again in every revision, instead of waiting in place."""
     overrides: Overrides = field(default_factory=Overrides)
-    """Functions that stand in for dependencies."""
+    """Functions that replace dependencies."""
     open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
-    """Who waits for what happens at a URL, by the elicitation's id (2025-11-25)."""
+    """The session to notify when a user is done at a URL, by the elicitation's id (2025-11-25)."""

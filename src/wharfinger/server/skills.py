@@ -32,9 +32,9 @@ __all__ = ["serve_skills"]
 def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     """Declare the extension and serve its methods; does nothing the second time.
 
-    A source has skills if it has two methods: `skills(after, limit)` gives `(skills, key)` as `Source.page` does, and
-    `skill(uri)` gives one or raises `ResourceNotFound`. Its directories can be read if it has
-    `children(uri, after, limit)`, which gives `(resources, key)`.
+    A source has skills if it has two methods: `skills(after, limit)` returns `(skills, key)` as `Source.page` does,
+    and `skill(uri)` returns one or raises `ResourceNotFound`. Its directories can be read if it has
+    `children(uri, after, limit)`, which returns `(resources, key)`.
     """
     if "skills/list" in server.handlers:
         return
@@ -93,11 +93,11 @@ def _source_of(server: FeatureService, uri: str) -> Source | None:
 
 
 def _position(server: FeatureService, purpose: str, cursor: Any) -> Any:
-    """What a cursor holds; None if there is no cursor."""
+    """The key in a cursor; None if there is no cursor."""
     return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
 
 
 def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """A source's method on behalf of the caller, in the caller's share of the threads."""
+    """An async form of a source's method, which uses the caller's share of the threads."""
     call = ctx.server.pool.adapt(method)
     return lambda *arguments: call(owner_of(ctx.request), *arguments)

@@ -1,9 +1,9 @@
 """A pool of daemon threads for blocking functions, shared fairly among callers.
 
 One caller that blocks must not keep others waiting. A call therefore has an owner (a session of a principal, or of an
-address), and the owner belongs to a group (the principal or address). A group can have `share` of the threads, one
-owner in it `member_share`. What cannot start at once waits, for `max_wait` seconds at most. When a thread becomes
-free, groups take turns, and within a group its owners: whoever got a thread goes to the end of the line.
+address), and the owner belongs to a group (the principal or address). A group can use `share` threads, and one owner in
+it `member_share`. A call that cannot start at once waits, for at most `max_wait` seconds. When a thread becomes
+free, groups take turns, and so do the owners within a group.
 
 A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
 a few blocked functions do not use up the pool. After `max_lost` of them calls are refused, until some have returned.
@@ -51,7 +51,7 @@ class Job:
         self.context = contextvars.copy_context()
         self.future = future
         self.threads: SimpleQueue[Job | None] | None = None
-        """The queue from which a thread takes it; None while it waits."""
+        """The queue from which a thread takes the job; None while it waits for a free thread."""
         self.timer: asyncio.TimerHandle | None = None
         """Ends the wait after `max_wait`."""
         self.lost = False
@@ -88,7 +88,7 @@ class Pool:
         self._busy = _Counts()
         self._lost = _Counts()
         self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
-        """By group, and in it by owner; in the order of their turns."""
+        """Waiting jobs by group and then by owner, in the order of their turns."""
         self._queued: Counter[str] = Counter()
         """The number of waiting calls, by group."""
 
@@ -124,7 +124,7 @@ class Pool:
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """An async form of a function, called with `(owner, *arguments)`: a plain one runs in a thread.
 
-        If the plain one returns an awaitable, that is awaited too.
+        If a plain function returns an awaitable, that is awaited too.
         """
         if is_async(function):
 
@@ -204,7 +204,7 @@ class Pool:
             else:
                 # A future refuses StopIteration.
                 job.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
-        if job.threads is self._jobs:  # else the pool was closed meanwhile, and no longer counts this thread
+        if job.threads is self._jobs:  # otherwise the pool was closed meanwhile, and no longer counts this thread
             self._idle += 1
             (self._lost if job.lost else self._busy).add(job, -1)
             self._next()
@@ -220,7 +220,7 @@ class Pool:
                 self._start(job)
 
     def _find_next(self) -> Job | None:
-        """The first job that may start. Few groups and owners have used up their shares, so that few are skipped."""
+        """The first job that may start. The search is short, since few groups and owners have used up their shares."""
         for group, owners in self._waiting.items():
             if self._busy.groups[group] < self.share:
                 for jobs in owners.values():

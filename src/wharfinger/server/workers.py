@@ -1,4 +1,4 @@
-"""Whether several processes that serve one application share a secret."""
+"""Checks that several processes that serve one application share a secret."""
 
 from __future__ import annotations
 

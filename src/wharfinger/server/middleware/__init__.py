@@ -1,1 +1,1 @@
-"""Functions around the handlers of methods, and those that are ready to use."""
+"""Middleware, which wraps the handlers of methods, and ready-made middleware."""

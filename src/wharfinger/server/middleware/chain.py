@@ -18,19 +18,19 @@ from wharfinger.server.threads import is_async
 __all__ = ["Call", "MethodTable", "Middleware", "Next", "Result", "is_transparent", "transparent"]
 
 Call = Request
-"""What middleware is given: one request that is about to be served.
+"""The argument of middleware: one request that is about to be served.
 
-`method`, `params` (a struct of `types`, decoded; assign another to change what is served), `raw_params` (as they came),
+`method`, `params` (a struct of `types`, decoded; assign another to change what is served), `raw_params` (encoded),
 `caller` (`principal`, `info`, `capabilities`, `rules`), `headers` (of HTTP, names in lower case, else None), `session`
 (None in the stateless era), `peer` (address, if there is one), `id`, and `ttl_ms` and `cache_scope`, which the handler
 sets and middleware may change after it.
 """
 
 Result = Any
-"""A struct of `types` for the method, or `msgspec.Raw` if the answer is kept encoded, as pages of lists are."""
+"""A struct of `types` for the method, or `msgspec.Raw` for a cached, encoded result such as a page of a list."""
 
 Next = Callable[[Call], Awaitable[Result]]
-"""What middleware is around: the next middleware, and at the end the handler. Give it the call that came."""
+"""The rest of the chain: the next middleware, or the handler. Pass it the same call."""
 
 Middleware = Callable[[Call, Next], Awaitable[Result]]
 """`async def middleware(call, next)`: returns what `await next(call)` returned, or an answer of its own, or raises."""
@@ -43,20 +43,20 @@ class MethodTable:
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self.handlers: dict[str, Handler] = dict(handlers)
-        """What serves each method; change it only by `set` and `add_middleware`."""
+        """The handler of each method, with its middleware; change it only by `set` and `add_middleware`."""
         self._bare: dict[str, Handler] = dict(handlers)
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []
 
     def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
-        """Serve a method. `outside` is put around its middleware, if it has any."""
+        """Serve a method. `outside` wraps its middleware, if it has any."""
         self._bare[method] = handler
         if outside is not None:
             self._outside[method] = outside
         self._compose(method)
 
     def add_middleware(self, middleware: Middleware, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
-        """Put middleware inside of what is there, around these methods, or around all, also those still to come.
+        """Add middleware, inside of earlier middleware, to these methods, or to all, including methods added later.
 
         Raises:
             TypeError: it is not an async function of two parameters.
@@ -69,11 +69,11 @@ class MethodTable:
                 self._compose(method)
 
     def may_differ(self, method: str) -> bool:
-        """Whether middleware is around this method that may answer one caller otherwise than another."""
+        """Whether the method has middleware that may answer callers differently."""
         return any(not is_transparent(middleware) for middleware in self._around(method))
 
     def has_middleware(self, method: str) -> bool:
-        """Whether any middleware is around this method."""
+        """Whether the method has any middleware."""
         return bool(self._around(method))
 
     def _around(self, method: str) -> list[Middleware]:
@@ -89,16 +89,16 @@ class MethodTable:
 
 
 def transparent(middleware: AnyMiddleware) -> AnyMiddleware:
-    """Declare that middleware hands on what it gets, or raises, for every caller alike, and never looks into blobs.
+    """Declare that middleware returns each result unchanged or raises, alike for every caller, and reads no blobs.
 
-    Large blobs need not be loaded for it then, and what a source says is public stays so.
+    Then large blobs need not be loaded for it, and a source's public results stay public.
     """
     middleware.transparent = True  # type: ignore[attr-defined]
     return middleware
 
 
 def is_transparent(middleware: Middleware) -> bool:
-    """Whether middleware was declared so."""
+    """Whether middleware was declared transparent."""
     return getattr(middleware, "transparent", False) is True
 
 
@@ -124,7 +124,7 @@ def _check(middleware: Middleware, methods: tuple[str, ...]) -> None:
     for method in methods:
         row = METHODS.get(method)
         if row is None:
-            import difflib  # for whoever mistyped
+            import difflib  # on use: only to suggest a name
 
             near = difflib.get_close_matches(method, METHODS, 1)
             hint = f"did you mean {near[0]!r}?" if near else "add an extension's method before its middleware."

@@ -1,4 +1,4 @@
-"""Middleware for development: errors in full, and what blocks the event loop. `wharfinger run --dev` adds both."""
+"""Middleware for development: sends full errors, logs what blocks the event loop. `wharfinger run --dev` adds both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["debug_errors", "develop"]
 log = logging.getLogger("wharfinger.server")
 
 BLOCKED = 0.25
-"""Seconds without a turn of the event loop after which the log says what blocks it."""
+"""Seconds that the event loop may be blocked before the log reports it."""
 
 
 def develop(server: Server) -> None:
@@ -33,7 +33,7 @@ def develop(server: Server) -> None:
 
 
 class Watchdog:
-    """Warns, once for each line, when an async function blocks the event loop, and every call with it."""
+    """Warns, once for each line, when an async function blocks the event loop and so all calls."""
 
     transparent = True
 
@@ -42,7 +42,7 @@ class Watchdog:
         self._seen: set[tuple[str, int]] = set()
 
     async def __call__(self, call: Call, next: Next) -> Any:
-        """Serve the call while a thread looks after the loop."""
+        """Serve the call while a thread watches the loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -64,7 +64,7 @@ class Watchdog:
             time.sleep(BLOCKED / 5)
 
     def _warn(self, frame: FrameType | None) -> None:
-        """Name the innermost line of the author's that the loop's thread is at, and the call that led there."""
+        """Log the innermost line of the author's code that blocks the loop's thread, and the call that led there."""
         found: FrameType | None = None
         call: Call | None = None
         while frame is not None:
@@ -89,7 +89,7 @@ class Watchdog:
 
 @transparent
 async def debug_errors(call: Call, next: Next) -> Any:
-    """Send the caller what went wrong, beside the reference that the log repeats. Never use it in production.
+    """Send the caller the exception's text with the log's reference. Never use it in production.
 
     Add it with `server.add_middleware(debug_errors)`.
 

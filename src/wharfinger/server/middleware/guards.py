@@ -1,4 +1,4 @@
-"""Middleware that is ready to use: a log, times, and limits of rate and size. None of it logs or reports a value."""
+"""Ready-made middleware: logs and times calls, and limits their rate and size. It never logs arguments or results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wharfinger.server.middleware.chain import Call, Middleware, Next, Result, t
 __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
 
 Clock = Callable[[], float]
-"""Seconds from any start that never go back."""
+"""Returns seconds since any fixed time; they never go back."""
 
 MAX_SUBJECT_LENGTH = 200
 """Characters of a name or URI that a log line shows."""
@@ -80,13 +80,13 @@ class Times(msgspec.Struct):
 
     count: int = 0
     failed: int = 0
-    """Those whose outcome was not `ok`, `task` or `input required`."""
+    """Calls whose outcome was not `ok`, `task` or `input required`."""
     total: float = 0.0
     longest: float = 0.0
 
     @property
     def mean(self) -> float:
-        """Seconds that a call took on average."""
+        """Average seconds of a call; 0.0 before the first."""
         return self.total / self.count if self.count else 0.0
 
 
@@ -103,7 +103,7 @@ class Timing:
         self._clock = clock
 
     async def __call__(self, call: Call, next: Next) -> Result:
-        """Serve the call, and take its time."""
+        """Serve the call, and record how long it took."""
         begun = self._clock()
         try:
             result = await next(call)
@@ -160,7 +160,7 @@ def limit_rate(
 def _come_again(seconds: int) -> Overloaded:
     text = f"Too many calls: try again in {seconds} s."
     refusal = Overloaded(text, data={"retryAfter": seconds}, http_status=429)
-    refusal.headers = ((b"retry-after", b"%d" % seconds),)  # type: ignore[attr-defined]  # looked for by HTTP alone
+    refusal.headers = ((b"retry-after", b"%d" % seconds),)  # type: ignore[attr-defined]  # only the HTTP transport reads it
     return refusal
 
 
@@ -190,7 +190,7 @@ def limit_size(max_bytes: int) -> Middleware:
 
 
 def _size(result: Result) -> int:
-    """About how many bytes a result takes; 0 for what has no JSON form, which is refused when it is sent."""
+    """The approximate bytes of a result; 0 if it has no JSON form."""
     if type(result) is Raw:
         return len(bytes(result))
     if isinstance(result, t.ReadResourceResult):
@@ -208,15 +208,15 @@ def _length(data: Any) -> int:
 
 
 def subject_of(call: Call) -> str:
-    """What a call is about, fit for one line: the name of a tool or prompt, the URI of a resource; empty for others."""
+    """The name of the tool or prompt, or the URI of the resource, on one line; empty for others."""
     name_param = call.row.name_param if call.row is not None else ""
     return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 
 
 def outcome_of(answer: Any) -> str:
-    """One word or two for a result, or for what was raised.
+    """A short word for a call's result or exception.
 
-    `ok`, `tool error`, `task`, `input required`, `refused (code)` if on purpose, `cancelled`, `failed`.
+    `ok`, `tool error`, `task`, `input required`, `refused (code)` for a protocol error, `cancelled`, `failed`.
     """
     if not isinstance(answer, BaseException):
         if getattr(answer, "is_error", UNSET) is True:

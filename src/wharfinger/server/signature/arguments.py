@@ -6,8 +6,8 @@
   is not an integer, and neither is true.
 - a JSON Schema (2020-12) for `tools/list`, with descriptions from the docstring and from `Annotated[int, "..."]`.
 
-Only when decoding fails, each argument is decoded by itself, to report every fault in a line of its own: with its path,
-but without the value, and without msgspec's vocabulary. There 1.0 counts as an integer, as JSON Schema says.
+If decoding fails, each argument is decoded by itself, to report each fault on a line of its own: with its path, but
+without the value, and without msgspec's vocabulary. In this step 1.0 is an integer, as JSON Schema says.
 
 A union that JSON types alone cannot tell apart, such as two structs without a tag, is decoded as Any; its first member
 that fits is taken. Pydantic's `Field` and `annotated_types` become msgspec's constraints (see `type_schemas`).
@@ -67,7 +67,7 @@ class Parameter(NamedTuple):
     header: str = ""
     """The name of the header that repeats it, without its prefix; empty if there is none."""
     filled: Callable[[], Any] | None = None
-    """Makes the default of a marker such as `Field(default=3)`, which is not the function's own."""
+    """Makes the default that a marker such as `Field(default=3)` declares, since Python does not fill it in."""
 
     @property
     def decoded_as(self) -> Any:
@@ -76,7 +76,7 @@ class Parameter(NamedTuple):
 
 
 _PLAIN_TYPES = frozenset((bool, int, float, str))
-"""Types with nothing to look for inside, which most parameters have: half of a registration's time."""
+"""The types of most parameters. They need no further analysis, which would double the time of a registration."""
 
 
 class Signature:
@@ -145,7 +145,7 @@ class Signature:
 
     @property
     def completers(self) -> dict[str, Complete]:
-        """The completers of parameters, by name. A parameter with a choice of strings completes to these."""
+        """The completers of parameters, by name. A parameter with a choice of strings is completed to these strings."""
         return {p.name: p.completer for p in self.parameters.values() if p.completer is not None}
 
     @property
@@ -385,7 +385,7 @@ def refuse_unbound(function: Any) -> None:
 
 
 def completer_of(annotation: Any) -> Complete | None:
-    """What completes a parameter: its `Complete` marker, else its choice of strings."""
+    """The completer of a parameter: its `Complete` marker, else its choice of strings, else None."""
     marked = _marked(annotation)
     if marked.completer is None and (choices := _choices(marked.kind)):
         return Complete(choices)
@@ -446,7 +446,7 @@ def _of_only_member(kind: Any) -> list[Any]:
 
 
 def _shown_as(parameter: Parameter) -> Any:
-    """The type whose schema is shown. For a header it is without None: the header is left out instead."""
+    """The type whose schema is shown. A header's type is shown without None, since the header is left out instead."""
     if parameter.header:
         kinds = [member for member in members(parameter.kind) if member is not type(None)]
         if len(kinds) == 1:

@@ -10,12 +10,12 @@ from typing import Any
 
 __all__ = ["parse_docstring", "summary_of"]
 
-# Patterns are text: most processes never meet a docstring section, and compiling them takes 3 ms.
+# Patterns are not compiled here: that takes 3 ms, and most processes never parse a section.
 _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "keyword args", "other parameters"))
 _OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
 _SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
 MAX_TEXTS = 256
-"""Docstrings whose parts are kept: functions that a loop makes share theirs."""
+"""Docstrings whose parts are cached: functions made in a loop have the same one."""
 _GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
 _NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
 _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"

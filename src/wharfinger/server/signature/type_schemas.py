@@ -1,4 +1,4 @@
-"""JSON for Python types: their schemas, and the hooks that read and write what msgspec does not support.
+"""JSON Schemas of Python types, and hooks that decode and encode the types that msgspec does not support.
 
 Pydantic models are recognized by their methods; pydantic is never imported here.
 """
@@ -17,12 +17,12 @@ __all__ = ["FieldFacts", "ModelErrors", "facts_of", "from_json", "is_model", "js
 
 DEFS = "#/$defs/"
 MAX_SCHEMAS = 256
-"""Schemas of classes that are kept."""
+"""Schemas of classes that are cached."""
 _Mode = Literal["validation", "serialization"]
 
 
 class ModelErrors(ValueError):
-    """The errors of a model: pairs of the path inside the model and the reason."""
+    """The validation errors of a model: pairs of the path inside the model and the reason."""
 
     found: list[tuple[tuple[str | int, ...], str]]
 
@@ -64,7 +64,7 @@ def _schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, An
 
 
 _kept_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
-"""For classes only: two unions or literals may be equal, and yet have their members in another order."""
+"""Only for classes: two equal unions or literals may have their members in a different order."""
 
 
 def _schema_of(lifted: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def to_json(value: Any) -> Any:
 
 
 class FieldFacts(NamedTuple):
-    """What a marker beside a type says: pydantic's `Field`, or a class of `annotated_types`."""
+    """The facts that a marker beside a type declares: pydantic's `Field`, or a class of `annotated_types`."""
 
     description: str
     meta: msgspec.Meta | None
@@ -189,13 +189,13 @@ def facts_of(extra: Any) -> FieldFacts | None:
 
 
 def to_msgspec(kind: Any) -> Any:
-    """The same type with all constraints in msgspec's form: it ignores those of other libraries.
+    """The same type with all constraints in msgspec's form: msgspec ignores those of other libraries.
 
     Raises:
         TypeError: like `facts_of`.
     """
     if kind is object:
-        return Any  # with strict type checkers people write it for Any
+        return Any  # people write `object` for Any to satisfy strict type checkers
     origin, inner = get_origin(kind), get_args(kind)
     if not inner or origin is Literal:
         return kind

@@ -56,7 +56,7 @@ class RunningTask:
         self.label = ""
         """The method and name that were called, for the log."""
         self.share = share
-        """Whose share of the running tasks it counts in."""
+        """The owner in whose share of the running tasks it counts."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
@@ -74,7 +74,7 @@ class RunningTask:
         """Notifies listeners of the latest changes."""
         self.save_lock = asyncio.Lock()
         self.stored: bytes | None = None
-        """What the store has; None before the first write."""
+        """The state in the store; None before the first write."""
         self._asked = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET
@@ -157,24 +157,24 @@ class RunningTask:
 
     def note(self, message: str) -> None:
         """Set the `statusMessage`, for the client's user or model."""
-        message = message.encode(errors="replace").decode()  # a lone surrogate would break every later answer
+        message = message.encode(errors="replace").decode()  # a lone surrogate would make every later response fail
         if self.final_status is None and message != self.status_message:
             self.status_message = message
             self._touch()
 
     def complete(self, result: Raw) -> None:
-        """End it with the result of its call, which may be one with `isError`."""
+        """End the task with the result of its call, which may have `isError`."""
         self._end("completed", "")
         self._result = result
 
     def fail(self, error: ProtocolError) -> None:
-        """End it with what would have been a JSON-RPC error."""
+        """End the task with the error that its call would have returned."""
         self._end("failed", error.message)
         data = UNSET if error.data is None else error.data
         self._error = t.ErrorObject(code=error.code, message=error.message, data=data)
 
     def cancelled(self) -> None:
-        """End it because its client cancelled it."""
+        """End the task because its client cancelled it."""
         self._end("cancelled", "")
 
     def _end(self, status: TaskStatus, message: str) -> None:
