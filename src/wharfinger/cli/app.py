@@ -1,4 +1,4 @@
-"""The `wharfinger` command: a group that imports a sub-command when it is called, and the end of every failure."""
+"""The `wharfinger` command: a group that imports a sub-command when it is called, and reports its errors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ COMMANDS = {
     "auth": "Sign in to a server, or find out why that fails.",
     "completion": "Print the completion script for your shell.",
 }
-"""The sub-commands with the line that `--help` shows. Each is in `commands/`, in the module of its name, and imported
-when it is called."""
+"""The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is
+imported when it is called."""
 MODULES = {"complete": "complete_argument", "completion": "print_completion"}
 """Modules with another name than their command."""
 
@@ -108,7 +108,7 @@ SUGGESTIONS = {
     "help": "--help",
     "version": "--version",
 }
-"""Names that other programs have for our commands."""
+"""Names that other programs use for such commands."""
 
 
 def suggestion(word: str) -> str:

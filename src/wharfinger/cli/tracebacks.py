@@ -1,7 +1,7 @@
-"""Where an error came from in the code of a server's author: file, line and exception, without frames of libraries.
+"""Finds the place of an error in the code of a server's author: file, line and exception, without library frames.
 
-The command line starts servers and keeps what they write on standard error. When a call fails, this module finds the
-traceback that belongs to it there, by the reference that the error message and the log have in common.
+The command line starts servers and keeps their standard error. When a call fails, this module finds its traceback there
+by the reference that the error message and the log have in common.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import NamedTuple
 __all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "frames_of", "last_words", "place_of"]
 
 SHOWN_FRAMES = 3
-"""The innermost frames of the author's code are shown."""
+"""Frames of the author's code that are shown, the innermost ones."""
 MESSAGE_LINES = 6
 """Lines of an exception's text that are shown."""
 KEPT_LINES = 2000
 """Lines of a server's standard error that are kept."""
 
 _GROUP = re.compile(r"^ *[|+] ?")
-"""What precedes the lines of an exception group."""
+"""The beginning of each line of an exception group."""
 _HEAD = re.compile(r" *(?:Exception Group )?Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?$')
 _LOGGED = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
 _OTHER = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
-"""What may follow an exception and is not part of it."""
+"""The beginning of a line that may follow an exception and is not part of it."""
 _REFERENCE = re.compile(r"\(reference ([0-9a-f]{8,})\)")
 _CHAINED = ("During handling of the above", "The above exception was")
 
@@ -61,13 +61,13 @@ _LIBRARY = re.compile(
 
 
 def short(file: str) -> str:
-    """Return a path relative to the current folder if it is below."""
+    """Return a path, relative if it is below the current folder."""
     here = os.getcwd() + os.sep
     return file.removeprefix(here) if file.startswith(here) else file
 
 
 class ServerStderr:
-    """Keeps what a server writes on its standard error; with `show` each line is also printed."""
+    """Keeps the standard error of a server; with `show`, each line is also printed."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -87,7 +87,7 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     """Find the cause of an error in a server's standard error, and return lines to show; empty if there is none.
 
     If the message has a reference, the cause is the traceback after the last line with it, otherwise the last
-    traceback. The lines are the author's frames and the exception; of chained tracebacks every exception.
+    traceback. The lines are the author's frames and the exception, or all exceptions of chained tracebacks.
     """
     lines = list(lines)
     reference = _REFERENCE.search(message)
@@ -102,19 +102,19 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     if not traced:
         return [_LOGGED.sub("", lines[place])]
     news = _without_repetition(traced, message)
-    # Without a frame of the author the message says everything: a wrong return value has no traceback.
+    # Without a frame of the author, the message is enough: a wrong return value has no traceback.
     return news if any(line.startswith('File "') for line in news) else []
 
 
 def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
-    """Leave out exceptions whose text the message already has; lines of code, which are indented, stay."""
+    """Leave out exceptions whose text is in the message already, and keep lines of code, which are indented."""
     return [
         line for line in lines if line.startswith(" ") or not (text := line.partition(": ")[2]) or text not in message
     ]
 
 
 def add_location(message: str, lines: Iterable[str]) -> str:
-    """Add the place in the author's code to a message with a reference, if the server's standard error has it."""
+    """Add the place in the author's code to a message with a reference, if the server's standard error contains it."""
     if not _REFERENCE.search(message):
         return message
     places = [line for line in cause_in(lines, message) if line.startswith('File "')]
@@ -173,7 +173,7 @@ def authors(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
 
 
 def last_words(lines: Iterable[str], limit: int = 5) -> list[str]:
-    """Return why a server has ended: its last traceback, or its last lines."""
+    """Return the lines that explain why a server ended: its last traceback, or its last lines."""
     lines = list(lines)
     return cause_in(lines, "") or [line for line in lines if line.strip()][-limit:]
 
@@ -190,6 +190,6 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return where in the author's code an exception was raised, such as `server.py, line 12`; empty if nowhere."""
+    """Return the place in the author's code, such as `server.py, line 12`; empty if no frame is the author's."""
     frames = frames_of(error)
     return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

@@ -22,7 +22,7 @@ class ClientFactory:
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
-        """The revision that this run of the test is for."""
+        """The revision of this run of the test."""
 
     def __call__(
         self, target: Target, *, revision: str | None = None, answers: Answers | None = None, **options: Any
@@ -30,9 +30,9 @@ class ClientFactory:
         """Make a client, which `async with` opens: `async with client(server) as opened:`.
 
         Args:
-            target: What `Client` takes.
+            target: The first argument of `Client`.
             revision: A revision other than that of this run.
-            answers: Answers to what the server asks, as for `Script`.
+            answers: Answers to the questions of the server, as for `Script`.
             options: Options of `Client`.
         """
         handlers = {} if answers is None else Script(answers).handlers

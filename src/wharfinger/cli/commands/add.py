@@ -1,4 +1,4 @@
-"""`wharfinger add`: add a server to a host, with the host's own command or in its configuration file."""
+"""`wharfinger add`: adds a server to a host, with the host's own command or in its configuration file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["add"]
 LAUNCHERS = frozenset(
     ("npx", "uvx", "uv", "bunx", "pipx", "run", "exec", "node", "python", "python3", "docker", "wharfinger", "serve")
 )
-"""Programs that start another one, after which no server is named."""
+"""Programs that start another one: a server does not get their names."""
 
 
 @click.command(
@@ -97,7 +97,7 @@ def add(
         key, wanted = name or suggested, entry(kind, server)
         present = file.find(key, wanted)
         if present == wanted:
-            tell(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
+            print_line(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
             return
         if path is None:
             commands = add_commands(host, project, key, server, replace=present is not None)
@@ -107,12 +107,12 @@ def add(
         click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new), nl=False)
         return
     for command in commands:
-        tell(ctx, f"$ {shlex.join(command)}")
+        print_line(ctx, f"$ {shlex.join(command)}")
         for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
-            tell(ctx, line)
+            print_line(ctx, line)
     backup = None if commands else file.write(new)
     where = "" if commands else f" {'from' if remove else 'to' if present is None else 'in'} {file.path}"
-    tell(ctx, f"{done} {key}{where}{f' (backup: {backup})' if backup else ''}. {then}.")
+    print_line(ctx, f"{done} {key}{where}{f' (backup: {backup})' if backup else ''}. {then}.")
 
 
 def describe(
@@ -249,7 +249,7 @@ def present_names(file: Path, name: str) -> str:
         return ""
 
 
-def tell(ctx: click.Context, line: str) -> None:
+def print_line(ctx: click.Context, line: str) -> None:
     """Print a line, unless `-q`."""
     if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
         click.echo(printable(line))

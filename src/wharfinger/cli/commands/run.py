@@ -112,7 +112,7 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
 
 
 def features(server: Server) -> str:
-    """Return the numbers of what the server offers."""
+    """Return the numbers of resources, templates, sources, tools and prompts."""
     from wharfinger.cli.render.formatting import count
 
     numbers = (

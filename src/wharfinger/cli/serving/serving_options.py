@@ -1,4 +1,4 @@
-"""The options of `serve` and `run` that say how the server is reached, and the choice between stdio and HTTP."""
+"""The options of `serve` and `run` for transports, addresses and access, and the choice between stdio and HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class HttpSettings(NamedTuple):
-    """How a server is reached over HTTP; the fields are named after the options."""
+    """The settings of a server over HTTP; the fields are named after the options."""
 
     listen: ListenAddress
     allow_host: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
-"""Adding and removing a server with the host's own command, as rows of a table.
+"""Adds and removes a server with the host's own command, by a table of hosts.
 
-A host's command knows where this version of the host keeps its servers, and works while the host is running: Claude
-Code rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the
-other servers in the file by the value of the variable, which writes secrets to disk, and deletes the servers of a
-project that is not trusted yet.
+A host's command writes to the file that this version of the host uses, and works while the host is running: Claude Code
+rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the other
+servers in the file by the value of the variable, which writes secrets to disk, and deletes the servers of a project
+that is not trusted yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["add_commands", "remove_commands", "run"]
 
 COMMAND_SECONDS = 60.0
 OUTPUT_BYTES = 4096
-"""The end of what a command prints, which is shown."""
+"""Bytes at the end of a command's output that are shown."""
 
 Words = tuple[str, ...]
 
@@ -33,9 +33,9 @@ Words = tuple[str, ...]
 class HostCommand:
     """The command of one host.
 
-    `add` returns the arguments that add a server, or None if they cannot express it; `remove` returns those that remove
-    it. Both take whether it belongs to the project instead of the user. `replaces` says whether adding a name that
-    exists replaces it; otherwise it is removed first.
+    `add` returns the arguments that add a server, or None if the command cannot add it; `remove` returns those that
+    remove it. The first argument of both says whether the server belongs to the project instead of the user. `replaces`
+    says whether adding an existing name replaces it; otherwise the server is removed first.
     """
 
     program: str
@@ -45,7 +45,7 @@ class HostCommand:
 
 
 def claude_add(project: bool, name: str, server: LocalServer | RemoteServer) -> Words:
-    """`claude mcp add-json` takes the entry as it stands in the file."""
+    """`claude mcp add-json` takes the entry in the format of the file."""
     return ("mcp", "add-json", "--scope", scope(project), name, json.dumps(entry(HOSTS["claude-code"], server)))
 
 
@@ -113,9 +113,9 @@ def run(command: Words, advice: str) -> str:
     """Run one command of a host and return the end of what it printed.
 
     Raises:
-        CommandError: it could not be started, failed, or took more than a minute; `advice` says what else to do.
+        CommandError: it could not be started, failed, or took more than a minute; the message ends with `advice`.
     """
-    with tempfile.TemporaryFile() as output:  # not a pipe, which a process that it leaves behind would hold open
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open if the command leaves a process running
         try:
             done = subprocess.run(
                 command,

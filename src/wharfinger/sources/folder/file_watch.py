@@ -1,14 +1,14 @@
-"""Watching which files, directories and lists of a tree change, by the system's watcher or by polling.
+"""Reports which files, directories and lists of a tree change, by the system's watcher or by polling.
 
-How it works: one thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of
-the list. The system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint to look: the thread takes a new
-snapshot through the tree, compares, and reports a difference. So nothing that is not published shows, and a lost or
-doubled event does no harm. Three cases need care:
-- between `watch` and the first snapshot nothing was seen: there, the time of the last change decides;
-- two changes within one tick of the file system's clock look the same: a hinted file that changed just now is reported
-  whether it looks different or not;
-- directories come and go: then the set of watched directories is planned anew (`_plan`), and all is compared once.
-Where the system cannot watch (limits, network file systems), the thread polls.
+One thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of the list. An
+event of the system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint: the thread takes a new snapshot
+through the tree, compares it with the last one, and reports a difference. So files that are not published are never
+reported, and a lost or doubled event does no harm. Three cases need care:
+- before the first snapshot there is nothing to compare with: the time of the last change decides;
+- two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
+  always reported;
+- directories are added and removed: the set of watched directories is computed again (`_plan`), and all are compared.
+If the system cannot watch (limits, network file systems), the thread polls.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ __all__ = ["TreeWatch"]
 log = logging.getLogger("wharfinger.sources")
 
 DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
-STEP = 25  # ms between looks at what the watcher has gathered; also how soon a stop is noticed
-RETRY = 1.0  # seconds between looks at what the watcher cannot watch (a missing root, odd names)
-POLL = 1.0  # seconds between looks without a watcher
+STEP = 25  # ms between two requests for the events of the watcher, and until a stop is noticed
+RETRY = 1.0  # seconds between two looks at paths that the watcher cannot watch (a missing root, odd names)
+POLL = 1.0  # seconds between two looks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
-BURST = 4_096  # changes at once, with which some may have been lost
-FEW_DIRECTORIES = 1_000  # planned anew at once; with more, hints are followed first
-LISTED = 1_000  # entries of a directory whose times and sizes are part of its reading
-LIST_DELAY = 0.15  # seconds that a new watch of the list leaves to the first answers, before it walks the tree
-GIVE_WAY = 0.1  # seconds after a listing in which the walk of a tree leaves the interpreter to the next one
-MAX_GIVE_WAY = 3.0  # seconds that it gives way in all, so that endless listing does not keep it from watching
-CLOCK_TICK_NS = 20_000_000  # by which a file system's clock may be late
+BURST = 4_096  # events at once; if there are more, some may have been lost
+FEW_DIRECTORIES = 1_000  # computed again at once; if there are more, hints are followed first
+LISTED = 1_000  # entries of a directory whose times and sizes are shown when it is read
+LIST_DELAY = 0.15  # seconds before a new watch of the list walks the tree, so that first requests are not slowed down
+GIVE_WAY = 0.1  # seconds after a listing in which the walk of a tree pauses, because another listing may follow
+MAX_GIVE_WAY = 3.0  # seconds of all pauses of one walk, so that endless listing does not prevent watching
+CLOCK_TICK_NS = 20_000_000  # how late a file system's clock may be
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}
-# On Linux a recursive watch would follow links out of the tree, and watch what .gitignore leaves out; elsewhere the
-# system watches a whole tree at once and follows none.
+# On Linux a recursive watch would follow links out of the tree, and watch ignored directories. Other systems watch a
+# whole tree at once, and do not follow links.
 RECURSIVE = sys.platform != "linux"
 
 ADDED, DELETED = 1, 3  # kinds of `watchfiles`; 2 is modified
@@ -57,12 +57,12 @@ ADDED, DELETED = 1, 3  # kinds of `watchfiles`; 2 is modified
 Locate = Callable[[str], tuple[Parts, bool]]
 Changed = Callable[[str | None], None]
 Shown = Callable[[str, int], bytes | None]
-"""A digest of what a URI shows, given how many are watched; None if that takes much reading."""
+"""Returns a digest of the content at a URI, given the number of watched URIs; None if that takes much reading."""
 Identity = tuple[int, int]  # device and inode of a directory
 
 
 class _Snapshot(NamedTuple):
-    """How something looks: `mark` differs after a change; `latest` is the time of its last change in ns."""
+    """The state of a file, directory or list: `mark` differs after a change, `latest` is the time of the last (ns)."""
 
     mark: int
     latest: int
@@ -86,7 +86,7 @@ class _Watched:
 
 
 class _Wake:
-    """Ends a wait: to stop, or because something else is watched now. The system's watcher polls `is_set`."""
+    """Ends a wait, to stop or because other URIs are watched now. The system's watcher polls `is_set`."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -139,23 +139,23 @@ class TreeWatch:
             self._end()
 
     def join(self, timeout: float = 2.0) -> None:
-        """Wait until the thread that the last `unwatch` or `close` ended is gone."""
+        """Wait for the end of the thread that the last `unwatch` or `close` stopped."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
 
     def watched(self) -> dict[str | None, _Watched]:
-        """What is watched now, by URI; None is the list."""
+        """The current watches by URI; None is the list."""
         with self._lock:
             return dict(self._watched)
 
     def is_watched(self, uri: str | None, item: _Watched) -> bool:
-        """Whether this watch was not ended meanwhile."""
+        """Whether this watch still exists."""
         return self._watched.get(uri) is item
 
     @property
     def number(self) -> int:
-        """How many URIs are watched, the list among them."""
+        """The number of watched URIs, including the list."""
         return len(self._watched)
 
     def _begin(self) -> None:
@@ -175,7 +175,7 @@ _RUNNING: weakref.WeakSet[TreeWatch] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """End every thread before the interpreter does: one that returns from Rust into a finalised one aborts it."""
+    """Stop all threads before the interpreter ends: one that returns from Rust after that would abort the process."""
     running = list(_RUNNING)
     for watch in running:
         watch.close()
@@ -192,9 +192,9 @@ class _WatchThread:
         self.wake = wake
         self.poll = watch.poll
         self.notifier: RustNotify | None = None
-        self.directories: dict[str, Identity] = {}  # those whose entries are watched, by their path
-        self.marks: dict[str, int] = {}  # of their listings, where the list is watched
-        self.unwatchable = False  # some of them cannot be given to the watcher
+        self.directories: dict[str, Identity] = {}  # directories whose entries are watched, by path
+        self.marks: dict[str, int] = {}  # the marks of their listings, if the list is watched
+        self.unwatchable = False  # whether some of them cannot be given to the watcher
 
     def run(self) -> None:
         """Work until stopped."""
@@ -215,7 +215,7 @@ class _WatchThread:
         watched = self.watch.watched()
         self._plan(watched)
         if not self.poll and not self._watch_directories():
-            self._plan(watched)  # once more, for what changed before it was watched
+            self._plan(watched)  # again: directories may have changed before they were watched
         self._look(watched, None)
         if self.poll:
             self.wake.stopped.wait(max(self.poll, POLL_SHARE * (time.monotonic() - began)))
@@ -223,10 +223,10 @@ class _WatchThread:
             while not self.wake.is_set() and self._follow():
                 pass
 
-    # What is to be watched
+    # The directories to watch
 
     def _plan(self, watched: dict[str | None, _Watched]) -> None:
-        """Find the directories to watch: all of them for the list, else those on the way to what is watched."""
+        """Find the directories to watch: all of them for the list, else those of the watched URIs and above."""
         found: dict[str, Identity] = {}
         if None in watched:
             found = self._see_list(watched[None])
@@ -244,7 +244,7 @@ class _WatchThread:
         latest = 0
         patience = MAX_GIVE_WAY
         for number, entry in enumerate(self.tree.walk_directories()):
-            if number % 4 == 3 and self.wake.stopped.wait(0.001):  # lets go of the interpreter, for who serves
+            if number % 4 == 3 and self.wake.stopped.wait(0.001):  # so that other threads run
                 return self.directories
             while patience > 0 and time.monotonic() - self.tree.listed_at < GIVE_WAY:
                 patience -= STEP / 1000
@@ -260,7 +260,7 @@ class _WatchThread:
         return found
 
     def _add_way(self, parts: Parts, found: dict[str, Identity]) -> None:
-        """Add a directory, or the parent of a file, and all that is above it."""
+        """Add a directory, or that of a file, and all directories above it."""
         for depth in range(len(parts) + 1):
             path = "/".join(parts[:depth])
             if path in found:
@@ -275,7 +275,7 @@ class _WatchThread:
     # The system's watcher
 
     def _watch_directories(self) -> bool:
-        """Have the system watch the directories; False if it did not watch them until now."""
+        """Let the system watch the directories. Returns whether it did so before."""
         if self.notifier is not None:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
@@ -289,7 +289,7 @@ class _WatchThread:
             # debug, force_polling, poll_delay_ms, recursive, ignore_permission_denied
             self.notifier = RustNotify(watchable, False, False, 300, RECURSIVE, True)
             self.watch.means = _system()
-        except FileNotFoundError:  # one of them went meanwhile
+        except FileNotFoundError:  # one of them was removed meanwhile
             self.wake.stopped.wait(STEP / 1000)
         except Exception as error:  # inotify's limits, no watchfiles, a file system that cannot
             self._fall_back(error)
@@ -310,13 +310,13 @@ class _WatchThread:
         return os.path.join(self.tree.root, *path.split("/")) if path else self.tree.root
 
     def _follow(self) -> bool:
-        """Wait for a hint and look; False if the plan may have to change."""
+        """Wait for hints and follow them. Returns False if the directories to watch may have changed."""
         if self.notifier is None:
             self.wake.stopped.wait(RETRY)
             return False
         try:
             hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(RETRY * 1000) if self.unwatchable else 0, self.wake)
-        except Exception as error:  # a name that is not UTF-8 makes it fail, and not say which
+        except Exception as error:  # for example for a name that is not UTF-8, without naming it
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
             self._drop_notifier()
             self.wake.stopped.wait(DEBOUNCE_MS / 1000)
@@ -326,7 +326,7 @@ class _WatchThread:
         return self._handle(hints)
 
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
-        """Look at what the hints are about; False if directories came or went, or rules changed."""
+        """Follow hints. Returns False if directories were added or removed, or rules changed."""
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
         listed: set[str] = set()
@@ -352,14 +352,14 @@ class _WatchThread:
         return same
 
     def _matters(self, path: str) -> bool:
-        """Whether a directory that is watched, or is on the way to something watched, came or went."""
+        """Whether a path that was added or removed is a watched directory, or a new one in a watched directory."""
         if path in self.directories:
             return True
         absolute = self._absolute(path)
         return path.rpartition("/")[0] in self.directories and os.path.isdir(absolute) and not os.path.islink(absolute)
 
     def _look_at_lists(self, item: _Watched, listed: Iterable[str]) -> bool:
-        """Compare the listings of these directories; False if one is gone."""
+        """Compare the listings of these directories. Returns False if one is gone."""
         for path in listed:
             if path not in self.marks:
                 continue
@@ -374,7 +374,7 @@ class _WatchThread:
     # Looking
 
     def _look(self, watched: dict[str | None, _Watched], touched: set[str] | None) -> None:
-        """Compare what is watched, or only what was touched, with its last snapshot, and report."""
+        """Compare all watched URIs, or only touched ones, with their last snapshots, and report differences."""
         for uri, item in watched.items():
             if uri is None or self.wake.stopped.is_set():
                 continue
@@ -398,7 +398,7 @@ class _WatchThread:
             return _MISSING
 
     def _see_directory(self, parts: Parts) -> _Snapshot:
-        """A directory as its reading shows it: names, and sizes and times of the first of them."""
+        """A snapshot of the facts that a read of a directory shows: names, and sizes and times of the first entries."""
         with self.tree.directory(parts) as place:
             listing = self.tree.listing(place)
             with holds():
@@ -416,7 +416,7 @@ class _WatchThread:
         return _Snapshot(hash(tuple(marks)), latest)
 
     def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
-        """Report if something looks different, or may have changed twice within one tick of its clock."""
+        """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock."""
         before, item.seen = item.seen, now
         if before is None:
             # Nothing was seen between `watch` and now: only times can show a change.

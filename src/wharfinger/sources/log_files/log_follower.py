@@ -125,7 +125,7 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
     """The last data of a file before the next newer one, and where to begin in that one.
 
-    After a log was copied and before it is cut (`copytruncate`), both files have the same bytes: the log itself is read.
+    After a log was copied and before it is cut (`copytruncate`), both files have the same bytes: the log is read.
     """
     end = position_of(content, offset + len(data))
     if end.offset and still_holds(following, end):

@@ -1,8 +1,8 @@
-"""Which bytes of a log's files answer a query, and where the windows before and after begin.
+"""Selects the bytes of a log's files that answer a query, and finds where the windows before and after them begin.
 
 A query goes forward (from a position, or since a time), backward (the newest entries before a position, a time or the
-end), or names lines or bytes. Filters for level and text need every entry, so at most `SCANNED` bytes are examined in
-one read; the links to the next window then let the reader go on.
+end), or names lines or bytes. Filters for level and text must examine every entry, so one read examines at most
+`SCANNED` bytes; a link to the next window continues the search.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _USUAL = FollowBounds(WINDOW_BYTES, WINDOW_LINES)
 class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
-    `closed`: entries that are written later do not belong to it. `more`: what follows is there already. `full`: it has
-    as many lines as were asked for, though there are some before.
+    `closed`: entries that are written later do not belong to it. `more`: entries after it exist already. `full`: it has
+    as many lines as were requested, and there may be others before it.
     """
 
     pieces: list[Piece]
@@ -69,10 +69,10 @@ class LogReader:
         self.indexes = LineIndexes()
 
     def select(self, chain: Chain, query: LogQuery) -> Selection:
-        """The answer to a query now.
+        """Answer a query.
 
         Raises:
-            InvalidArgument: the window is impossible.
+            InvalidArgument: the window is not possible.
             NotServed: there is no such file at the moment.
             LogMoved: the files changed meanwhile; ask again.
         """
@@ -107,7 +107,7 @@ class LogReader:
     def _sieve(
         self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
-        """The wanted entries of what was read, until a window is full or a time reached."""
+        """Select the wanted entries of the data, until a window is full or the end time is reached."""
         kept: list[Piece] = []
         after = found.position if found.pieces or query.after is None else query.after
         size = lines = 0
@@ -128,7 +128,7 @@ class LogReader:
     def _judge(
         self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
     ) -> list[tuple[int, int, bool, bool]]:
-        """The entries of some bytes: begin, end, whether it is wanted, and whether it is later than what is wanted."""
+        """The entries of some bytes: begin, end, whether it is wanted, and whether it is after the end time."""
         if wanted.until is None and not wanted.may_be_in(data):
             return []
         now = content.modified / 1e9
@@ -144,7 +144,7 @@ class LogReader:
         return judged
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
-        """Where to begin for entries since a time: in the oldest file that has some."""
+        """Where the entries since a time begin: in the oldest file that has some; and whether times are in order."""
         timed = False
         begin: tuple[LogPlace, bool] | None = None
         for at, generation in enumerate(chain.generations):
@@ -230,7 +230,7 @@ class LogReader:
         return position_of(content, end)
 
     def _before(self, chain: Chain, at: int, offset: int) -> LogPosition | None:
-        """The position where what precedes a window ends; None at the beginning of the oldest file."""
+        """The position at which the window before this one ends; None at the beginning of the oldest file."""
         if offset:
             return position_of(chain.content(at), offset)
         for older in range(at + 1, len(chain.generations)):
@@ -242,7 +242,7 @@ class LogReader:
     def _newest_wanted(
         self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
     ) -> tuple[list[Piece], int, bool]:
-        """The newest wanted entries between two places, where the examined bytes begin, and whether they are full."""
+        """The newest wanted entries between two places, where they begin, and whether they have the requested lines."""
         begin = max(low, high - SCANNED)
         data = content.read(begin, high - begin)
         if begin > low:
@@ -344,7 +344,7 @@ def _untimed() -> InvalidArgument:
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
-    """The last lines between two places, within the bounds, and where they begin."""
+    """The last lines between two places, up to the bounds, and where they begin."""
     at, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)
     ended = content.read(high - 1, 1) == b"\n" if high else False
@@ -369,7 +369,7 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
 
 
 def _lines_of(pieces: list[Piece]) -> int:
-    """How many lines they have; the last one may lack its line end."""
+    """The number of lines in the pieces; the last one may lack its line end."""
     ends = sum(piece.data.count(b"\n") for piece in pieces)
     return ends + bool(pieces and not pieces[-1].data.endswith(b"\n"))
 

@@ -1,16 +1,15 @@
 """Members of a ZIP archive.
 
-An archive is untrusted input, and may be built to fill the memory or to reach files outside. So:
+An archive is untrusted input, and may be built to fill the memory or to reach files outside. Therefore:
 
 - The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
-- Members are withheld if their name leads out of the archive, if they are links or devices, or if they share bytes with
-  another member: a bomb packs its data once and lists it a thousand times.
+- Members are withheld (neither listed nor read) if their name leads out of the archive, if they are links or devices,
+  or if they share bytes with another member: a bomb packs its data once and lists it a thousand times.
 - Members are inflated in a stream, at most as far as their declared size, and only by deflate. A member that is
-declared
-  to grow more than 250 times is not inflated.
+  declared to grow more than 250 times is not inflated.
 
-To read at an offset, everything before it must be inflated. So the streams of the last windows stay open, and a window
-that follows continues in its stream.
+To read at an offset, everything before it must be inflated. Therefore the streams of the last windows stay open, and
+the next window continues in its stream.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ from wharfinger.sources.windows.window import RandomAccess
 __all__ = ["MAX_DIRECTORY_BYTES", "MAX_INFLATED_BYTES", "MAX_RATIO", "ZipStore"]
 
 MAX_DIRECTORY_BYTES = 32 << 20
-"""The archive's directory."""
+"""Bytes of the archive's directory."""
 MAX_MEMBERS = 300_000
 """Entries in the directory: each takes about 600 bytes of memory, but as few as 46 in the file."""
 MAX_EXTRA_BYTES = 4_096
-"""The extra fields of one entry: `zipfile` needs time that is quadratic in them."""
+"""Bytes of the extra fields of one entry: the time that `zipfile` takes is quadratic in them."""
 MAX_NAME_BYTES = 1_024
-"""The name of a member, as for a key of S3. Members with a longer name are withheld."""
+"""Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_INFLATED_BYTES = 1 << 30
-"""How far one compressed member is inflated; what follows cannot be read."""
+"""Bytes up to which one compressed member is inflated; the rest cannot be read."""
 MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
-"""A member that is declared to grow more than this many times, and beyond this size, is taken for a bomb."""
+"""A member that is declared to grow more than `MAX_RATIO` times, and beyond `RATIO_MIN_BYTES`, counts as a bomb."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
 """Streams that stay open where the last windows ended."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""`zipfile` inflates other methods without bound: 861 bytes of bzip2 became 2 GiB, whatever their declared size."""
+"""`zipfile` inflates other methods without a bound: 861 bytes of bzip2 became 2 GiB, against their declared size."""
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
 _ENTRY = struct.Struct("<4s24xHHH12x")
@@ -98,7 +97,7 @@ class ZipStore:
             raise UnusableSource(str(error)) from None
 
     def _current(self) -> _Archive:
-        """The archive as it is now.
+        """The archive, opened again if its file has changed.
 
         Raises:
             StoreFailed: the file no longer exists, or is not an archive.
@@ -166,7 +165,7 @@ class ZipStore:
 
     @contextmanager
     def stream(self, archive: _Archive, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
-        """A stream of a member to read from `offset` on: the open one that is nearest before it, or a new one."""
+        """Yield a stream of a member to read from `offset` on: the open one nearest before it, or a new one."""
         with self._lock:
             usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
             found = max(usable, key=lambda stream: stream.begin, default=None)
@@ -182,7 +181,7 @@ class ZipStore:
 
 
 class _Stream:
-    """A member that is being inflated. The last piece is kept, because windows look a little back."""
+    """A member that is being inflated. The last piece is kept, because a window also reads a little before itself."""
 
     def __init__(self, member: zipfile.ZipInfo, file: IO[bytes]) -> None:
         self.member = member
@@ -199,7 +198,7 @@ class _Stream:
         """Read bytes from `offset` on, which must not be before `begin`.
 
         Raises:
-            EOFError: the member ends before.
+            EOFError: the member ends before `offset + length`.
         """
         pieces = [self._kept[offset - self.begin :][:length]] if offset < self._end else []
         missing = offset + length - self._end
@@ -248,7 +247,7 @@ class _Member:
 
 
 class _Bounded(io.FileIO):
-    """A file that checks the archive's directory before `zipfile` parses it. Closed when it is no longer used."""
+    """A file that checks the archive's directory before `zipfile` parses it. It is closed when it is deleted."""
 
     opened = False
     """Whether the directory has been read."""
@@ -344,7 +343,7 @@ def _version(member: zipfile.ZipInfo) -> str:
 
 
 def _modified(member: zipfile.ZipInfo) -> float | None:
-    """The time of a member. An archive stores local times without a time zone: this machine's is assumed."""
+    """The time of a member. An archive stores local times without a time zone; that of this machine is assumed."""
     try:
         return time.mktime((*member.date_time, 0, 0, -1))
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The file of an index in a cache folder: found again at the next start, and locked while a server uses it."""
+"""The file of an index in a cache folder, which the next start uses again. It is locked while a server uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["IndexFile", "cache_folder", "open_index_file"]
 log = logging.getLogger("wharfinger.sources")
 
 ENDINGS = ("", "-wal", "-shm")
-"""Of the files that SQLite makes of one database."""
+"""Endings of the files that SQLite creates for one database."""
 
 
 class IndexFile:
@@ -46,7 +46,7 @@ class IndexFile:
 
 
 def cache_folder() -> Path:
-    """`wharfinger` in `XDG_CACHE_HOME`, or where the system keeps caches."""
+    """The folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(given):
         return Path(given) / "wharfinger"
@@ -56,7 +56,7 @@ def cache_folder() -> Path:
 
 
 def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
-    """The file in `folder` of the index of these sources, the same as the last time.
+    """Open the file in `folder` for the index of these sources. The same sources have the same file.
 
     Indexes of other sources are deleted, the oldest first, until all together have `max_size` bytes. If another server
     uses the file, or the folder cannot be used, the index is in a temporary folder, and that is logged.
@@ -68,7 +68,7 @@ def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> Inde
         lock = _lock(path)
         if lock is not None:
             with suppress(OSError):
-                os.utime(path)  # used now, whatever is written
+                os.utime(path)  # the time of the last use, even if nothing is written
             _make_room(folder, path, max_size)
             return IndexFile(path, lock)
         log.info("Another server uses the search index of these sources: this one keeps its own until it ends")
@@ -79,7 +79,7 @@ def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> Inde
 
 
 def _lock(path: Path) -> sqlite3.Connection | None:
-    """Lock a path; None if another process has it. SQLite's lock ends with its process, and works on every system."""
+    """Lock a path; None if another process holds the lock. SQLite's lock ends with its process, on every system."""
     lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")
@@ -92,7 +92,7 @@ def _lock(path: Path) -> sqlite3.Connection | None:
 
 
 def _make_room(folder: Path, used: Path, max_size: int) -> None:
-    """Delete indexes that no server uses, the oldest first, until the others have `max_size` with this one."""
+    """Delete indexes that no server uses, the oldest first, until all together have at most `max_size` bytes."""
     total = used.stat().st_size if used.exists() else 0
     for path in sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True):
         if path == used:

@@ -53,7 +53,7 @@ def find(
     filters: Filters,
     limit: int,
 ) -> Hits:
-    """Return the hits, best first, up to a limit. Blocks.
+    """Return at most `limit` hits, best first. Blocks.
 
     Raises:
         sqlite3.DatabaseError: the index is damaged.

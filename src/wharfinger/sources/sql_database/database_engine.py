@@ -35,7 +35,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one statement: seconds, bytes of one cell, bytes of all rows; and how many run at the same time."""
+    """Bounds of one statement (seconds, bytes of one cell, bytes of all rows), and of statements at the same time."""
 
     seconds: float = 10.0
     cell: int = 64 * KIB
@@ -88,18 +88,18 @@ def too_slow(seconds: float) -> HandlerFailed:
 
 
 class DatabaseEngine(ABC):
-    """One database."""
+    """Runs statements on one database."""
 
     dialect: str
     """Its name for people: SQLite, PostgreSQL."""
     location: str
-    """Where it is, without a password."""
+    """Its path or URL, without a password."""
     queries: bool = True
     """Whether it can run callers' statements and enforce that they only read."""
 
     @abstractmethod
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """What the database contains now, or contained at most `age` seconds ago."""
+        """The tables of the database, at most `age` seconds old."""
 
     @abstractmethod
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
@@ -112,11 +112,11 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def token(self) -> Hashable:
-        """Equal as long as nothing was written to the database. Fast."""
+        """A value that stays equal until the database is written to. Fast."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
-        """Differs after rows of a table changed, as far as the database reports that without reading them."""
+        """A text that differs after rows of a table changed, if the database reports that without reading them."""
 
     @abstractmethod
     def estimate(self, table: DatabaseTable) -> int | None:
@@ -138,7 +138,7 @@ class DatabaseEngine(ABC):
         """Call `changed`, from any thread, when the database itself reports a change. Must not block."""
 
     def unlisten(self) -> None:  # noqa: B027 - optional
-        """Stop calling it. Must not block."""
+        """Stop calling `changed`. Must not block."""
 
     def describe(self) -> list[str]:
         """Facts about the database for people, a few words each. Returns within half a second."""

@@ -1,4 +1,4 @@
-"""What a PostgreSQL database holds, as far as the role may read it, from its own catalogue."""
+"""Reads the tables and views of a PostgreSQL database from its own catalogue, as far as the role may read them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 
-# `orders`: rows can be ordered by this index alone. It is unique (not deferred), valid, covers all rows, is a B-tree
-# of plain columns that are never null, all in the same direction, with their own collation and default operators.
+# `orders`: rows can be ordered by this index alone. It is unique (not deferred), valid, covers all rows, and is a
+# B-tree of plain columns that are never null, all in one direction, with their own collation and default operators.
 _INDEXES = """
 SELECT i.indrelid::int8 AS oid, x.relname::text AS name, i.indisprimary AS primary, i.indisunique AS unique,
        ARRAY(SELECT coalesce(a.attname::text, '(an expression)') FROM unnest(i.indkey) WITH ORDINALITY k (number, at)
@@ -87,7 +87,7 @@ def quoted(name: str) -> str:
 
 
 async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue:
-    """All tables and views that the role may read, except PostgreSQL's own and partitions."""
+    """Read all tables and views that the role may read, except partitions and PostgreSQL's own."""
     found = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in found]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))

@@ -1,4 +1,4 @@
-"""Reads rows of PostgreSQL on a given connection, and converts their values to JSON."""
+"""Reads rows from PostgreSQL on a given connection, and converts their values to JSON."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["read_by_place", "read_rows", "run_statement", "window_statement"]
 MAX_BATCH_ROWS = 200
 """Rows fetched from the server at a time."""
 FIRST_BLOCKS = 64
-"""Blocks of a table without a key that are read by the first statement; each following one reads twice as many."""
+"""Blocks of a table without a key that the first statement reads. Each further statement reads twice as many."""
 MAX_BLOCKS = 65_536
 
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 def window_statement(table: DatabaseTable, span: Span, bounds: QueryBounds, where: str = "") -> str:
-    """The statement that reads a span: the key as texts, then all columns; one row more than requested."""
+    """The statement that reads a span: the key as texts, then all columns, and one row more than requested."""
     key = table.key
     ordered = [f"t.{quoted(name)}" for name in key.columns] if key else []
     wanted = [f"{name}::text" for name in ordered]
@@ -62,7 +62,7 @@ def _cast(table: DatabaseTable, name: str) -> str:
 
 
 def _shown(expression: str, kind: str, cell: int) -> str:
-    """An expression for a cell whose value is small however large the cell is, and which `_value` can convert."""
+    """An expression for a cell that returns at most about `cell` bytes of it, in a form that `_value` converts."""
     if kind in _NATIVE:
         return expression
     if kind == "bytea":
@@ -120,7 +120,7 @@ async def _fetch(
     limit: int,
     bounds: QueryBounds,
 ) -> Rows:
-    """Fetch as many rows as the bounds allow, at least one, in batches, so that few are in memory at a time."""
+    """Fetch as many rows as the bounds allow, at least one. Batches keep the number of rows in memory small."""
     cursor = await connection.cursor(statement, *values)
     rows: list[TableRow] = []
     size = 0
@@ -145,7 +145,7 @@ def _size(cell: object) -> int:
 
 
 async def read_by_place(connection: Any, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-    """Read a table without a key by the place of its rows, some blocks at a time, so that few rows are sorted."""
+    """Read a table without a key in the order of storage, some blocks at a time, so that few rows are sorted."""
     name = f"{quoted(table.schema)}.{quoted(table.name)}"
     blocks = await connection.fetchval(
         "SELECT pg_relation_size($1::oid) / current_setting('block_size')::int8", table.oid
@@ -176,7 +176,7 @@ async def read_by_place(connection: Any, table: DatabaseTable, span: Span, bound
 
 
 def _block_range(span: Span, blocks: int) -> tuple[int, int]:
-    """The range of blocks that a span can be in; the second is not part of it."""
+    """The first block that a span can be in, and the one after the last."""
     if not span.key:
         return 0, blocks
     match = _PLACE(span.key[0])

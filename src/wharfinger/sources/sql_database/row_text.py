@@ -1,4 +1,4 @@
-"""Values of a database as valid JSON, which marks what was cut.
+"""Converts values of a database to valid JSON, and marks values that were cut.
 
 | value | JSON |
 |---|---|
@@ -62,12 +62,12 @@ def render(value: object, limit: int) -> object:
 
 
 def is_named(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether this becomes a JSON object."""
+    """Whether this value becomes a JSON object."""
     return isinstance(value, Mapping)
 
 
 def is_several(value: object) -> TypeGuard[Collection[Any]]:
-    """Whether this becomes a JSON array."""
+    """Whether this value becomes a JSON array."""
     return isinstance(value, (list, tuple, set, frozenset))
 
 
@@ -86,7 +86,7 @@ def number(value: int | float) -> object:
 
 
 def cut_text(text: str, limit: int, size: int | None = None) -> object:
-    """A text, or its beginning. If `text` is only the beginning, `size` is the whole size in bytes."""
+    """A text, or its beginning with a mark. `size` is the whole size in bytes if `text` was cut already."""
     if len(text) <= limit and size is None:
         return clean(text)
     whole: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
@@ -94,7 +94,7 @@ def cut_text(text: str, limit: int, size: int | None = None) -> object:
 
 
 def cut_bytes(data: bytes, limit: int, size: int | None = None) -> dict[str, object]:
-    """Bytes in base64, or their beginning. If `data` is only the beginning, `size` is the whole size in bytes."""
+    """Bytes in base64, or their beginning with a mark. `size` is the whole size in bytes if `data` was cut already."""
     whole: dict[str, object] = {"base64": base64.b64encode(data[:limit]).decode()}
     if len(data) <= limit and size is None:
         return whole
@@ -102,7 +102,7 @@ def cut_bytes(data: bytes, limit: int, size: int | None = None) -> dict[str, obj
 
 
 def clean(text: str) -> str:
-    """Replace what is not valid Unicode by U+FFFD."""
+    """Replace lone surrogates, which are not valid Unicode, by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("�", text)
 
 

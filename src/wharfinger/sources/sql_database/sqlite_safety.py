@@ -1,8 +1,8 @@
 """Connections to an SQLite file that can only read, with bounds on time and memory.
 
-Anybody who can call `query` may send any SQL. Each of these guards would be enough to keep it from writing:
+Every client that can call `query` may send any SQL. Each of these checks keeps it from writing to the database:
 
-1. The file is opened with `mode=ro`. That alone would let `ATTACH` and `VACUUM INTO` write other files.
+1. The file is opened with `mode=ro`. Alone, that would let `ATTACH` and `VACUUM INTO` write other files.
 2. `PRAGMA query_only` makes every write to the database fail.
 3. An authorizer, which SQLite calls while it prepares a statement, allows four actions only: SELECT, READ, FUNCTION
    (without the functions that reach outside) and RECURSIVE.
@@ -40,7 +40,7 @@ MAX_LENGTH = 32 * MIB
 """Bytes of the largest text or blob that a statement may make or load. A longer one is read in part."""
 
 MAX_QUERY_LENGTH = 8 * MIB
-"""The same for a caller's statement, which may make many of them in one row."""
+"""The same for a caller's statement, which may make many texts or blobs in one row."""
 MAX_QUERY_COLUMNS = 100
 """Columns in the result of a caller's statement."""
 
@@ -52,9 +52,10 @@ SLOW_FUNCTIONS = {
     "instr": 512 << 10,
     "replace": 512 << 10,
 }
-"""Functions whose time grows with the square of their arguments, in one opcode that cannot be interrupted.
+"""The maximum length in bytes for a statement that uses one of these functions.
 
-The maximum length in bytes for a statement that uses them, which then takes seconds instead of hours."""
+Their time grows with the square of their arguments, in one opcode that cannot be interrupted. With the maximum, it is
+seconds instead of hours."""
 
 OPCODES_PER_CHECK = 2_000
 """Opcodes between two checks of the deadline: well under a millisecond."""
@@ -108,7 +109,7 @@ def _query_authorizer(
 
 
 def _own_authorizer(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-    """The authorizer of our own statements, which also read the catalogue by pragmas."""
+    """The authorizer of our own statements, which also read the catalogue with pragmas."""
     if action == sqlite3.SQLITE_PRAGMA:
         return sqlite3.SQLITE_OK if first in _OUR_PRAGMAS else sqlite3.SQLITE_DENY
     return only_reads(action, first, second, database, by)
@@ -189,7 +190,7 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
 
 
 class _InterruptTimer(threading.Thread):
-    """Interrupts a connection after its time, again and again until it ends: a statement may just be starting."""
+    """Interrupts a connection after `seconds`, and repeats that until `end`: a statement may only just be starting."""
 
     def __init__(self, connection: sqlite3.Connection, seconds: float, stopped: threading.Event) -> None:
         super().__init__(name="wharfinger-sqlite-deadline", daemon=True)
@@ -217,7 +218,7 @@ def too_big(error: sqlite3.Error) -> bool:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Device and inode of the file, which show whether another one has taken its path.
+    """Device and inode of the file, which show whether another file was put at its path.
 
     Raises:
         OSError: the file is missing.

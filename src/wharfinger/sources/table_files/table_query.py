@@ -1,4 +1,4 @@
-"""What a URI of a table asks for: which file, which view of it, which rows and columns. Opens nothing."""
+"""Parses the URI of a table: which file, which view of it, which rows and columns. Does no I/O."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ROWS = 200
 """Rows of a window with an open end."""
 MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
-"""What may follow a table in a URI, and its type."""
+"""The views that may follow a table in a URI, and their MIME types."""
 
 _RANGE = re.compile(r"(\d{1,15})-(\d{1,15})?").fullmatch
 
 
 class TableQuery(NamedTuple):
-    """What a URI means: a file or directory, which view of it, and which of its rows and columns."""
+    """The parts of a URI: the path of a file or directory, a view of it, and a range of its rows and columns."""
 
     parts: Parts
     view: str
@@ -34,11 +34,11 @@ class TableQuery(NamedTuple):
 
 
 def locate(uri: str, top: str) -> TableQuery:
-    """What a URI below `top` means.
+    """Parse a URI below `top`.
 
     Raises:
-        ResourceNotFound: it cannot mean anything here.
-        InvalidArgument: its query is impossible; the message says what to ask for.
+        ResourceNotFound: it is not the URI of a file, directory or view.
+        InvalidArgument: its query is not valid; the message says what to ask for.
     """
     base, query = split_query(uri)
     inside = top + "/"
@@ -60,10 +60,10 @@ def locate(uri: str, top: str) -> TableQuery:
 
 
 def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str, ...]] | None:
-    """Rows and columns that a query asks for; None if it asks for none.
+    """The range of rows and the columns in a query; None if it is empty.
 
     Raises:
-        InvalidArgument: it asks for anything else.
+        InvalidArgument: it has other names, or the range is not valid.
     """
     if not query:
         return None

@@ -1,9 +1,9 @@
-"""Another server's list, cut into pages of our own size.
+"""Divides another server's list into pages of our own size.
 
-Our key of the next page holds the other server's cursor, how many resources of its page were shown, and digests of the
-last ones. If the page has changed meanwhile, the list continues after the last one that is still there, so that no
-resource is left out or shown twice. A list that never ends is given up: it returns to a cursor that it had before
-(found by Brent's algorithm, which remembers one cursor), or has too many pages.
+Our key of the next page contains the other server's cursor, the number of resources of its page that were shown, and
+digests of the last ones. If the page has changed meanwhile, the list continues after the last shown resource that it
+still has, so that none is left out or shown twice. A list that never ends is refused: it returns to an earlier cursor
+(detected by Brent's algorithm, which remembers one cursor), or has too many pages.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ MAX_PAGE_SIZE = 100_000
 MAX_CURSOR_LENGTH = 16 * 1024
 """Characters in the other server's cursor, which is part of our own."""
 MAX_FETCHES = 50
-"""Pages of the other server that one of ours is made of."""
+"""Pages of the other server that are fetched for one of ours."""
 MAX_MARKS = 8
-"""Digests of shown resources in a key: the list is continued exactly as long as one of these resources is left."""
+"""Digests of shown resources in a key: the list continues at the right place if one of these resources still exists."""
 SEARCHED_PAGES = 4
-"""Later pages in which the marked resources are looked for."""
+"""Later pages in which these resources are searched for."""
 CACHED_PAGES, CACHE_SECONDS = 4, 1.0
-"""How many pages are kept, and for how long, to continue in the middle of one."""
+"""How many pages are cached, and for how long, to continue in the middle of one."""
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -50,11 +50,11 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
     pages: int = 0
     mark: str = ""
-    """The digest of an earlier cursor: a list that returns to it goes round in a circle."""
+    """The digest of an earlier cursor: a list that returns to it never ends."""
 
 
 class UpstreamLists:
-    """Cuts the pages that `fetch(cursor)` returns into pages of another size."""
+    """Divides the pages that `fetch(cursor)` returns into pages of another size."""
 
     def __init__(self, name: str, fetch: Callable[[Cursor], Awaitable[Page]]) -> None:
         self._name = name
@@ -62,7 +62,7 @@ class UpstreamLists:
         self._cache: OrderedDict[Cursor, tuple[float, Page]] = OrderedDict()
 
     def forget(self) -> None:
-        """Forget the cached pages, because the list has changed."""
+        """Clear the cache, because the list has changed."""
         self._cache.clear()
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -95,7 +95,7 @@ class UpstreamLists:
         return shown, _write(position)
 
     async def _find_again(self, position: _Position, next_cursor: Cursor) -> _Position:
-        """Where the resources that were shown are now: new ones before them may have pushed them to a later page."""
+        """Find the resources that were shown: new ones before them may have moved them to a later page."""
         ahead = position
         for _ in range(SEARCHED_PAGES):
             if next_cursor is UNSET:
@@ -109,7 +109,7 @@ class UpstreamLists:
         return msgspec.structs.replace(position, shown=(), index=index)
 
     async def at(self, cursor: Cursor) -> Page:
-        """The page at a cursor; it may have been fetched up to a second ago."""
+        """The page at a cursor, at most `CACHE_SECONDS` old."""
         at, page = self._cache.get(cursor, (0.0, None))
         if page is None or time.monotonic() - at > CACHE_SECONDS:
             page = await self._fetch(cursor)
@@ -129,9 +129,9 @@ class UpstreamLists:
 
 
 def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:
-    """Where to continue in a page that may have changed: after the last shown resource that is still there.
+    """The index at which a page that may have changed continues: after the last shown resource that it still has.
 
-    Returns None if none of those that were shown is there.
+    Returns None if it has none of the shown resources.
     """
     if not position.shown:
         return min(position.index, len(resources))
