@@ -76,7 +76,7 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as by a shell, and nothing in it is expanded.
         label: The name in the URI, `command://<label>`; by default that of the program.
-        every: Seconds between runs while somebody watches, and for which a result is valid. Without it, the resource
+        every: Seconds between runs while a client watches, and for which a result is valid. Without it, the resource
             cannot be watched.
         timeout: Seconds after which the command is ended, with all processes that it started.
         max_bytes: Bytes of output after which it is ended.
@@ -293,7 +293,7 @@ def _version(run: Run) -> str:
 
 
 def _said(run: Run) -> str:
-    """What people should know about a run that failed, was cut or wrote to stderr."""
+    """A remark about a run that failed, was cut or wrote to stderr."""
     parts: list[str] = []
     if run.cut:
         parts.append(run.cut)

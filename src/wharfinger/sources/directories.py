@@ -19,20 +19,20 @@ CHILDREN = 1_000
 """Entries that a read of a directory returns at most."""
 
 Say = Callable[[t.Resource], str]
-"""What a listing says about a child that is not a directory, in a few words."""
+"""Returns a few words about a child that is not a directory, for a listing."""
 
 
 def listing_text(
     where: str, counted: str, children: Sequence[t.Resource], template: str = "", *, say: Say | None = None
 ) -> str:
-    """The text of a directory: what is in it, and a line for each child.
+    """The text of a directory: the numbers of its entries, and a line for each child.
 
     Args:
         where: The directory, with a slash at its end.
-        counted: How much it holds, such as `1 folder and 2 files`.
-        children: The first of them, at most `CHILDREN`.
-        template: The template that completes to the others, if these are not all.
-        say: What the text says about a child; by default its size, type and time of change.
+        counted: The numbers of its entries, such as `1 folder and 2 files`.
+        children: The first entries, at most `CHILDREN`.
+        template: The template whose completion has the other entries, if these are not all.
+        say: Returns a few words about a child; by default its size, type and time of change.
     """
     lines = [f"{where} holds {counted}."]
     if template:
@@ -47,8 +47,8 @@ def listing_text(
 def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list[t.ResourceContents]:
     """Children as further contents of their directory.
 
-    VS Code takes a child with an empty content for a directory and any other for a file, whatever else it says, so that
-    an empty file must not be shown by its content (its mcpResourceFilesystem, `readdir`).
+    VS Code takes any child with an empty content for a directory, and any other for a file, so an empty file must not
+    be shown by its content (its mcpResourceFilesystem, `readdir`).
     """
     return [_summary(child, say or _brief) for child in children]
 

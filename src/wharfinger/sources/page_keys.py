@@ -1,9 +1,9 @@
-"""What sources share about the keys of their pages.
+"""Errors for keys of pages, the same in all sources.
 
 A key is a position in one source's list, as text that only the source understands (a name, a path, the key of a row).
-Three modules have to do with pages: the source writes and reads its keys; `server.features.pages` puts the lists of
-sources and catalogues together; `server.cursors` seals what clients get, so that a key that comes back is one that was
-given out. A source refuses other keys all the same, in the same words as every other.
+Three modules handle pages: the source writes and reads its keys; `server.features.pages` joins the lists of sources and
+catalogues; `server.cursors` seals the keys that clients get, so that a key that comes back is one that was sent. A
+source refuses other keys nevertheless, with the same error as every other source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prepared answers to what a server asks its client."""
+"""Prepared answers to the questions that a server asks its client."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Calls a tool in both eras and compares what happens. Needs neither a transport nor a test framework.
 
 In the handshake era a function waits for the answer to its question. In the stateless era it runs again with the
-answer, so that whatever it does before the question happens twice, unless it is inside `ctx.once`.
+answer, so everything that it does before the question happens twice, unless it is inside `ctx.once`.
 """
 
 from __future__ import annotations

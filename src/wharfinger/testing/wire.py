@@ -33,7 +33,7 @@ class _Head(msgspec.Struct):
 
 
 class _Fault(msgspec.Struct):
-    """What happens to the next messages of a method."""
+    """A fault of the next messages of a method."""
 
     kind: Literal["drop", "delay", "cut"]
     method: str
@@ -59,7 +59,7 @@ class Wire:
     def __init__(self, server: Service) -> None:
         self.server = server
         self.transcript = Transcript()
-        """What both ends have sent, whether it arrived or not."""
+        """All messages that both ends have sent, including lost ones."""
         self.connections = 0
         """The number of connections so far."""
         self._faults: list[_Fault] = []
@@ -106,7 +106,7 @@ class Wire:
         return None
 
     def remove_link(self, link: _WireLink) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         if link in self._links:
             self._links.remove(link)
 
@@ -182,7 +182,7 @@ class _WireLink(MemoryLink):
 class Replay:
     """A server that repeats the first connection of a transcript, as the target of a `Client`.
 
-    It goes on as long as the client sends the messages of the transcript. At any other message the connection is
+    It continues as long as the client sends the messages of the transcript. At any other message the connection is
     lost, and the error of the call shows both messages.
     """
 

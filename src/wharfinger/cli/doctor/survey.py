@@ -1,4 +1,4 @@
-"""What `wharfinger doctor` has seen of a server, as data."""
+"""The data about a server that `wharfinger doctor` checks."""
 
 from __future__ import annotations
 

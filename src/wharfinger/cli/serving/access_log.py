@@ -132,7 +132,7 @@ def failure(error: BaseException) -> str:
 
 
 def outcome(result: Any) -> str:
-    """Return the size of what was read, or that a tool failed."""
+    """Return the size of the contents of a read, or that a tool failed."""
     if getattr(result, "is_error", False) is True:
         return "tool error"
     contents = getattr(result, "contents", None)

@@ -18,7 +18,7 @@ INSTALLED_WITH = {
     "bunx": "Bun (https://bun.sh)",
     "docker": "Docker",
 }
-"""Where the programs come from that often start a server."""
+"""The packages of programs that often start a server."""
 USUAL_PROGRAMS = ("python", "python3", "node", "npx", "uv", "uvx", "docker", "wharfinger")
 USUAL_PATHS = ("/mcp", "/sse")
 TLS_MESSAGES = ("closed the connection before", "HTTPS port", "HTTP request to an HTTPS")

@@ -18,7 +18,7 @@ PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(?
 
 
 def variable_of(identifier: str) -> str:
-    """Return the name of the variable that answers `${input:identifier}` if nobody can be asked."""
+    """Return the name of the variable for `${input:identifier}` if there is no terminal to ask at."""
     return "WHARFINGER_INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
 
 

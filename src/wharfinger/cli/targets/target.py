@@ -48,11 +48,11 @@ def split_words(
     Args:
         ctx: the context of the command.
         words: the arguments.
-        names: what the first of the rest are called, which are required.
+        names: the names of the required arguments after the target.
         where: where to find the first one, for the error.
 
     Raises:
-        click.UsageError: an argument is missing, or the target is none.
+        click.UsageError: an argument is missing, or the target is not valid.
     """
     command: list[str] | None = ctx.meta.get(COMMAND)
     if command is not None:
@@ -100,7 +100,7 @@ def parse_target(ctx: click.Context, word: str) -> Target:
 
 
 def local_target(ctx: click.Context, word: str) -> Target | None:
-    """Read a word as an existing folder, file or socket; None if it is none."""
+    """Read a word as an existing folder, file or socket; None if it is not the path of one."""
     from wharfinger.cli.executable import own_command
 
     path = Path(word)

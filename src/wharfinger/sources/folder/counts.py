@@ -1,4 +1,4 @@
-"""How much of a folder is published, counted within a time."""
+"""Counts the published and withheld files of a folder, for a limited time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Count", "count"]
 
 
 class Count(NamedTuple):
-    """How much a folder publishes and withholds; `complete` is False if the time ran out."""
+    """The numbers of published and withheld files of a folder; `complete` is False if the time ran out."""
 
     files: int
     directories: int

@@ -1,6 +1,6 @@
-"""What of a folder is published: .gitignore, hidden and credential-like names, and what the operator chose.
+"""Decides which names in a folder are published, by .gitignore files, the operator's choice, and the names themselves.
 
-Decides by names alone. Opens nothing.
+Hidden and credential-like names are withheld. Does no I/O.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Verdict = Literal["", "hidden", "ignored", "secret", "excluded", "never"]
 """Why something is not published; empty if it is."""
 
 IGNORE_FILE = ".gitignore"
-# Whoever can write into the folder writes these files. Beyond a bound, nothing beside the file is published: a part of
-# it might leave out the one line that withholds something.
+# These files are not trusted. If one exceeds a limit, nothing in its directory is published: reading only a part of it
+# might leave out the one line that withholds something.
 IGNORE_FILE_LONGEST = 256 << 10  # bytes
-LINES = 20_000  # patterns of all files that hold in one directory
-WILD = 1_000  # those of them that are more than a name, `*.suffix` or a path
+LINES = 20_000  # patterns of all files that apply to one directory
+WILD = 1_000  # patterns among them with other wildcards than `*.suffix`
 _LONGEST_WILD = 1_000  # characters
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
@@ -54,7 +54,7 @@ _SECRET_ENDS = (
     ".pem", ".key", ".p12", ".pfx", ".kdbx", ".kdb", ".jks", ".keystore", ".ppk", ".p8", ".pkcs12", ".ovpn", ".env",
     ".tfstate", ".tfstate.backup", ".agekey", ".gpgkey",
 )  # fmt: skip
-# `id_rsa`, `id_ed25519.bak` and whatever a key may be called, but not the source code of somebody's `id_pool.py`.
+# `id_` begins the names of keys, such as `id_rsa` and `id_ed25519.bak`, but source code such as `id_pool.py` is no key.
 _CODE_ENDS = (
     ".py", ".pyi", ".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".rs", ".go", ".java", ".kt", ".c", ".h", ".cc",
     ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".scala", ".sql", ".css", ".html", ".vue", ".svelte",
@@ -73,34 +73,35 @@ def looks_secret(name: str) -> bool:
 
 
 class _Wild(NamedTuple):
-    """A pattern with wildcards: its `place` in the file, and the text that every match begins with."""
+    """A pattern with wildcards: its `place` in the file, and the text with which every match begins."""
 
     place: int
     directory: bool
     whole: bool
-    """Whether it is for the path from the file on; else for the name."""
+    """Whether it is matched with the path below the file's directory, and not with the name."""
     begin: str
     rest: Matcher
 
 
 class Patterns:
-    """The lines of a .gitignore file, as git reads them; a name costs few look-ups, and each pattern in `wild` a match.
+    """The lines of a .gitignore file, with the meaning that git gives them.
 
-    Names and `*.suffix` are kept by their text, with the last line that has them.
+    Names and `*.suffix` are looked up by their text, which has the number of its last line. Only the patterns in `wild`
+    are matched one by one.
     """
 
     __slots__ = ("_any", "_directories", "_ignores", "_suffixes", "everything", "wild")
 
     def __init__(self, lines: Iterable[str] = (), *, everything: bool = False) -> None:
         self.everything = everything
-        """Whether everything is ignored, whatever the lines say."""
+        """Whether everything is ignored, without regard to the lines."""
         self.wild: list[_Wild] = []
         self._any: dict[str, int] = {}
         self._directories: dict[str, int] = {}
         self._ignores: list[bool] = []
         for line in lines:
             self._add(line)
-            if len(self.wild) > WILD:  # too much already: compiling the rest of 256 KiB takes a second
+            if len(self.wild) > WILD:  # too many already: compiling the rest of 256 KiB takes a second
                 break
         self.wild.reverse()
         self._suffixes = sorted({len(key) - 1 for key in (*self._any, *self._directories) if key[0] == "*"})
@@ -109,7 +110,7 @@ class Patterns:
         return len(self._ignores)
 
     def _add(self, line: str) -> None:
-        """Take in one line (gitignore, "Pattern format")."""
+        """Add one line (gitignore, "Pattern format")."""
         pattern = _without_spaces(line.partition("\0")[0])
         negative = pattern.startswith("!")
         pattern = pattern[negative:]
@@ -138,7 +139,7 @@ class Patterns:
             self.wild.append(_Wild(place, directory, whole, pattern[:begin], matches))
 
     def ignores(self, path: str, directory: bool) -> bool | None:
-        """What the last line says that matches a path below the file's directory; None if none does."""
+        """Whether the last line that matches a path below the file's directory ignores it; None if no line matches."""
         if self.everything:
             return True
         name = path[path.rfind("/") + 1 :]
@@ -192,7 +193,7 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
 
 
 def _chosen(patterns: Iterable[str]) -> Patterns | None:
-    """The operator's patterns. Too many are refused: to ignore the rest would publish or hide something else.
+    """Compile the operator's patterns. Too many are refused: without the rest, other files would be published or hidden.
 
     Raises:
         UnusableSource: there are too many, or one is too long.
@@ -206,10 +207,10 @@ def _chosen(patterns: Iterable[str]) -> Patterns | None:
 
 
 class PublishChoice:
-    """What the operator chose to publish or to exclude, by patterns as in a .gitignore file.
+    """The operator's choice of files to publish or exclude, by patterns as in a .gitignore file.
 
-    `exclude` always wins. With `include`, only files that match are published. What is hidden, ignored or looks like a
-    credential is published if `include` spells its name out, without a wildcard.
+    `exclude` always wins. With `include`, only files that match are published. A hidden, ignored or credential-like
+    name is published if `include` has exactly this name, without a wildcard.
     """
 
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), hidden: bool = False) -> None:
@@ -227,7 +228,7 @@ class PublishChoice:
 
 
 class _Level(NamedTuple):
-    """The .gitignore of one directory; `cut` is how many bytes of a path below the root lead to it."""
+    """The .gitignore of one directory; `cut` is the length in bytes of the directory's path below the root."""
 
     cut: int
     spec: Patterns
@@ -240,8 +241,8 @@ class Rules:
 
     def __init__(self, choice: PublishChoice, prefix: str = "", levels: tuple[_Level, ...] = ()) -> None:
         self.choice = choice
-        self.prefix = prefix  # the way here from the root, each part with its slash
-        self.levels = levels  # deepest first: a deeper file overrules
+        self.prefix = prefix  # the path from the root, each part with its slash
+        self.levels = levels  # deepest first: a deeper file takes precedence
 
     def enter(self, name: str) -> Rules:
         """The rules of a sub-directory, before its own .gitignore."""
@@ -257,11 +258,11 @@ class Rules:
 
     @property
     def cut(self) -> int:
-        """Bytes of the way here."""
+        """Length of `prefix` in bytes."""
         return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
-        """Whether an entry of this directory is published, given that the directory is."""
+        """Why an entry of this directory, which is published itself, is not published; empty if it is."""
         choice = self.choice
         if name.lower() in _NEVER:
             return "never"

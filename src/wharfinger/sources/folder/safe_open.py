@@ -1,4 +1,4 @@
-"""Opening what is below a root, part by part from a directory handle, so that no link or race leads out of it.
+"""Opens files below a root, part by part from a directory handle, so that no link or race leads out of the root.
 
 Never follows a symbolic link below the root, and opens only regular files and directories. Hard links and mount points
 inside the root are files and directories like any other.
@@ -29,7 +29,7 @@ NOT_HERE = frozenset(
         errno.ESTALE,
     }
 )
-"""Errors of what is missing or forbidden. They look the same outside, so that nobody can probe for names."""
+"""Errors of files that are missing or forbidden. Clients cannot distinguish them, and so cannot probe for names."""
 
 HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
 """Whether this platform opens relative to a directory handle; without it paths are checked, then opened (Windows)."""
@@ -44,12 +44,12 @@ Handle = int | str
 
 
 class NotServed(Exception):
-    """There is nothing here that may be served. The reason is not reported."""
+    """A file or directory is missing or may not be served. The reason is not reported."""
 
 
 @contextmanager
 def holds() -> Generator[None, None, None]:
-    """Raise NotServed for errors of what is missing or forbidden; other errors (EIO, EMFILE) pass through."""
+    """Raise NotServed instead of the errors in `NOT_HERE`; other errors (EIO, EMFILE) pass through."""
     try:
         yield
     except OSError as error:
@@ -99,7 +99,7 @@ def open_file(parent: Handle, name: str) -> int:
 
 
 def stat_entry(parent: Handle, name: str) -> os.stat_result:
-    """The status of a directory's entry; of a link, its own."""
+    """The status of an entry of a directory; links are not followed."""
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     return os.lstat(_checked(parent, name))

@@ -1,8 +1,8 @@
-"""Walking what is published of a folder, in a stable order and in pages, while the directories change.
+"""Walks the published files and directories of a folder, in a stable order and in pages, while directories change.
 
 The order: a directory, then its files by name, then its sub-directories by name, each with its contents. Names compare
-by code point. A position in this order is a path and whether it is a directory. A page begins after a position, found
-anew by its names: so nothing is listed twice or skipped because something else came or went.
+by code point. A position in this order is a path and whether it is a directory. A page begins after a position, which
+is searched for by its names, so nothing is listed twice or skipped because other entries were added or removed.
 
 Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
 the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
@@ -58,7 +58,7 @@ __all__ = [
     "write_key",
 ]
 
-DEEPEST = 100  # parts of a path; also bounds the handles that a walk holds
+DEEPEST = 100  # parts of a path, and so the handles that a walk keeps open
 LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
 IGNORE_LINES = 100_000  # patterns of the .gitignore files that are kept
 CACHE_BYTES = 12 << 20  # of names in the listings that are kept
@@ -89,10 +89,10 @@ def write_key(position: TreePosition) -> str:
 
 
 def read_key(key: str) -> TreePosition:
-    """Read what `write_key` wrote.
+    """Read a key that `write_key` wrote.
 
     Raises:
-        InvalidArgument: it did not write this.
+        InvalidArgument: it is not such a key.
     """
     if key[:2] not in ("d:", "f:"):
         raise bad_cursor()
@@ -158,7 +158,7 @@ class DirectoryListing:
         self.files = Names(files)
         self.directories = Names(directories)
         self.withheld = withheld
-        self.mark = hash((self.files.mark, self.directories.mark))  # of another one with the same names: the same
+        self.mark = hash((self.files.mark, self.directories.mark))  # equal for equal names
 
     def __len__(self) -> int:
         return len(self.files) + len(self.directories)
@@ -177,9 +177,9 @@ class OpenDirectory(NamedTuple):
 
 
 class TreeEntry(NamedTuple):
-    """Something published: a directory that is open at `handle`, or the file `name` in that directory.
+    """A published directory that is open at `handle`, or the file `name` in that directory.
 
-    `listing` is what is published of the directory at `handle`.
+    `listing` has the published names of the directory at `handle`.
     """
 
     parts: Parts
@@ -190,7 +190,7 @@ class TreeEntry(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A kept listing, with what it depends on: the directory's identity and times, and its rules."""
+    """A kept listing, and the facts on which it depends: the directory's identity and times, and its rules."""
 
     stamp: tuple[int, ...]
     rules: Rules
@@ -211,7 +211,7 @@ class _Frame:
 
 
 class FileTree:
-    """What is published of a folder, without regard to .gitignore if `gitignore` is false. Safe in several threads."""
+    """The published files and directories of a folder. Its methods may be called from several threads at once."""
 
     def __init__(
         self, root: str, choice: PublishChoice, *, gitignore: bool = True, cache_bytes: int = CACHE_BYTES
@@ -221,10 +221,10 @@ class FileTree:
         self.gitignore = gitignore
         self.cache_bytes = cache_bytes
         self.listed_at = 0.0
-        """When a page was last listed, by the monotonic clock: the walk of a watcher gives way to it."""
+        """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
         self._lock = threading.Lock()
-        self._scans = tuple(threading.Lock() for _ in range(16))  # a large directory is listed once, however many ask
-        self._kept: dict[str, _Kept] = {}  # by the way to the directory; least recently used first
+        self._scans = tuple(threading.Lock() for _ in range(16))  # so that threads wait for one listing of a directory
+        self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
         self._ignore_lines = 0
@@ -234,7 +234,7 @@ class FileTree:
         """Open a published directory.
 
         Raises:
-            NotServed: it, or something on the way to it, is missing, not published, or not a directory.
+            NotServed: it, or a directory above it, is missing, not published, or not a directory.
         """
         if len(parts) > DEEPEST:
             raise NotServed
@@ -256,7 +256,7 @@ class FileTree:
         """Open a published regular file for reading.
 
         Raises:
-            NotServed: it, or something on the way to it, is missing, not published, or not a regular file.
+            NotServed: it, or a directory above it, is missing, not published, or not a regular file.
         """
         if not parts:
             raise NotServed
@@ -284,7 +284,7 @@ class FileTree:
         return directory
 
     def walk(self, after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
-        """Yield everything published after a position, in order; what vanishes meanwhile is left out.
+        """Yield all published entries after a position, in order. Entries that vanish meanwhile are left out.
 
         A handle is valid until the next entry is yielded. Close the iterator to release the handles early.
         """
@@ -320,7 +320,7 @@ class FileTree:
             entries.close()
 
     def _seek(self, frames: list[_Frame], after: TreePosition) -> None:
-        """Go on after the position `after`, whose entry may be gone."""
+        """Continue after the position `after`, whose entry may be gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
             if depth == len(after.parts) - 1 and not after.directory:
@@ -366,7 +366,7 @@ class FileTree:
         return True
 
     def listing(self, place: OpenDirectory) -> DirectoryListing:
-        """What is published of an open directory, sorted; kept as long as the directory and the rules stay the same.
+        """The published names of an open directory, kept as long as the directory and the rules stay the same.
 
         Raises:
             NotServed: it cannot be listed.
@@ -376,7 +376,7 @@ class FileTree:
         if listing is not None:
             return listing
         with self._scans[hash(prefix) % len(self._scans)]:
-            listing = self._kept_listing(place)  # made by another thread, for which this one waited
+            listing = self._kept_listing(place)  # another thread listed it meanwhile
             if listing is not None:
                 return listing
             now = time.time_ns()
@@ -392,7 +392,7 @@ class FileTree:
             kept = self._kept.pop(prefix, None)
             if kept is None:
                 return None
-            self._kept[prefix] = kept  # used last
+            self._kept[prefix] = kept  # now the most recently used
         with holds():
             stamp = _stamp(place.handle)
         return kept.listing if kept.stamp == stamp and _same_rules(kept.rules, place.rules) else None
@@ -433,7 +433,7 @@ class FileTree:
         try:
             status = stat_entry(handle, IGNORE_FILE)
             descriptor = open_file(handle, IGNORE_FILE)
-        except (OSError, NotServed):  # none; or a link, which git does not follow either
+        except (OSError, NotServed):  # there is none, or it is a link, which git does not follow either
             return rules
         stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         try:

@@ -1,7 +1,7 @@
 """The directories and files of a tree as resources below one URI.
 
-A source over files is made of three parts: this, which finds, lists, describes and reads; a `TreeWatch`, which reports
-changes; and what is its own, such as the windows of a log or the rows of a table.
+A source of files has three parts: this one, which finds, lists, describes and reads; a `TreeWatch`, which reports
+changes; and code of its own, such as that for the windows of a log or the rows of a table.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 
 @contextmanager
 def found(uri: str) -> Generator[None]:
-    """Raise ResourceNotFound for what is not served."""
+    """Raise ResourceNotFound instead of NotServed."""
     try:
         yield
     except NotServed:
@@ -71,19 +71,19 @@ def found(uri: str) -> Generator[None]:
 
 
 class TreeResources:
-    """What a tree publishes, as resources.
+    """The published files and directories of a tree as resources.
 
     Args:
         tree: The directories and files.
         uri: The URI of the top directory.
         label: The name of the top directory.
-        inside: What URIs below the top begin with; by default `uri` and a slash.
+        inside: The beginning of all URIs below the top; by default `uri` and a slash.
         max_size: Bytes that are read at once; of a larger file, the first window.
         adjust: Changes each resource before it is shown.
         versioned: Whether resources and contents have their version in `_meta`.
         utf8_only: Whether a file in another encoding is read as bytes.
-        noun: What a file is called in the listing of a directory.
-        say: What a listing says about a file.
+        noun: The word for a file in the listing of a directory.
+        say: Returns the facts about a file that a listing shows.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ class TreeResources:
         return listing_text(where, counted, children, more, say=self._say)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:
-        """A digest of what a window shows; None if it is not a window, or would be much to read.
+        """A digest of the content of a window; None if the URI has no window, or it would take much reading.
 
         Args:
             uri: The URI of the window.

@@ -1,4 +1,4 @@
-"""What a URI asks of a log: a window by lines, bytes, time or position, and which entries of it."""
+"""Parses the query of a log's URI: a window by lines, bytes, time or position, and filters of entries."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["NAMES", "LogQuery", "read_query"]
 _PLACES = ("tail", "lines", "bytes", "after", "before")
 _FILTERS = ("since", "until", "level", "text")
 NAMES = (*_PLACES, *_FILTERS)
-"""What a query may give."""
+"""The names that a query may have."""
 MAX_TEXT_LENGTH = 200  # characters
 
 
 class LogQuery(NamedTuple):
-    """What is asked for; with no values, the log as it is."""
+    """A parsed query. Without values, it is for the end of the log."""
 
     window: window.Window | None = None
     after: LogPosition | None = None

@@ -13,11 +13,11 @@ __all__ = ["LINE_SHOWN", "Around", "render"]
 LINE_SHOWN = 16 << 10
 """Bytes of one line that are shown, unless bytes were asked for."""
 
-# What a terminal interprets, or what changes the direction of text, except line ends and tabs.
+# Characters that a terminal interprets, or that change the direction of text, except line ends and tabs.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\r(?!\n)"
 )
-_HOLES = re.compile(rb"\0{9,}")  # left by cutting a log under a program that goes on writing at its old offset
+_HOLES = re.compile(rb"\0{9,}")  # a log was cut, and its program still writes at the old offset
 
 
 class Around(Protocol):

@@ -54,7 +54,7 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of what is left."""
+    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of the oldest one written since."""
 
     at: int
     offset: int
@@ -108,6 +108,6 @@ def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
-    """The oldest file that changed after the position was made; what was before is gone."""
+    """The oldest file that changed after the position was made; the bytes before it are gone."""
     since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
     return LogPlace(max(since, default=0), 0, lost=True)

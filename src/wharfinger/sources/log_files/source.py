@@ -256,7 +256,7 @@ class Logs(Source):
 
         The newest window of each log comes first, so that a search finds what was written last.
 
-        A small one is what a read of it shows, so that a hit in it leads to its line.
+        A small log has the same text as a read of it, so that a hit leads to its line.
         """
         number, position = _document_key(after)
         found: list[Document] = []
@@ -338,7 +338,7 @@ class Logs(Source):
     # Watching
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's content, or of the list; of a window, changes of what it shows."""
+        """Report changes of this URI's content, or of the list; of a window, changes of its text."""
         self._watch.watch(uri, changed)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:

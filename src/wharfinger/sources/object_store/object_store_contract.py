@@ -34,14 +34,14 @@ LAST = "\U0010ffff"
 
 
 class ObjectInfo(NamedTuple):
-    """What is known about an object or directory without reading it."""
+    """The facts about an object or directory that are known without reading it."""
 
     key: str
     size: int | None = None
     modified: float | None = None
     version: str = ""
     handle: object = None
-    """What the store needs to read it."""
+    """A value that the store needs to read it."""
 
     @property
     def directory(self) -> bool:

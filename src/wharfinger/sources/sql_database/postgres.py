@@ -47,7 +47,7 @@ __all__ = ["Postgres", "open_postgres"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""How much later than the server's own deadline, which should stop a statement first, ours is."""
+"""Time after the server's own deadline, which should stop a statement first, until ours."""
 CONNECTION_SECONDS = 5.0
 """How long to wait for a connection if all are in use, or for the server to accept one."""
 IDLE_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""Listens on a channel of PostgreSQL while somebody watches, and counts the notifications of each table."""
+"""Listens on a channel of PostgreSQL while a client watches, and counts the notifications of each table."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """A path that means this open file, whatever happens to its name; its own path on systems without one."""
+    """A path of this open file that stays valid if the file is renamed; its own path if the system has none."""
     ours = f"/proc/self/fd/{descriptor}"
     return ours if os.path.exists(ours) else path
 
@@ -99,7 +99,7 @@ def literal(text: str) -> str:
 
 
 def _reason(said: str) -> str:
-    """What DuckDB says of a file, in a line, without the content it repeats and the settings it proposes."""
+    """DuckDB's error about a file in one line, without the content that it repeats and the settings it proposes."""
     line = _LINE.search(said)
     lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in said.splitlines()]
     words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")

@@ -107,11 +107,11 @@ class Tables(Source):
         return self.files.matches(uri)
 
     def _locate(self, uri: str) -> TableQuery:
-        """What a URI means.
+        """Parse a URI.
 
         Raises:
-            ResourceNotFound: it cannot mean anything here.
-            InvalidArgument: its query is impossible; the message says what to ask for.
+            ResourceNotFound: it is not the URI of a file, directory or view.
+            InvalidArgument: its query is not valid; the message says what to ask for.
         """
         return locate(uri, self.uri)
 
@@ -164,7 +164,7 @@ class Tables(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """What is directly in a folder: folders by name, then tables by name.
+        """The entries of a folder: folders by name, then tables by name.
 
         Raises:
             ResourceNotFound: there is no such folder.
@@ -191,7 +191,7 @@ class Tables(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """The overview, schema, sample or rows of a table, or what is in a folder.
+        """The overview, schema, sample or rows of a table, or the listing of a folder.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.

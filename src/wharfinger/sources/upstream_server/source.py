@@ -1,15 +1,15 @@
 """Another MCP server's resources, published here: each request here becomes a request there.
 
-What is kept of the other server:
+This source keeps about the other server:
 
 - its URIs (`UriIndex`): the latest 50,000 that it listed, the prefixes that they share, and its templates. They decide,
   without a request, whether a URI belongs to it (`matches`). `Discovery` fills them at the start and after each loss of
-  the connection, and every list that somebody reads adds to them.
-- the pages of its list (`UpstreamLists`): the last four, for one second, to cut them into pages of our own size.
-- what `stat` last returned for a URI, to find out whether the resource changed before its watch began.
-- why it cannot be reached (`UpstreamClient`), so that nobody waits for a server that was down a moment ago.
+  the connection, and every list that a client reads adds to them.
+- the pages of its list (`UpstreamLists`): the last four, for one second, to divide them into pages of our own size.
+- the last result of `stat` for a URI, to find out whether the resource changed before its watch began.
+- the reason why it cannot be reached (`UpstreamClient`), so that clients do not wait for a server that was just down.
 
-Contents are never kept. Requests to the other server carry the URI and its own headers, and nothing of the caller here.
+Contents are never kept. Requests to the other server have the URI and its own headers, and no data of our client.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ class Upstream(Source):
         return ()
 
     def describe(self) -> str:
-        """What is known of it, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """The facts known about it, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if self._client.down:
             return f"cannot be reached: {self._client.down}"[:200]
         return self._discovery.describe()

@@ -1,4 +1,4 @@
-"""Which URIs belong to another server: those that it listed, those beside them, and those of its templates."""
+"""Decides which URIs belong to another server: those that it listed, those beside them, and those of its templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the lines of a large content begin.
+"""Finds where the lines of a large content begin.
 
 The index is a list of counts: how many line ends there are before each MiB. To find line N, the block that has its
 beginning is found by bisection and only that block is read. The counts are made when they are needed, from the
@@ -41,10 +41,10 @@ MARKS = 16_384  # even
 KEPT = 64
 """Contents of one source whose counts are kept: 8 MiB at most."""
 SAMPLES = 16
-"""Places at which a content that grew is compared with what it was."""
+"""Samples of a content that grew that are compared with its former bytes."""
 SAMPLE = 64  # bytes of each
 SCAN_SECONDS = 5.0
-"""How long one search for a line may take. The next one goes on where it ended."""
+"""How long one search for a line may take. The next search continues where it ended."""
 
 
 class RandomAccess(Protocol):

@@ -1,4 +1,4 @@
-"""Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and what follows them.
+"""Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and the windows before and after them.
 
 A window is cut from a `RandomAccess`, which is never loaded whole (see `window_reader`). Joined, the windows are the
 whole.
@@ -62,14 +62,14 @@ WINDOW = "wharfinger/window"
 """In `_meta` of a window's contents: `begin` and `end` in bytes (the end is outside), `size` of the whole, and
 `firstLine` and `lastLine` if they are known."""
 ENCODING = "wharfinger/encoding"
-"""In `_meta` of a text that was not UTF-8: what it was decoded from."""
+"""In `_meta` of a text that was not UTF-8: the encoding from which it was decoded."""
 GUESSED = "wharfinger/encoding-guessed"
 """In `_meta` of such a text: true if the encoding is a guess."""
 SUMMARY = "wharfinger/summary"
 """In `_meta` of a content whose text describes the content of its URI, and is not that content."""
 
 WHOLE = 32 << 20
-"""Bytes that are read at once at most, whole or as a window with both ends."""
+"""Bytes that are read at once, at most: a whole content, or a window with both ends."""
 STORED = 1 << 20
 """A blob of at least this number of bytes may be read while it is sent."""
 
@@ -90,7 +90,7 @@ class Data:
         return self.data[offset : offset + length]
 
 
-# What a URI asks for
+# Queries
 
 
 def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]:
@@ -141,7 +141,7 @@ def parse(query: Mapping[str, str]) -> Window | None:
 
 
 def need_no_window(window: Window | None) -> None:
-    """Accept no window, of a folder.
+    """Refuse a window, because a folder has none.
 
     Raises:
         InvalidArgument: there is one.
@@ -150,7 +150,7 @@ def need_no_window(window: Window | None) -> None:
         raise InvalidArgument(f"This is a folder, which has no windows: leave out ?{window}.")
 
 
-# What is read
+# Contents
 
 
 def read_content(
@@ -165,19 +165,19 @@ def read_content(
     lines: LineIndex | None = None,
     keep: Callable[[], t.StoredBytes] | None = None,
 ) -> list[t.ResourceContents]:
-    """All of a content, or a window of it; if that ends before what was asked for, also how to go on.
+    """Read all of a content, or a window of it. If the window ends early, a remark names the next one.
 
     Args:
-        uri: What was asked for.
-        base: The same without the window.
-        name: What the content is called, for its type.
+        uri: The requested URI.
+        base: The URI without the window.
+        name: The name of the file, for its MIME type.
         content: The bytes.
-        window: What was asked for; None for the whole, or its first window if it is larger than `whole`.
-        whole: Bytes that are read at once at most.
+        window: The requested window; None for the whole, or its first window if it is larger than `whole`.
+        whole: Bytes that are read at once, at most.
         meta: Added to `_meta` of the first contents.
-        lines: Where the lines of this content begin, if that is kept.
-        keep: Gives the content as one that stays readable until it is let go: a large blob is then read while it is
-            sent, instead of now.
+        lines: The index of the lines of this content, if there is one.
+        keep: Returns the content in a form that stays readable until it is released: a large blob is then read while
+            it is sent, instead of now.
 
     Raises:
         InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
@@ -202,19 +202,19 @@ def read_content(
 
 
 def going_on(next_uri: str, said: str) -> t.ResourceContents:
-    """Contents that say what was read and how to go on; their text is not part of the content."""
+    """A remark that names the window that was read and the next one; its text is not part of the content."""
     contents = remark(next_uri, f"{said} To go on, read {next_uri}")
     contents.meta = {SUMMARY: True, NEXT: next_uri}
     return contents
 
 
 def remark(uri: str, said: str) -> t.ResourceContents:
-    """Contents that say something about what was read, and are not part of it."""
+    """A remark about a content, which is not part of it."""
     return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True})
 
 
 def says_how_to_go_on(contents: t.ResourceContents) -> bool:
-    """Whether these contents were made by `going_on`, and are not part of what was read."""
+    """Whether these contents are a remark of `going_on`, and not part of the content."""
     return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and NEXT in contents.meta
 
 

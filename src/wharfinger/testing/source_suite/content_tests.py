@@ -88,7 +88,7 @@ class ContentTests(ContractBase):
                 expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
 
     def test_hostile_uris_lead_nowhere(self, driver: SourceDriver) -> None:
-        """Whatever follows the top URI is answered, or refused with one of the two errors."""
+        """Any URI below the top is answered, or refused with one of the two errors."""
         for uris, refused in ((below(driver.source, NEVER), True), (below(driver.source, ODD), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
                 claimed = driver.source.matches(uri)
