@@ -193,7 +193,7 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
 
 
 def _chosen(patterns: Iterable[str]) -> Patterns | None:
-    """Compile the operator's patterns. Too many are refused: without the rest, other files would be published or hidden.
+    """Compile the operator's patterns. Too many are refused: ignoring some would publish or hide other files.
 
     Raises:
         UnusableSource: there are too many, or one is too long.

@@ -54,7 +54,7 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of the oldest one written since."""
+    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of the oldest newer one."""
 
     at: int
     offset: int

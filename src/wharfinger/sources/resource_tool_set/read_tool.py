@@ -22,7 +22,7 @@ MAX_TEXT_LENGTH = 1_000_000
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
-    """The result of `fetch`."""
+    """What `fetch` returns."""
 
     id: str
     title: str
