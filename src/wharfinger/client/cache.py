@@ -126,8 +126,8 @@ class Cache:
     `public` results serve all of them, private ones those with the same authorization (`cacheScope`).
 
     `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
-    time in seconds that a result is kept. For `stale_if_error` seconds after it expired, a result is still returned if the
-    server cannot be reached. `clock` counts seconds, and never goes back.
+    time in seconds that a result is kept. For `stale_if_error` seconds after it expired, a result is still returned if
+    the server cannot be reached. `clock` counts seconds, and never goes back.
     """
 
     def __init__(
