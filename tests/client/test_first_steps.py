@@ -247,7 +247,10 @@ def test_opening_that_fails_leaves_no_connection() -> None:
 
 def test_what_is_not_mcp_is_told_by_its_first_bytes_when_its_time_is_over() -> None:
     async def test() -> None:
+        writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, one that nobody holds is closed
+
         async def talks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
             writer.write(b"220 mail.test ESMTP " + b"x" * 100 + b"\n")
 
         async with Script(HANDSHAKE) as script:
@@ -256,6 +259,8 @@ def test_what_is_not_mcp_is_told_by_its_first_bytes_when_its_time_is_over() -> N
                 await Client(f"unix:{script.path}2", open_timeout=9).open()
             assert str(caught.value).partition("ESMTP ")[2].count("x") == 60
             assert now() == 9
+            for writer in writers:
+                writer.close()
             server.close()
 
     run(test())

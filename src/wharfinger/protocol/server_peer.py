@@ -135,7 +135,7 @@ class ServerPeer:
                 # Ignore late, repeated and unexpected responses.
                 if id not in self._awaited:
                     return None
-                return Response(self._awaited.pop(id), message)
+                return Response(self._awaited.pop(id), message)  # pyright: ignore[reportArgumentType]  # it is a key
             if id is UNSET:
                 return self._notified(message)
             if id in self.in_flight:
