@@ -326,9 +326,7 @@ class CacheStep:
         if rules is None:
             return None, None
         partition: Hashable = self._credentials
-        if (
-            rules.era == "handshake"
-        ):  # results have no time to live: a list is cached while notifications report its changes
+        if rules.era == "handshake":  # results have no time to live: a list is cached while its changes are reported
             if method not in self._notifying or (valid := self._hear_lists()) is None:
                 return None, None
             partition = self._session

@@ -47,14 +47,14 @@ class Depends:
 
 
 class Need(NamedTuple):
-    """A parameter to be filled, with everything that can be decided before a request."""
+    """A parameter to fill, as far as it can be analysed before a request."""
 
     depends: Depends
     provider: Provider
 
 
 Needs = Mapping[str, Need]
-"""What fills each parameter, by its name."""
+"""The dependency that fills each parameter, by its name."""
 
 
 class Provider:
@@ -69,7 +69,7 @@ class Provider:
     context: str | None
     needs: dict[str, Need]
     may_ask: bool
-    """Whether it is async, and so can await what it asks of its context."""
+    """Whether it is async, so that it can await methods of its context."""
 
     def __init__(self, function: Callable[..., Any], path: tuple[Callable[..., Any], ...] = ()) -> None:
         if function in path:
@@ -96,7 +96,7 @@ def plan(depends: Depends) -> Need:
     """Decide how a dependency is called, and what it needs itself.
 
     Raises:
-        TypeError: nothing fills a parameter of its function, or dependencies need each other in a circle.
+        TypeError: nothing fills a parameter of its function, or dependencies form a circle.
     """
     return Need(depends, Provider(depends.function))
 
@@ -195,7 +195,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
 
     @contextlib.contextmanager
     def replaced(self, function: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
-        """Replace `function` by `fake` for a block."""
+        """Replace `function` by `fake` in a `with` block."""
         before = self.providers.get(function)
         self[function] = fake
         try:
@@ -333,7 +333,7 @@ async def _in_own_thread(function: Callable[[], Any]) -> Any:
             result = function()
         except BaseException as caught:
             error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
             loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=run, name="wharfinger-closing", daemon=True).start()

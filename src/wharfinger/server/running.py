@@ -57,7 +57,7 @@ def run(
     options: Mapping[str, Any],
     tool: str | None,
 ) -> None:
-    """Serve until the end of input or Ctrl-C. `tool` is the name of one, for whoever starts the server at a terminal.
+    """Serve until the end of input or Ctrl-C. `tool` is the name of one of the tools, for a hint at a terminal.
 
     Raises:
         TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.

@@ -146,8 +146,8 @@ async def search(
             source: asyncio.ensure_future(_search_source(services, owner, source, wanted.query, most))
             for source in sources
         }
-        await _settled(asked.values())
-        away = [source for source, answer in asked.items() if _is_away(answer)]
+        await _wait_for_all(asked.values())
+        away = [source for source, answer in asked.items() if _is_unreachable(answer)]
         for source, answer in asked.items():
             if source not in away:
                 hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
@@ -171,7 +171,7 @@ async def _search_source(services: Services, owner: str, source: Source, query: 
         reader.stopped.set()
 
 
-async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:
+async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
     """Wait until all are done, for at most `PATIENCE` seconds, and cancel the rest."""
     waiting = tuple(asked)
     try:
@@ -181,7 +181,7 @@ async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:
             answer.cancel()
 
 
-def _is_away(answer: asyncio.Future[Any]) -> bool:
+def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
     """Whether a source cannot be reached or has not answered; the hits of the others are shown without it.
 
     Raises any other exception of the source.

@@ -77,7 +77,7 @@ class HandlerFunction:
         """Called with the result while dependencies are still open; not called if the function has no dependencies."""
         self._needs: dict[str, Need] = {}
         if signature is None:
-            self._context = self._look_at(variables)
+            self._context = self._plan_parameters(variables)
         else:
             self._context, self._needs = signature.context, signature.needs
         self.runs_async = is_async(function)
@@ -86,7 +86,7 @@ class HandlerFunction:
         self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
         self._may_ask = self.runs_async or generates
 
-    def _look_at(self, variables: tuple[str, ...]) -> str | None:
+    def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
         # Which know completers and dependencies, which need `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
@@ -110,7 +110,7 @@ class HandlerFunction:
                 taken.add(parameter.name)
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     raise TypeError(f"{name}() must take {parameter.name!r} by name.")
-                self._take(parameter.name, annotation)
+                self._plan_variable(parameter.name, annotation)
             elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
                 raise TypeError(f"{name}() wants {parameter.name!r}, which the URI does not have as a variable.")
         missing = [variable for variable in variables if variable not in taken]
@@ -118,7 +118,7 @@ class HandlerFunction:
             raise TypeError(f"{name}() has no parameter for the URI's variable {missing[0]!r}.")
         return context
 
-    def _take(self, name: str, annotation: Any) -> None:
+    def _plan_variable(self, name: str, annotation: Any) -> None:
         """Decide what a variable is converted to, and find its completer."""
         from wharfinger.server.signature.arguments import completer_of
 

@@ -244,9 +244,7 @@ _UNSTRUCTURED = (
 
 def _is_unstructured(annotation: Any) -> bool:
     """Whether an annotation makes no schema: it is missing, or has only text, bytes and blocks."""
-    if (
-        isinstance(annotation, str) or annotation in _UNSTRUCTURED
-    ):  # a string: a name that exists only for type checkers
+    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string: a name only for type checkers
         return True
     origin, arms = get_origin(annotation), get_args(annotation)
     if origin is None:

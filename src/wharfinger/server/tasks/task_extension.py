@@ -67,7 +67,7 @@ MAX_INBOX_MESSAGES = 1000
 MAX_INBOX_BYTES = 64 * 1024 * 1024
 """Bytes of the messages in the inbox of one process."""
 MAX_ID_LENGTH = 64
-"""Characters of a task id that count; ours have 32."""
+"""Characters of a task id that are used to look it up; the server's own ids have 32."""
 
 STOPPED = "The server stopped before the task was done: call the tool again."
 
@@ -88,14 +88,14 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class TaskMessage(msgspec.Struct, kw_only=True):
-    """Answers for a task of another process; `responses` None cancels the task."""
+    """A message to the process of a task: answers for it, or None to cancel it."""
 
     key: str
     responses: dict[str, Raw] | None = None
 
 
 class DeferredTask:
-    """A call whose function decides itself whether and when it becomes a task (`task="later"`)."""
+    """A call whose function decides whether and when it becomes a task (`task="later"`)."""
 
     __slots__ = ("started", "task", "ttl")
 
@@ -150,7 +150,7 @@ class Tasks:
         self._lease_renewed = 0.0
         self._ending = False
 
-    # -- beginning
+    # -- starting tasks
 
     async def begin(self, request: Request, ttl: float | None) -> RunningTask:
         """Make a task for this request and write it to the store. Nothing runs yet.
@@ -193,7 +193,7 @@ class Tasks:
                 raise Overloaded("The results of tasks take too much room: try again when some have expired.")
 
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
-        """Let `runner`, which runs `capture`, do the work of the task."""
+        """Start the task with `runner`, the asyncio task that runs `capture`."""
         task.runner = runner
         runner.add_done_callback(lambda done: self._jobs.start(self._finish(task, done)))
         if task.stop_reason:  # the server ended meanwhile
@@ -222,7 +222,7 @@ class Tasks:
         if isinstance(task, RunningTask):
             task.note(message)
 
-    # -- ending
+    # -- ending tasks
 
     async def _finish(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
         if task.final_status is not None:  # `end` did not wait for it any longer
@@ -334,7 +334,7 @@ class Tasks:
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
-        """The handler of `tasks/update`: hands answers to the task. Raises like `get`."""
+        """The handler of `tasks/update`: passes answers to the task. Raises like `get`."""
         task, record = await self._find(request)
         if task is not None:
             task.answer(request.params.input_responses)
@@ -454,7 +454,7 @@ class Tasks:
         return found
 
     async def catch_up(self, listener: TaskListener) -> None:
-        """Send the present state of its tasks: one that has ended already will not change any more."""
+        """Send the present state of its tasks, since those that have ended will not change any more."""
         for key in tuple(self._listened.get(listener, ())):
             if key in self.running:
                 _notify(listener, self.running[key].state())

@@ -1,4 +1,4 @@
-"""A tool whose calls become tasks for clients that know tasks."""
+"""A tool whose calls become tasks for clients that support tasks."""
 
 from __future__ import annotations
 
