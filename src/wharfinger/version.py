@@ -1,4 +1,4 @@
-"""The version of the package, for whoever says what it is."""
+"""The version of the package."""
 
 __version__ = "0.1.0"
 """The version of the package (Semantic Versioning)."""

@@ -113,11 +113,11 @@ class SignIn:
         return await self._manager.refused(url, status, headers, sent)
 
     async def forget(self, url: str) -> bool:
-        """Delete the tokens for a server; False if there are none. They are not revoked."""
+        """Delete the tokens for a server, without revoking them. Returns False if it has none."""
         return await self._manager.forget(url)
 
     async def grant(self, url: str) -> Grant | None:
-        """Return the stored tokens for a server; None if there are none. They are secrets."""
+        """Return the stored tokens for a server, which are secrets, or None."""
         return await self._tokens.grant(url)
 
     def trace(self, url: str) -> tuple[TraceStep, ...]:

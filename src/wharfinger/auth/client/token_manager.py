@@ -118,7 +118,7 @@ class TokenManager:
             return True
 
     async def forget(self, url: str) -> bool:
-        """Delete the tokens for a server; False if there are none."""
+        """Delete the tokens for a server. Returns False if it has none."""
         held = self._held.pop(url, None) or await self._tokens.grant(url)
         if held is not None:
             await self._tokens.forget(held)

@@ -7,9 +7,10 @@ written and sent to listeners, several within 50 ms as one. `_finish` writes the
 `tasks/get` reads it from the store until its `ttl` is over.
 
 Several processes may share a store. Each runs its own tasks, and any of them answers for all, from the store. Answers
-and cancellations for a task of another process go through that process's inbox in the store, which it reads with every
-heartbeat. The heartbeat also renews a lease: a task whose process has no lease any more is failed by whoever looks it
-up. Every write compares with the last known value, so that of two processes one wins.
+and cancellations for a task of another process go through that process's inbox in the store, which it reads with
+every heartbeat. The heartbeat also renews a lease: if the lease of a process has expired, the next look-up of one of
+its tasks marks that task as failed. Every write compares with the last known value, so that of two processes one
+wins.
 """
 
 from __future__ import annotations
