@@ -2,9 +2,8 @@
 
 The life of a task: `begin` writes it to the store, and only then its call is answered with the task's id. `run` lets
 the handler work on, in an asyncio task of its own; questions wait in the `RunningTask` (see `task_channel`). Changes
-are
-written and sent to listeners, several within 50 ms as one. `_finish` writes the result, and memory forgets the task;
-`tasks/get` reads it from the store until its `ttl` is over.
+are written and sent to listeners, several within 50 ms as one. `_finish` writes the result, and memory forgets the
+task; `tasks/get` reads it from the store until its `ttl` is over.
 
 Several processes may share a store. Each runs its own tasks, and any of them answers for all, from the store. Answers
 and cancellations for a task of another process go through that process's inbox in the store, which it reads with
