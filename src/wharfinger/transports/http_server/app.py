@@ -29,7 +29,7 @@ from wharfinger.protocol.http.rules import (
     read_headers,
     too_large,
 )
-from wharfinger.protocol.interfaces import Handler, Service, Verify
+from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error
 from wharfinger.protocol.request import (
     ChunkedMessage,
@@ -150,6 +150,8 @@ class HttpApp:
         )
         self.verify = verify
         self.limits = limits or HttpLimits()
+        self.message_limits = service.limits
+        """The limits that this service has over every transport."""
         self.separates_trailers = separates_trailers
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "header_params", {})
         self.pages = {"/": self._default_page, **(pages or {})}
@@ -192,7 +194,7 @@ class HttpApp:
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
                 return
-            accepted = check_post(headers, self.service.limits.message)
+            accepted = check_post(headers, self.message_limits.message)
             if not self._ready:
                 await self._start()
         except ProtocolError as error:
@@ -218,7 +220,7 @@ class HttpApp:
             if event.get("more_body") or event["type"] != "http.request":
                 body = await self._read_body(call, event)
             try:
-                message = decode(body, service.limits)
+                message = decode(body, self.message_limits)
             except InvalidRequest:
                 if not await self._post_batch(call, headers, principal, body):
                     raise
@@ -239,10 +241,15 @@ class HttpApp:
                 request = open_request(message, None, principal)
             except ProtocolError as error:
                 raise prefer_header_error(headers, message, error) from None
-            handler = self._find_handler(request, headers)
-            if self.draining or request.row.long or calls.in_flight > service.limits.in_flight:  # type: ignore[union-attr]
+            check_header_params(headers, request)
+            if request.row is None or (handler := service.handlers.get(request.method)) is None:
+                raise no_such_method(request)
+            if request.method == "tools/call" and self.header_params:
+                check_arguments(self.header_params.get(request.params.name, ()), headers, request.params.arguments)
+            busy = len(calls.fresh) + len(calls.slow) > self.message_limits.in_flight
+            if busy or self.draining or request.row.long:
                 self._admit(call, request, headers)
-                if request.row.long:  # type: ignore[union-attr]
+                if request.row.long:
                     event, body, message = {}, b"", None  # free up to megabytes: the stream may stay open for long
             request.channel = call
             request.accepts_lazy_blobs = True
@@ -260,7 +267,12 @@ class HttpApp:
             data, status = answer
         finally:
             calls.end(call)
-        await self._send_answer(call, request, data, status)
+        if type(data) is bytes and len(data) <= LARGE and call.stream is None and not call.headers:
+            length = (b"content-length", b"%d" % len(data))
+            await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
+            await send({"type": "http.response.body", "body": data})
+        else:
+            await self._send_answer(call, request, data, status)
 
     async def _read_body(self, call: HttpCall, event: Any) -> bytes:
         """Return the whole body, whose first part is `event`.
@@ -269,7 +281,7 @@ class HttpApp:
             ProtocolError: it is too large, or all unfinished bodies together are.
             CancelledError: the client has left, or the body took too long.
         """
-        limit = self.service.limits.message
+        limit = self.message_limits.message
         body = bytearray()
         try:
             while True:
@@ -295,21 +307,6 @@ class HttpApp:
             return False
         self.calls.hand_over(call)
         return await self.sessions.post_batch(call, headers, principal, body)
-
-    def _find_handler(self, request: Request, headers: dict[bytes, bytes]) -> Handler:
-        """Compare the headers with the request, and find its handler.
-
-        Raises:
-            HeaderMismatch: a header contradicts the request.
-            MethodNotFound: there is no such method.
-        """
-        check_header_params(headers, request)
-        handler = None if request.row is None else self.service.handlers.get(request.method)
-        if handler is None:
-            raise no_such_method(request)
-        if self.header_params and request.method == "tools/call":
-            check_arguments(self.header_params.get(request.params.name, ()), headers, request.params.arguments)
-        return handler
 
     def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """Check the limits of streams and of a busy server, and whether the server is stopping.
@@ -346,7 +343,7 @@ class HttpApp:
             if call.cancel_reason is CancelReason.BODY_TIMEOUT:
                 error = Refused(408, "The body did not arrive in time (--limit body_time).", CLOSE)
         sealer = _StatelessSealer(self.service.result_meta, None if message is None else message.id)
-        data, failure = answer_exception(request, error, sealer, self.service.limits, reason=call.cancel_reason)
+        data, failure = answer_exception(request, error, sealer, self.message_limits, reason=call.cancel_reason)
         assert data is not None
         if failure is None:
             return data, 200
@@ -356,7 +353,7 @@ class HttpApp:
     async def _send_answer(
         self, call: HttpCall, request: Request | None, data: bytes | ChunkedMessage, status: int
     ) -> None:
-        """Send an answer in JSON, or as the last event of the stream if there is one."""
+        """Send an answer that is large, has headers of its own, or is the last event of a stream."""
         try:
             if len(data) > LARGE:
                 try:
@@ -365,10 +362,6 @@ class HttpApp:
                     data, status = _StatelessSealer(self.service.result_meta).fail(request, error), error.http_status
             if call.stream is not None:
                 await call.stream.finish(data)
-            elif type(data) is bytes and not call.headers and len(data) <= LARGE:
-                length = (b"content-length", b"%d" % len(data))
-                await call.reply({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
-                await call.reply({"type": "http.response.body", "body": data})
             else:
                 await send_json(call.reply, status, data, call.headers)
         finally:
@@ -408,7 +401,7 @@ class HttpApp:
         if verb == "GET":
             await sse.get(scope, headers, principal, receive, send)
             return
-        accepted = check_post(headers, self.service.limits.message)
+        accepted = check_post(headers, self.message_limits.message)
         call = self.calls.start(receive, send, accepted, scope.get("client"), principal)
         try:
             sse.receive(scope["query_string"], principal, await self._read_body(call, await receive()))

@@ -141,11 +141,6 @@ class OpenCalls:
         """Whether any call is open."""
         return bool(self.fresh or self.slow or self.streams)
 
-    @property
-    def in_flight(self) -> int:
-        """The number of calls that are not streams."""
-        return len(self.fresh) + len(self.slow)
-
     def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: str) -> HttpCall:
         """Add a new call."""
         if not self.fast_ticks:
