@@ -6,6 +6,7 @@ import ast
 import asyncio
 import email
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -237,6 +238,19 @@ def test_uvx_serves_a_folder_over_http_until_ctrl_c(dist: Dist, uvx: dict[str, s
 def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
     command = [program(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
     assert asyncio.run(read(Client(command, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
+
+
+def test_the_command_that_uvx_adds_to_a_host_outlives_its_cache(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
+    requirement = f"wharfinger[skills] @ {dist.wheel.as_uri()}"
+    config = notes.parent / "mcp.json"
+    command = [program(uvx), "--from", requirement, "wharfinger", "add", "cursor", str(notes), "--file", str(config)]
+    done = subprocess.run(command, env=uvx, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (server,) = json.loads(config.read_text())["mcpServers"].values()
+    added = [server["command"], *server["args"]]
+    assert added[1:4] == ["--from", requirement, "wharfinger"]
+    shutil.rmtree(uvx["UV_CACHE_DIR"])
+    assert asyncio.run(read(Client(added, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
 def test_uvx_names_the_extra_that_is_missing_and_takes_it(dist: Dist, uvx: dict[str, str]) -> None:

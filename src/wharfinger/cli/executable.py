@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 __all__ = ["absolute_command", "own_command"]
@@ -12,8 +16,12 @@ __all__ = ["absolute_command", "own_command"]
 def own_command() -> tuple[str, ...]:
     """Return the absolute command of this `wharfinger`.
 
-    Links are not resolved: the path in a virtual environment's `bin` is the one that works.
+    Links are not resolved: the path in a virtual environment's `bin` is the one that works. Under `uvx` the command is
+    `uvx` itself, because `uv cache prune` deletes the environment that it runs in.
     """
+    environment = Path(sys.prefix)
+    if environment.parent.name.startswith(("archive-v", "environments-v")) and (uvx := shutil.which("uvx")):
+        return (str(Path(uvx).absolute()), "--from", installed_requirement(), "wharfinger")
     name = Path(sys.argv[0] if sys.argv else "")
     if name.name.startswith("wharfinger") and name.is_file():
         return (str(name.absolute()),)
@@ -23,14 +31,42 @@ def own_command() -> tuple[str, ...]:
     return (sys.executable, "-m", "wharfinger")
 
 
+def installed_requirement() -> str:
+    """Return a requirement (PEP 508) for this package as it is installed: extras, and its file, URL or version.
+
+    Installers record where a package came from in `direct_url.json` (PEP 610), but not its extras. An extra is named if
+    everything it needs is installed.
+    """
+    package = metadata.distribution("wharfinger")
+    needs: dict[str, set[str]] = {}
+    for line in package.requires or ():
+        if line.startswith("wharfinger"):
+            continue  # `all`, which names the other extras
+        if extra := re.search(r"""extra == ['"]([^'"]+)""", line):
+            needs.setdefault(extra[1], set()).add(re.split(r"[^\w.-]", line, maxsplit=1)[0])
+    extras = [
+        name for name, packages in needs.items() if "wharfinger" not in packages and all(map(_installed, packages))
+    ]
+    name = f"wharfinger[{','.join(sorted(extras))}]" if extras else "wharfinger"
+    if direct := package.read_text("direct_url.json"):
+        return f"{name} @ {json.loads(direct)['url']}"
+    return f"{name}=={package.version}"
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def absolute_command(words: list[str]) -> tuple[str, ...]:
     """Make the executable, and every argument that is clearly a path in the current folder, absolute.
 
     Raises:
         FileNotFoundError: there is no such executable.
     """
-    import shutil
-
     found = shutil.which(words[0])
     if found is None:
         raise FileNotFoundError(2, "no such command", words[0])
