@@ -5,9 +5,10 @@
 
 A fault is one of: a comparison changed, `and` and `or` swapped, a `not` dropped, a number raised by one, a branch never
 taken, a call dropped. Each is made in a copy of the repository, so the working tree stays as it is. The tests run in
-three rounds, up to the first failure: the tests named after the module, those of its package, then all quick ones.
-A fault that survives is printed as a diff. Decide for each whether it changes any behaviour: one that does not is
-equivalent, and can be left out of a later sample with `--skip FILE:LINE:COLUMN`.
+three rounds, up to the first failure: the tests named after the module, those of its package, then all quick ones. The
+test that notices a fault is named: on a busy machine, make sure that it fails because of the fault. `--rounds 2` leaves
+out the third round, which takes minutes. A fault that survives is printed as a diff. Decide for each whether it changes
+any behaviour: one that does not is equivalent, and can be left out of a later sample with `--skip FILE:LINE:COLUMN`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import ast
 import difflib
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from queue import Queue
 from typing import NamedTuple
@@ -145,23 +148,24 @@ def rounds(path: Path, only: list[str]) -> Iterator[list[str]]:
     yield ["tests", *(f"--ignore=tests/{name}" for name in SLOW)]
 
 
-def killer(mutant: Mutant, copy: Path, only: list[str]) -> str:
-    """The tests that noticed, or an empty text. The copy is as it was afterwards."""
+def killer(mutant: Mutant, copy: Path, only: list[str], most_rounds: int) -> str:
+    """Return the test that notices a fault, or an empty text. The copy is as it was afterwards."""
     target = copy / mutant.path.relative_to(ROOT)
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.source, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "--timeout=60"]
     try:
-        for tests in rounds(mutant.path, only):
+        for tests in islice(rounds(mutant.path, only), most_rounds):
             try:
                 done = subprocess.run(
-                    [*command, *tests], cwd=copy, env=environment, capture_output=True, timeout=ROUND_SECONDS
+                    [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=ROUND_SECONDS
                 )
             except subprocess.TimeoutExpired:
                 return f"{tests[0]} (endless)"
             if done.returncode not in (0, 5):
-                return tests[0]
+                failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+                return failed[1] if failed else tests[0]
         return ""
     finally:
         target.write_text(whole, encoding="utf-8")
@@ -188,6 +192,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the sample; the same number makes the same faults (1)")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once (1)")
     parser.add_argument("--only", nargs="*", default=[], help="run these tests only, instead of the three rounds")
+    parser.add_argument("--rounds", type=int, default=3, help="how many of the three rounds to run (3)")
     parser.add_argument("--at", nargs="*", default=[], metavar="FILE:LINE", help="only faults at these places")
     parser.add_argument("--skip", nargs="*", default=[], metavar="FILE:LINE:COLUMN", help="places known as equivalent")
     options = parser.parse_args()
@@ -209,7 +214,7 @@ def main() -> int:
         def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
             started, copy = time.monotonic(), free.get()
             try:
-                return mutant, killer(mutant, copy, options.only), time.monotonic() - started
+                return mutant, killer(mutant, copy, options.only, options.rounds), time.monotonic() - started
             finally:
                 free.put(copy)
 
