@@ -146,7 +146,7 @@ def test_a_bug_is_shown_with_file_line_and_exception(
 @pytest.mark.parametrize(
     ("words", "function", "said"),
     [
-        (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which has no form in JSON"),
+        (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which JSON cannot express"),
         (["call", "buggy.py", "nan"], "nan", "the result is nan"),
         (["call", "buggy.py", "wrong"], "wrong", "Expected `int`, got `str`"),
         (["call", "buggy.py", "image"], "image", "No such file or directory: 'no-such.png'"),

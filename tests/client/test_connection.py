@@ -392,7 +392,7 @@ def test_gap_in_the_stream_of_a_session_is_told(server: ServerProcess) -> None:
             client.watch_lists() as lists,
         ):
             link: Any = client._session.connections.link
-            link.events.missed(link)
+            link.events.on_missed(link)
             assert await anext(changes) == MISSED
             assert (await anext(lists)).missed
 

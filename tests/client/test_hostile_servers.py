@@ -239,7 +239,7 @@ def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
     """A notice of a hundred bytes is compared with all that is kept."""
     cache = Cache()
     step = CacheStep(cache, "http://x", {}, t.ClientCapabilities())
-    step.connected(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
     for number in range(1024):
         params = t.ReadResourceRequestParams(uri=f"file:///{number}/{'x' * 200}")
         key, _ = step.find_key("resources/read", params)
@@ -254,7 +254,7 @@ def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
 
 def test_a_cursor_too_long_to_be_kept_is_not() -> None:
     step = CacheStep(Cache(), "http://x", {}, t.ClientCapabilities())
-    step.connected(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
     kept, too_long = (t.PaginatedRequestParams(cursor="x" * length) for length in (MAX_NAME, MAX_NAME + 1))
     assert isinstance(step.find_key("tools/list", kept)[0], Key)
     assert step.find_key("tools/list", too_long)[0] is None
@@ -281,7 +281,7 @@ def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> N
             async def roots(_: Any) -> Any:
                 return {"roots": []}
 
-            link.events.answer = roots if handled else None
+            link.events.on_request = roots if handled else None
             await ask_link(link)
             assert len(link._posts) <= 2 * MAX_REPLIES
 

@@ -824,11 +824,12 @@ WORDS = {"type": "text", "text": "hm"}
         ([use("a"), used("a")], None),
         ([use("a", "b"), used("b", "a"), {"role": "user", "content": WORDS}], None),
         ([{"role": "user", "content": WORDS}, use("a"), used("a"), use("b"), used("b")], None),
-        ([use("a")], "A use of a tool has no result"),
-        ([use("a", "b"), used("a")], "Each use of a tool needs its result"),
-        ([use("a"), {"role": "user", "content": WORDS}, used("a")], "Each use of a tool needs its result"),
-        ([used("a")], "Each use of a tool needs its result"),
-        ([use("a"), used("a", more=[WORDS])], "must not hold anything else"),
+        ([use("a")], "which is missing: a."),
+        ([use("a", "b"), used("a")], "which does not fit: b."),
+        ([use("a"), {"role": "user", "content": WORDS}, used("a")], "which does not fit: a."),
+        ([used("a")], "which does not fit: a."),
+        ([use("a"), used("a", more=[WORDS])], "must contain nothing else"),
+        ([use("a"), {**used("a"), "role": "assistant"}], "in a message of the user"),
     ],
 )
 def test_each_use_of_a_tool_in_a_sample_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:

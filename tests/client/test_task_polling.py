@@ -261,13 +261,13 @@ def test_a_notification_that_comes_together_with_an_answer_is_not_missed() -> No
 
     async def next(call: Call) -> Any:
         asyncio.get_running_loop().call_soon(
-            step.notified, Message("2.0", method="notifications/tasks/status", params=status)
+            step.notification_received, Message("2.0", method="notifications/tasks/status", params=status)
         )
         if call.row is CALL_AS_TASK:
             return msgspec.Raw(msgspec.json.encode({"task": {**kept, "status": "working"}}))
         if call.row is not GET:
             return msgspec.Raw(b'{"content": []}')
-        step.notified(Message("2.0", method="notifications/tasks/status", params=status))
+        step.notification_received(Message("2.0", method="notifications/tasks/status", params=status))
         return msgspec.convert({**kept, "status": states.pop(0)}, tasks.GetTaskResult)
 
     async def call() -> t.CallToolResult:

@@ -50,7 +50,7 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.revisions import HANDSHAKE
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.types.resources import Stored
+from wharfinger.types.resources import StoredBlob
 
 STATELESS = "2026-07-28"
 ALL = [*HANDSHAKE, STATELESS]
@@ -514,7 +514,7 @@ class Content:
 
 def test_stored_bytes_are_read_768_kib_at_a_time() -> None:
     content = Content(786_433)
-    blob = Base64(Stored(content))
+    blob = Base64(StoredBlob(content))
     assert b"".join(blob) == base64.b64encode(b"y" * 786_433)
     assert content.reads == [(0, 786_432), (786_432, 1)]
     assert len(blob) == len(base64.b64encode(b"y" * 786_433))
@@ -523,7 +523,7 @@ def test_stored_bytes_are_read_768_kib_at_a_time() -> None:
 @pytest.mark.parametrize("run", [True, False])
 def test_stored_bytes_are_read_off_the_event_loop_where_there_is_a_way(run: bool) -> None:
     content, ran = Content(786_433), []
-    stored = Stored(content)
+    stored = StoredBlob(content)
 
     async def elsewhere(function: Any, *arguments: Any) -> Any:
         ran.append(function)
@@ -544,7 +544,7 @@ def test_failed_reading_leaves_nothing_open() -> None:
 
     async def collect() -> OSError | None:
         try:
-            async for _ in Base64(Stored(content)).read():
+            async for _ in Base64(StoredBlob(content)).read():
                 pass
         except OSError as error:
             return error
@@ -557,7 +557,7 @@ def test_failed_reading_leaves_nothing_open() -> None:
 
 
 def test_memory_of_pieces_is_what_is_not_read_later() -> None:
-    pieces = ChunkedMessage((b"abc", Base64(b"defghi"), Base64(Stored(Content(3000)))))
+    pieces = ChunkedMessage((b"abc", Base64(b"defghi"), Base64(StoredBlob(Content(3000)))))
     assert (len(pieces), pieces.memory) == (3 + 8 + 4000, 3 + 8)
 
 

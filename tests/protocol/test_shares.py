@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from wharfinger.protocol.shares import Crowd, Shares, name_owner
+from wharfinger.protocol.shares import FairTable, Shares, name_owner
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_largest_is_looked_for_among_64_of_about_the_same_size() -> None:
         assert (shares.find_largest() == "largest") is found
 
 
-def crowd(**owned: str) -> Crowd[str]:
+def fair_table(**owned: str) -> FairTable[str]:
     """Owners with their members, a letter each."""
-    made: Crowd[str] = Crowd()
+    made: FairTable[str] = FairTable()
     for owner, members in owned.items():
         for member in members:
             made.add(owner, member)
@@ -107,7 +107,7 @@ def nobody(member: str) -> bool:
 
 
 def test_members_are_counted_by_owner() -> None:
-    some = crowd(a="xy", b="z")
+    some = fair_table(a="xy", b="z")
     assert (some.shares["a"], some.shares["b"], some.shares.total) == (2, 1, 3)
     some.discard("a", "z")
     some.discard("c", "x")
@@ -121,7 +121,7 @@ def test_members_are_counted_by_owner() -> None:
 
 
 def test_old_members_are_those_used_least_recently() -> None:
-    some = crowd(a="xyz", b="uvw")
+    some = fair_table(a="xyz", b="uvw")
     old = {"x", "y", "u", "w"}
     assert some.unused(old.__contains__) == ["x", "y", "u"]
     some.use("a", "x")
@@ -148,18 +148,18 @@ def test_old_members_are_those_used_least_recently() -> None:
     ],
 )
 def test_full_table_loses_an_idle_member_of_who_has_most(owned: dict[str, str], busy: str, victim: str | None) -> None:
-    assert crowd(**owned).find_victim("b", busy.__contains__) == victim
+    assert fair_table(**owned).find_victim("b", busy.__contains__) == victim
 
 
 def test_member_used_last_goes_last() -> None:
-    some = crowd(a="xyz")
+    some = fair_table(a="xyz")
     some.use("a", "x")
     assert some.find_victim("b", nobody) == "y"
-    assert crowd(a="xyz").find_victim("a", "x".__contains__) == "y"
+    assert fair_table(a="xyz").find_victim("a", "x".__contains__) == "y"
 
 
 def test_owner_who_asks_again_and_again_looks_at_64_members_each_time() -> None:
-    some: Crowd[int] = Crowd()
+    some: FairTable[int] = FairTable()
     for number in range(65):
         some.add("a", number)
     looked: list[int] = []

@@ -436,7 +436,7 @@ async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> No
         heard.append(params)
 
     assert "example.test/more" in whole.extensions.declared
-    assert "notifications/quay/taken" in whole.notified
+    assert "notifications/quay/taken" in whole.notification_handlers
     assert (await ask(whole, "quay/berths"))["result"]["height"] == 3
     with pytest.raises(ValueError, match="is taken already"):
         part.notification("notifications/quay/taken")(turned)

@@ -291,7 +291,7 @@ async def test_a_part_speaks_its_extensions_in_the_whole_too(early: bool) -> Non
         extend()
     assert (await ask(whole, "tides/part"))["result"]["of"] == "part"
     assert whole.capabilities(REVISIONS[STATELESS]).extensions == {TIDES: {"datum": "LAT"}}
-    assert "notifications/tides/part" in whole.notified
+    assert "notifications/tides/part" in whole.notification_handlers
 
 
 def test_two_parts_with_the_same_method_are_told_and_nothing_is_included() -> None:

@@ -227,7 +227,7 @@ def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
         if len(read) == 3 and ABORTABLE in message:
             raise ClientGone
 
-    asyncio.run(send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.Stored(Watched(64 * MIB))), b'"}'))))
+    asyncio.run(send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.StoredBlob(Watched(64 * MIB))), b'"}'))))
     assert len(read) == 3
 
 
@@ -244,7 +244,7 @@ def test_what_is_open_is_closed_when_reading_fails() -> None:
 
     async def main() -> None:
         server = Server("quarry")
-        stored = t.Stored(Torn(MIB))
+        stored = t.StoredBlob(Torn(MIB))
         stored.run = partial(server.pool.run, "")
         body = ChunkedMessage((b'{"blob":"', Base64(stored), b'"}'))
         del stored

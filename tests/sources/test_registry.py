@@ -134,7 +134,7 @@ def test_a_command_must_be_allowed(here: Path) -> None:
 def test_an_upstream_at_a_private_address_must_be_allowed() -> None:
     with pytest.raises(UnusableSource):
         make_sources(["http://127.0.0.1:9/mcp"])
-    (made,) = make_sources(["http://127.0.0.1:9/mcp"], {"allow_private": True})
+    (made,) = make_sources(["http://127.0.0.1:9/mcp"], {"allow_private_networks": True})
     assert made.parsed.kind.form == "https://HOST/mcp"
 
 

@@ -176,7 +176,7 @@ def test_a_command_is_called_after_what_it_runs(argv: list[str], name: str) -> N
         ([], {}, "Give a program and its arguments"),
         (["sh"], {"cwd": "/none"}, "There is no folder /none"),
         (["sh"], {"headers": {"A": "b"}}, "a command takes env= and cwd="),
-        (["sh"], {"allow_private": True}, "a command takes env= and cwd="),
+        (["sh"], {"allow_private_networks": True}, "a command takes env= and cwd="),
         ("https://host.test/mcp", {"env": {}}, "a URL takes headers="),
         ("sh", {}, "or its command as a list"),
     ],

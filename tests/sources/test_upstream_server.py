@@ -75,7 +75,7 @@ async def published(
 ) -> AsyncIterator[tuple[Client, Upstream]]:
     """A client of a server that publishes this upstream, and the sources given."""
     here = Server("here", page_size=7)
-    source = upstream(url, allow_private=True, **options)
+    source = upstream(url, allow_private_networks=True, **options)
     for one in (*before, source, *behind):
         here.include(one)
     async with Client(here, cache=False) as client:
@@ -345,7 +345,7 @@ def test_of_two_servers_each_has_what_it_lists() -> None:
         one.resources.add("notes://shared/{name}", lambda name: f"one's {name}", name="any")
         other.resources.add("notes://shared/b", lambda: "other's", name="b")
         async with over_http(one) as first, over_http(other) as second:
-            behind = upstream(second, allow_private=True)
+            behind = upstream(second, allow_private_networks=True)
             async with published(first, behind=(behind,)) as (client, _):
                 assert await uris(client) == ["notes://shared/a", "notes://shared/b"]
                 assert (await client.read_resource("notes://shared/b")).text == "other's"
@@ -508,7 +508,7 @@ def test_a_search_finds_what_others_have_while_it_is_down(charts: Path, tmp_path
     async def test() -> None:
         port = free_port()
         here = Server("here")
-        here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True))
+        here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True))
         here.include(files(charts, label="charts"))
         here.include(search_index(folder=tmp_path / "cache"))
         here.include(resource_tools())
@@ -540,7 +540,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
         listener = await asyncio.start_server(slam, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with listener:
-            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True)
             await source.page(None, 5)
             once = asked
             for _ in range(50):
@@ -562,7 +562,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_and_not_long() -> None
         port = listener.sockets[0].getsockname()[1]
         loop = asyncio.get_running_loop()
         async with listener:
-            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, timeout=0.5)
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, timeout=0.5)
             began = loop.time()
             await source.page(None, 5)
             assert loop.time() - began < 5
@@ -577,7 +577,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_and_not_long() -> None
 def test_a_server_that_publishes_itself_comes_to_an_end() -> None:
     async def test() -> None:
         server, port = harbour(), free_port()
-        server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, timeout=1.0))
+        server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, timeout=1.0))
         async with over_http(server, port) as url, Client(url, timeout=20, cache=False) as client:
             resources = (await client.list_resources())[:25]
             assert [resource.uri for resource in resources] == [f"notes://quay/n{number:03}" for number in range(25)]
@@ -589,7 +589,7 @@ def test_a_list_that_was_begun_before_a_restart_is_begun_anew() -> None:
     async def test() -> None:
         port = free_port()
         async with over_http(harbour(), port) as url:
-            source = upstream(url, allow_private=True)
+            source = upstream(url, allow_private_networks=True)
             _, after = await source.page(None, 10)
         async with over_http(harbour(), port):
             source._lists.forget()
@@ -652,7 +652,7 @@ async def hostile(pages: Any) -> AsyncIterator[tuple[Upstream, Hostile]]:
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
-        source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+        source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True)
         yield source, server
         await source.close()
 
@@ -742,7 +742,7 @@ def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_private_address_is_refused_at_once(url: str) -> None:
-    with pytest.raises(UnusableSource, match="allow_private=True"):
+    with pytest.raises(UnusableSource, match="allow_private_networks=True"):
         upstream(url)
 
 
@@ -795,7 +795,7 @@ def test_a_redirect_to_another_place_is_not_followed() -> None:
         listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
         async with target, listener:
             port = listener.sockets[0].getsockname()[1]
-            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True)
             await source.page(None, 10)
             assert "redirects to another server, which is not followed" in source.describe()
             assert inner == []
@@ -819,7 +819,9 @@ def test_a_callers_token_stays_here_and_only_the_given_headers_go() -> None:
         async with listener:
             port = listener.sockets[0].getsockname()[1]
             here = Server("here")
-            here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, headers={"X-Key": "ours"}))
+            here.include(
+                upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, headers={"X-Key": "ours"})
+            )
             theirs = {"Authorization": "Bearer caller", "X-Caller": "me"}
             async with over_http(here) as url, Client(url, headers=theirs) as client:
                 await client.list_resources()
@@ -842,7 +844,7 @@ def test_credentials_of_the_url_are_never_shown() -> None:
 def test_it_starts_and_ends_again() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url:
-            source = upstream(url, allow_private=True)
+            source = upstream(url, allow_private_networks=True)
             for _ in range(2):
                 await source.start()
                 await source.start()
@@ -942,7 +944,7 @@ class TestTheContract(SourceContract):
     def source(self, http: ServerThread, ledger: Ledger) -> Upstream:
         self.ledger = ledger
         url = f"http://user:barnacle@127.0.0.1:{http.port}/mcp?key=barnacle"
-        return upstream(url, allow_private=True, headers={"x-key": "barnacle"})
+        return upstream(url, allow_private_networks=True, headers={"x-key": "barnacle"})
 
     def change(self, source: Upstream) -> str:
         uri = "ledger://quay/e03"

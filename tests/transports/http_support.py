@@ -17,7 +17,7 @@ from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.protocol import lifecycle, subscriptions
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.interfaces import Handler, NotificationHandler
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import InputNeeded, Request, ResultMeta, notify
@@ -49,7 +49,7 @@ class SampleService:
             "resources/subscribe": self.subscribe,
             "subscriptions/listen": self.listen,
         }
-        self.notified: dict[str, Notified] = {}
+        self.notification_handlers: dict[str, NotificationHandler] = {}
         self.starts = self.closes = 0
         self.fail_start = False
         self.arrived = threading.Semaphore(0)

@@ -48,7 +48,7 @@ def test_answer_comes_on_the_stream_that_goes_on(revision: str) -> None:
     async def test() -> None:
         async with linked(serve, rules=REVISIONS[revision]) as link:
             told: list[Any] = []
-            link.events.notified = lambda _, message: told.append(message.method)
+            link.events.on_notification = lambda _, message: told.append(message.method)
             assert got(await ask(link)) == {"late": True}
         assert seen == [("POST", None), ("GET", "e1"), ("GET", "e2")]
         assert told == ["notifications/message"]
@@ -115,7 +115,7 @@ def test_end_of_the_session_while_going_on_is_told() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.lost = lambda _, error: lost.append(error)
+            link.events.on_lost = lambda _, error: lost.append(error)
             with pytest.raises(ConnectionLost, match="has ended the session") as caught:
                 await ask(link)
             assert not caught.value.unsent  # the server may well have done what it was asked
@@ -163,7 +163,7 @@ def test_session_stream_without_places_says_that_something_may_be_missed() -> No
 
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.missed = lambda _: missed.put_nowait(None)
+            link.events.on_missed = lambda _: missed.put_nowait(None)
             await link.listen_in(5)
             await missed.get()
 
@@ -211,7 +211,7 @@ def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> 
                 assert message.method == "roots/list"
                 return {"roots": []}
 
-            link.events.answer = roots
+            link.events.on_request = roots
             answers = got(await ask(link))["answers"]
         assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}]
 
@@ -226,7 +226,7 @@ def test_question_on_the_session_s_stream_is_answered() -> None:
             async def refused(message: Message) -> Any:
                 raise InvalidParams("no")
 
-            link.events.answer = refused
+            link.events.on_request = refused
             await link.listen_in(5)
             told = await asking.answers.get()
         assert (told["id"], told["error"]["code"]) == (1, -32602)
@@ -242,7 +242,7 @@ def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detai
             async def broken(message: Message) -> Any:
                 raise RuntimeError("a secret")
 
-            link.events.answer = broken
+            link.events.on_request = broken
             (told,) = got(await ask(link))["answers"]
             assert told["error"]["code"] == -32603
             assert "secret" not in told["error"]["message"]
@@ -276,7 +276,7 @@ def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
                 stopped.set()
 
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.answer = person
+            link.events.on_request = person
             await link.listen_in(5)
             await stopped.wait()
             assert (await asking.answers.get())["id"] == 2
@@ -295,7 +295,7 @@ def test_questions_at_once_are_bounded() -> None:
                 await hold.wait()
                 return {}
 
-            link.events.answer = slow
+            link.events.on_request = slow
             await link.listen_in(5)
             refused = [await asking.answers.get() for _ in range(8)]
             assert {a["error"]["code"] for a in refused} == {-32603}
@@ -317,7 +317,7 @@ def test_no_question_outlives_the_connection() -> None:
                 stopped.set()
 
         async with linked(AskingServer({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
-            link.events.answer = person
+            link.events.on_request = person
             await link.listen_in(5)
             await begun.wait()
         await stopped.wait()

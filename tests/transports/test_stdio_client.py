@@ -176,7 +176,7 @@ read()
 
     async def test() -> None:
         async with child(code) as link:
-            message = await link.request("x/y", t.RequestParams(), timeout=10, notified=lambda _: None)
+            message = await link.request("x/y", t.RequestParams(), timeout=10, on_notification=lambda _: None)
             assert got(message) == b'{"late": 1}'
 
     run(test())
@@ -309,7 +309,7 @@ def test_end_of_the_server_is_told_once() -> None:
     async def test() -> None:
         told: list[WharfingerError] = []
         async with child("read()") as link:
-            link.events.lost = lambda _, error: told.append(error)
+            link.events.on_lost = lambda _, error: told.append(error)
             with pytest.raises(ConnectionLost):
                 await ask(link)
         assert len(told) == 1
@@ -462,9 +462,9 @@ answer(m); read()
         mine: list[Any] = []
         apart: list[Any] = []
         async with child(code) as link:
-            link.events.notified = lambda _, message: apart.append(message.method)
+            link.events.on_notification = lambda _, message: apart.append(message.method)
             await link.request(
-                "x/y", t.RequestParams(), timeout=9, notified=lambda message: mine.append(message.method)
+                "x/y", t.RequestParams(), timeout=9, on_notification=lambda message: mine.append(message.method)
             )
         assert mine == ["notifications/progress"]
         assert apart == ["notifications/resources/updated"]
@@ -581,7 +581,7 @@ def test_question_of_the_server_is_answered() -> None:
 
         async with child(code + code) as link:
             assert b"-32601" in got(await ask(link))
-            link.events.answer = roots
+            link.events.on_request = roots
             assert b'"result": {"roots": []}' in got(await ask(link))
 
     run(test())
@@ -609,7 +609,7 @@ answer(m, next=read()["id"])
                 finally:
                     stopped.set()
 
-            link.events.answer = person
+            link.events.on_request = person
             assert got(await ask(link)) == b'{"next": 2}'
             assert stopped.is_set()
 
@@ -633,8 +633,8 @@ answer(m, ids=sorted(read()["id"] for n in range(32)), codes=sorted({a["error"][
             return {}
 
         async with child(code) as link:
-            link.events.answer = slow
-            link.events.notified = lambda _, message: hold.set()
+            link.events.on_request = slow
+            link.events.on_notification = lambda _, message: hold.set()
             assert json.loads(got(await ask(link))) == {"ids": list(range(32)), "codes": [-32603]}
 
     run(test())
@@ -660,7 +660,7 @@ answer(m, size=len(a["result"]["text"]))
             return {"text": "y" * 500_000}
 
         async with child(code) as link:
-            link.events.answer = model
+            link.events.on_request = model
             assert got(await ask(link)) == b'{"size": 500000}'
 
     run(test())

@@ -262,7 +262,7 @@ async def test_a_notification_that_fails_is_logged_and_the_connection_lives(capl
     def fails(session: Any, params: Any) -> None:
         raise RuntimeError("taker")
 
-    server.notified["notifications/roots/list_changed"] = fails
+    server.notification_handlers["notifications/roots/list_changed"] = fails
     async with Wire(server, "2025-11-25") as wire:
         wire.tell("notifications/roots/list_changed")
         assert text(await wire.ask("resources/read", {"uri": "a:b"})) == "quick"

@@ -177,7 +177,7 @@ def test_clients_at_once_are_bounded(path: Path) -> None:
             for link in links:
                 await link.open()
             gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            links[2].events.lost = lambda _, error: gone.set_result(error)
+            links[2].events.on_lost = lambda _, error: gone.set_result(error)
             if links[2].is_lost:
                 gone.set_result(None)
             await gone

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wharfinger.auth.bearer import static_token
-from wharfinger.protocol.http.rules import Refused
+from wharfinger.protocol.http.rules import HttpRefusal
 
 if TYPE_CHECKING:
     from wharfinger.auth.client.client_credentials import ClientCredentials
     from wharfinger.auth.client.sign_in import SignIn
     from wharfinger.auth.client.token_store import FileTokens, MemoryTokens, Tokens
 
-__all__ = ["ClientCredentials", "FileTokens", "MemoryTokens", "Refused", "SignIn", "Tokens", "static_token"]
+__all__ = ["ClientCredentials", "FileTokens", "HttpRefusal", "MemoryTokens", "SignIn", "Tokens", "static_token"]
 
 _ON_USE = {
     "ClientCredentials": "client.client_credentials",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from wharfinger.protocol.http.rules import CLOSE, Refused
+from wharfinger.protocol.http.rules import CLOSE, HttpRefusal
 from wharfinger.protocol.interfaces import Verify
 
 __all__ = ["static_token"]
@@ -17,7 +17,7 @@ _INVALID = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
 def static_token(token: str, principal: str = "token") -> Verify:
     """Return a check for `Authorization: Bearer <token>`; callers with the token get this principal.
 
-    The check raises `Refused` with status 401 (RFC 6750 §3).
+    The check raises `HttpRefusal` with status 401 (RFC 6750 §3).
 
     Raises:
         ValueError: the token is shorter than 16 characters, or cannot be sent in a header.
@@ -29,12 +29,14 @@ def static_token(token: str, principal: str = "token") -> Verify:
     def verify(headers: Mapping[bytes, bytes]) -> str:
         value = headers.get(b"authorization")
         if value is None:
-            raise Refused(401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE))
+            raise HttpRefusal(
+                401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE)
+            )
         scheme, _, given = value.partition(b" ")
         # Always compare, so that a wrong scheme takes as long as a wrong token.
         same = hmac.compare_digest(given.strip(b" \t"), expected)
         if scheme.lower() != b"bearer" or not same:
-            raise Refused(401, "The token is not valid.", (_INVALID, *CLOSE))
+            raise HttpRefusal(401, "The token is not valid.", (_INVALID, *CLOSE))
         return principal
 
     return verify

@@ -2,7 +2,7 @@
 
 from wharfinger.client.cache import Cache
 from wharfinger.client.calls import Call, CallOptions, Middleware, Next, ReadManyOptions
-from wharfinger.client.client import Client
+from wharfinger.client.client import Client, ClientOptions
 from wharfinger.client.results import Listing, ReadResult, ToolResult
 from wharfinger.client.retry import NEVER, Retry
 from wharfinger.client.subscriptions import Change, Watch
@@ -15,6 +15,7 @@ __all__ = [
     "CallOptions",
     "Change",
     "Client",
+    "ClientOptions",
     "Listing",
     "Middleware",
     "Next",

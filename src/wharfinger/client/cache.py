@@ -272,7 +272,7 @@ class CacheStep:
 
     # Events of the client.
 
-    def connected(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
+    def connection_made(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
         """A connection was opened. If it is not the first one, anything may have changed, even the server."""
         if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)

@@ -95,7 +95,7 @@ class Call(msgspec.Struct, eq=False):
     """Whether the server is asked even if its answer is cached."""
     bounded: bool = True
     """Whether the caller gave `timeout`, which then bounds a task too."""
-    notified: Callable[[Message], None] | None = None
+    on_notification: Callable[[Message], None] | None = None
     """Takes the notifications that belong to this call."""
     raw: Raw | UnsetType = UNSET
     """The encoded result; UNSET before it has arrived."""
@@ -237,7 +237,7 @@ class ProgressStep:
                 reports.put(*progress, size=len(memoryview(message.params)))  # type: ignore[arg-type]
 
         if reports is not None or call.reset_on_progress:
-            inner.notified = take
+            inner.on_notification = take
         try:
             result = await (next(inner) if timeout is None else self._wait(call, next(inner), timeout))
         except BaseException:

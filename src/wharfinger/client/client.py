@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -34,7 +34,7 @@ from wharfinger.version import __version__
 if TYPE_CHECKING:
     from wharfinger.types.skills import GetSkillResult, Skill
 
-__all__ = ["Client"]
+__all__ = ["Client", "ClientOptions"]
 
 T = TypeVar("T")
 
@@ -49,6 +49,37 @@ _READ, _CALL = METHODS["resources/read"], METHODS["tools/call"]
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
 """The prompt or template whose argument to complete. A string with "://" or "{" is a template, else a prompt's name."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """The options of `Client`, for functions that pass them on; `Client` describes them."""
+
+    revision: str | None
+    timeout: float
+    max_timeout: float
+    open_timeout: float
+    probe_timeout: float
+    info: t.Implementation | None
+    headers: Mapping[str, str] | None
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: Callable[[str], object] | None
+    auth: Authorize | None
+    allow_address: Callable[[str], bool] | None
+    elicitation: Elicit | None
+    consent: Consent | None
+    sampling: Sample | None
+    sampling_tools: bool
+    roots: Roots | None
+    log: Callable[[t.LoggingMessageNotificationParams], Any] | None
+    log_level: t.LoggingLevel
+    middleware: Sequence[Middleware]
+    tasks: bool
+    validate: bool
+    retry: Retry | None
+    cache: Cache | bool
+    max_pages: int
+    limits: Limits
 
 
 class Client:

@@ -346,7 +346,7 @@ class _Opening:
 
     async def listen(self) -> None:
         """Open the session's own stream for requests, which some servers send only there (2025-11-25, HTTP)."""
-        if self._events.answer is not None:
+        if self._events.on_request is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
                 await self.link.listen_in(self.settings.probe_time)
 

@@ -46,7 +46,7 @@ NOT_OPEN = "This client is not open: use it inside `async with`, or call open().
 class ConnectionObserver(Protocol):
     """Receives the events of one client's connections."""
 
-    def connected(self, link: Connection, agreed: Negotiated) -> None:
+    def connection_made(self, link: Connection, agreed: Negotiated) -> None:
         """A connection was opened, for the first time or again; no call was sent on it yet."""
         ...
 
@@ -54,11 +54,11 @@ class ConnectionObserver(Protocol):
         """The connection is gone."""
         ...
 
-    def notified(self, message: Message) -> None:
+    def notification_received(self, message: Message) -> None:
         """A notification arrived that belongs to no request."""
         ...
 
-    def missed(self) -> None:
+    def notifications_missed(self) -> None:
         """Notifications may have been lost on their way."""
         ...
 
@@ -193,7 +193,7 @@ class ConnectionManager:
                 params.meta = agreed.meta
             else:
                 params = _restamp(params, agreed.meta)
-        answer = await link.request(row.name, params, timeout=timeout, notified=call.notified)
+        answer = await link.request(row.name, params, timeout=timeout, on_notification=call.on_notification)
         call.raw = raw = answer.result
         if isinstance(raw, UnsetType):
             raise to_remote_error(answer)
@@ -282,7 +282,7 @@ class ConnectionManager:
             return
         self.link, self.agreed, self._name = link, agreed, link.name
         self._connected_at = self.settings.clock()
-        self._observer.connected(link, agreed)
+        self._observer.connection_made(link, agreed)
         if link.is_lost:  # since its last response
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
@@ -290,11 +290,11 @@ class ConnectionManager:
 
     def _notified(self, link: Link, message: Message) -> None:
         if link is self.link:
-            self._observer.notified(message)
+            self._observer.notification_received(message)
 
     def _missed(self, link: Link) -> None:
         if link is self.link:
-            self._observer.missed()
+            self._observer.notifications_missed()
 
     def _lost(self, lost: Link, error: WharfingerError) -> None:
         link = self.link

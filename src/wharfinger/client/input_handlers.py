@@ -218,7 +218,10 @@ class InputHandlers:
     async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
         if not self._sampling_tools and (params.tools is not UNSET or params.tool_choice is not UNSET):
             raise InvalidParams("This client declares no sampling.tools.")
-        _check_tool_use(params.messages)
+        try:
+            t.check_tool_use(params.messages)
+        except ValueError as error:
+            raise InvalidParams(str(error)) from None
         assert self._sampling is not None
         try:
             answer = await self._sampling(params)
@@ -282,21 +285,6 @@ def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
         if not isinstance(field.default, UnsetType)
     }
     return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", given)})
-
-
-def _check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
-    """Each use of a tool needs its result in the next message, which holds nothing else (2025-11-25, sampling)."""
-    awaited: set[str] = set()
-    for message in messages:
-        blocks = message.content if isinstance(message.content, list) else [message.content]
-        results = {block.tool_use_id for block in blocks if isinstance(block, t.ToolResultContent)}
-        if results and len(results) != len(blocks):
-            raise InvalidParams("A message with results of tools must not hold anything else.")
-        if results != awaited:
-            raise InvalidParams("Each use of a tool needs its result in the next message, and no other result.")
-        awaited = {block.id for block in blocks if isinstance(block, t.ToolUseContent)}
-    if awaited:
-        raise InvalidParams("A use of a tool has no result.")
 
 
 def _root(place: Place) -> t.Root:

@@ -134,11 +134,11 @@ class ClientSession:
 
     # What happens on the connection: `ConnectionObserver`.
 
-    def connected(self, link: Connection, agreed: Negotiated) -> None:
+    def connection_made(self, link: Connection, agreed: Negotiated) -> None:
         """A connection was opened, for the first time or again."""
-        self.tools.connected(link)
+        self.tools.connection_made(link)
         if self._cache is not None:
-            self._cache.connected(agreed.rules, agreed.capabilities)
+            self._cache.connection_made(agreed.rules, agreed.capabilities)
         level = self._log_level
         if isinstance(level, UnsetType):
             return
@@ -152,20 +152,20 @@ class ClientSession:
         """The connection is gone."""
         self.watches.connection_lost(link, error)
 
-    def missed(self) -> None:
+    def notifications_missed(self) -> None:
         """Notifications may have been lost on their way."""
-        self.watches.missed()
+        self.watches.notifications_missed()
 
-    def notified(self, message: Message) -> None:
+    def notification_received(self, message: Message) -> None:
         """A notification arrived that belongs to no request."""
-        self.watches.notified(message)
+        self.watches.notification_received(message)
         self._take(message)
 
     def _take(self, message: Message) -> None:
         """Handle a notification that belongs to no request, or that its request does not handle."""
         if message.method == "notifications/elicitation/complete":
             self._url_completions.take(message)
-        self._tasks.notified(message)
+        self._tasks.notification_received(message)
         if message.method != "notifications/message" or self._log is None or isinstance(message.params, UnsetType):
             return
         try:

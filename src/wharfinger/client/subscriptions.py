@@ -97,7 +97,7 @@ class _Subscription:
         """The pending changes; True if notifications were missed, so that it may not have changed."""
         self.end: WharfingerError | Literal[False] | None = False
         """False while it runs; None after it was closed; otherwise the error that ended it."""
-        self.keeper: asyncio.Task[None] | None = None
+        self.runner: asyncio.Task[None] | None = None
         """The task that continues it over all connections."""
         self.listening: asyncio.Task[Message] | None = None
         """The open `subscriptions/listen` (stateless era)."""
@@ -260,7 +260,7 @@ class Watches:
         self._loop = loop = asyncio.get_running_loop()
         subscription = _Subscription(uris, lists, loop.create_future(), self._changed)
         self._subscriptions.add(subscription)
-        subscription.keeper = loop.create_task(self._keep(subscription))
+        subscription.runner = loop.create_task(self._run(subscription))
         heartbeat = self._connections.settings.retry.heartbeat
         if heartbeat and self._connections.remote and (self._heartbeat is None or self._heartbeat.done()):
             self._heartbeat = self._background.start(self._ping_regularly(heartbeat))
@@ -268,19 +268,19 @@ class Watches:
             await subscription.begun
         except BaseException:
             self._subscriptions.discard(subscription)
-            subscription.keeper.cancel()
-            await asyncio.wait((subscription.keeper,))
+            subscription.runner.cancel()
+            await asyncio.wait((subscription.runner,))
             raise
         return self, subscription
 
     async def end(self, subscription: _Subscription) -> None:
         """End a subscription, and unsubscribe from URIs that no other one watches."""
-        if subscription not in self._subscriptions or subscription.keeper is None:
+        if subscription not in self._subscriptions or subscription.runner is None:
             return
         self._subscriptions.discard(subscription)
         self._stop_heartbeat()
-        subscription.keeper.cancel()
-        await asyncio.wait((subscription.keeper,))
+        subscription.runner.cancel()
+        await asyncio.wait((subscription.runner,))
         if subscription.link is not None:
             for uri in subscription.uris:
                 await self._unsubscribe(subscription.link, uri)
@@ -301,9 +301,9 @@ class Watches:
         self._stop_heartbeat()
         for subscription in subscriptions:
             subscription.finish(None)
-            if subscription.keeper is not None:
-                subscription.keeper.cancel()
-                ending.append(subscription.keeper)
+            if subscription.runner is not None:
+                subscription.runner.cancel()
+                ending.append(subscription.runner)
         return ending
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
@@ -313,10 +313,30 @@ class Watches:
 
     # One watch, over all connections.
 
-    async def _keep(self, subscription: _Subscription) -> None:
+    async def _run(self, subscription: _Subscription) -> None:
+        """Watch over one connection after the other, until an error ends the watch or it is closed."""
+        connections, settings = self._connections, self._connections.settings
+        retry, clock = settings.retry, settings.clock
+        backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
         end: WharfingerError | None = None  # as after a close
         try:
-            end = await self._follow_all(subscription)
+            while True:
+                link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
+                begun = clock()
+                try:
+                    follow = self._listen if link.rules.era == "stateless" else self._subscribe
+                    error = await follow(subscription, link)
+                except WharfingerError as failure:
+                    error = failure
+                backoff.succeeded(clock() - begun)
+                if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
+                    end = error
+                    break
+                logger.debug("a watch begins again: %s", error)
+                subscription.interrupt(error)
+                delay = backoff.failed()
+                if connections.link is link:  # otherwise `get` waits for the next connection
+                    await settings.sleep(delay)
         except WharfingerError as error:
             end = error
         except Exception:
@@ -328,28 +348,6 @@ class Watches:
             if not subscription.begun.done():
                 subscription.begun.set_exception(ConnectionLost("This client was closed.") if end is None else end)
                 subscription.begun.exception()
-
-    async def _follow_all(self, subscription: _Subscription) -> WharfingerError:
-        """Watch over one connection after the other. Returns the error that ends the watch."""
-        connections, settings = self._connections, self._connections.settings
-        retry, clock = settings.retry, settings.clock
-        backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
-        while True:
-            link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
-            begun = clock()
-            try:
-                follow = self._listen if link.rules.era == "stateless" else self._subscribe
-                error = await follow(subscription, link)
-            except WharfingerError as failure:
-                error = failure
-            backoff.succeeded(clock() - begun)
-            if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
-                return error
-            logger.debug("a watch begins again: %s", error)
-            subscription.interrupt(error)
-            delay = backoff.failed()
-            if connections.link is link:  # otherwise `get` waits for the next connection
-                await settings.sleep(delay)
 
     # The stateless era.
 
@@ -377,7 +375,7 @@ class Watches:
                     granted.set_exception(InvalidResponse(f"{link.name} sent an acknowledgement that cannot be read."))
 
         listening = subscription.listening = loop.create_task(
-            link.request("subscriptions/listen", params, timeout=None, notified=take)
+            link.request("subscriptions/listen", params, timeout=None, on_notification=take)
         )
         try:
             await asyncio.wait((granted, listening), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -490,13 +488,13 @@ class Watches:
                 return lambda: subscription.link is link and subscription in self._subscriptions
         return None
 
-    def notified(self, message: Message) -> None:
+    def notification_received(self, message: Message) -> None:
         """Handle a notification that belongs to no request. In the stateless era these are not for watches."""
         agreed = self._connections.agreed
         if agreed is not None and agreed.rules.era == "handshake":
             self._put(self._subscriptions, message, tagged=False)
 
-    def missed(self) -> None:
+    def notifications_missed(self) -> None:
         """Notifications that belong to no request may have been lost on their way (handshake era)."""
         for subscription in self._subscriptions:
             if subscription.link is not None:
@@ -537,7 +535,7 @@ def _check_granted(subscription: _Subscription, granted: t.SubscriptionFilter) -
     uris = () if granted.resource_subscriptions is UNSET else granted.resource_subscriptions
     for uri in subscription.uris:
         if uri not in uris:
-            message = f"The server does not let {uri} be watched: it is not there, or may not be read."
+            message = f"The server does not allow a watch of {uri}: it does not exist, or may not be read."
             raise RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": uri})
     if subscription.lists and not (
         granted.resources_list_changed is True

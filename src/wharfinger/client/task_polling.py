@@ -119,7 +119,7 @@ class TaskStep:
         result = await next(call)
         return await self._poll_extension(call, result, next) if type(result) is TaskStarted else result
 
-    def notified(self, message: Message) -> None:
+    def notification_received(self, message: Message) -> None:
         """Handle a notification that belongs to no request: it may belong to a task."""
         if isinstance(message.params, UnsetType):
             return

@@ -37,7 +37,7 @@ class KnownTools:
         self._link: Connection | None = None
         self._takes_tasks = False
 
-    def connected(self, link: Connection) -> None:
+    def connection_made(self, link: Connection) -> None:
         """There is another connection, perhaps to another server."""
         self._link = link
         self.as_tasks.clear()

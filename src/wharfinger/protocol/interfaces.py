@@ -21,11 +21,11 @@ __all__ = [
     "Authorize",
     "Channel",
     "Fetch",
-    "Fetched",
     "Handler",
+    "HttpResponse",
     "Link",
     "LinkEvents",
-    "Notified",
+    "NotificationHandler",
     "SendNotification",
     "Service",
     "Store",
@@ -35,11 +35,11 @@ __all__ = [
 Handler = Callable[[Request], Awaitable[Any]]
 """Serves one method. The result is a struct of `types` or a JSON object as `msgspec.Raw`, the same in both eras."""
 
-Notified = Callable[[Session | None, Any], None]
+NotificationHandler = Callable[[Session | None, Any], None]
 """Takes one notification of the client: its session or None, and its decoded params. Must not block."""
 
 Verify = Callable[[Mapping[bytes, bytes]], str]
-"""Returns the principal for HTTP headers (lower-case names); raises `auth.Refused` to answer 401 or 403."""
+"""Returns the principal for HTTP headers (lower-case names); raises `auth.HttpRefusal` to answer 401 or 403."""
 
 
 class Service(Protocol):
@@ -59,7 +59,7 @@ class Service(Protocol):
     @property
     def handlers(self) -> Mapping[str, Handler]: ...
     @property
-    def notified(self) -> Mapping[str, Notified]: ...
+    def notification_handlers(self) -> Mapping[str, NotificationHandler]: ...
     @property
     def result_meta(self) -> ResultMeta: ...
 
@@ -127,7 +127,7 @@ class Link(Protocol):
         params: Any,
         *,
         timeout: float | None,
-        notified: Callable[[Message], None] | None = None,
+        on_notification: Callable[[Message], None] | None = None,
     ) -> Message:
         """Send a request and wait for its response; cancelling the waiting task cancels the request.
 
@@ -149,17 +149,17 @@ class Link(Protocol):
 class LinkEvents(msgspec.Struct):
     """Callbacks for the events of a link, except for the answers to requests. Passed to the link when it is created."""
 
-    answer: Callable[[Message], Awaitable[Any]] | None = None
+    on_request: Callable[[Message], Awaitable[Any]] | None = None
     """Answers a request of the server (handshake era); without it the server gets an error."""
-    notified: Callable[[Link, Message], None] = lambda link, message: None
+    on_notification: Callable[[Link, Message], None] = lambda link, message: None
     """A notification arrived that belongs to no request."""
-    missed: Callable[[Link], None] = lambda link: None
+    on_missed: Callable[[Link], None] = lambda link: None
     """Such notifications may have been lost."""
-    lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
+    on_lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
     """The connection ended, from either side; called once."""
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """One HTTP response: the status, headers by lower-case name (repeated ones joined by `, `), the whole body."""
 
     status: int
@@ -170,7 +170,7 @@ class Fetched(msgspec.Struct, frozen=True):
 class Fetch(Protocol):
     """Sends one HTTP request, limited in time and in the size of the response. Does not follow redirects."""
 
-    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         """Send a request and return the response, of any status.
 
         Raises:

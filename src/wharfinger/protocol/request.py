@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -137,8 +137,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     started_at: float = 0
     """When the request started, by the transport's clock, for its deadline; infinite while the deadline is paused."""
     accepts_lazy_blobs: bool = False
-    """Whether the transport reads `types.Stored` blobs while it sends them; else they are loaded first."""
-    asked: Any = None
+    """Whether the transport reads `types.StoredBlob`s while it sends them; else they are loaded first."""
+    input_state: Any = None
     """The handler's questions, and its data of earlier runs; set by the server for handlers that can ask."""
     wraps: bool = False
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
@@ -279,6 +279,21 @@ class ResultMeta:
         return opening
 
 
+CacheableT = TypeVar("CacheableT", bound=t.CacheableResult)
+
+
+def take_hints(request: Request, result: CacheableT) -> CacheableT:
+    """Move the caching hints of a result to its request, since only the stateless era may get them."""
+    kind = UNSET if result.result_type == "complete" else result.result_type  # the default, as if it were absent
+    if result.ttl_ms is UNSET and result.cache_scope is UNSET and kind is result.result_type:
+        return result
+    if result.ttl_ms is not UNSET:
+        request.ttl_ms = result.ttl_ms
+    if result.cache_scope is not UNSET:
+        request.cache_scope = result.cache_scope
+    return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET, result_type=kind)
+
+
 def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes | ChunkedMessage:
     """Encode one JSON-RPC response. The members that the revision adds come before those of `result`.
 
@@ -351,7 +366,7 @@ class Base64:
 
     __slots__ = ("data",)
 
-    def __init__(self, data: bytes | t.Stored) -> None:
+    def __init__(self, data: bytes | t.StoredBlob) -> None:
         self.data = data
 
     def __len__(self) -> int:
@@ -361,7 +376,7 @@ class Base64:
         from pybase64 import b64encode  # imported on use
 
         data = self.data
-        if isinstance(data, t.Stored):
+        if isinstance(data, t.StoredBlob):
             for start in range(0, len(data), LAZY_CHUNK_BYTES):
                 yield b64encode(data.read(start, LAZY_CHUNK_BYTES))
             return
@@ -372,7 +387,7 @@ class Base64:
     async def read(self) -> AsyncIterator[bytes]:
         """Iterate over the same chunks, each read in a thread."""
         parts = iter(self)
-        run = self.data.run if isinstance(self.data, t.Stored) else None
+        run = self.data.run if isinstance(self.data, t.StoredBlob) else None
         try:
             while (part := next(parts, b"") if run is None else await run(next, parts, b"")) != b"":
                 yield part
@@ -398,7 +413,7 @@ class ChunkedMessage:
     @property
     def memory(self) -> int:
         """Bytes of memory that the message takes, without blobs that are read while they are sent."""
-        stored = (part for part in self.parts if isinstance(part, Base64) and isinstance(part.data, t.Stored))
+        stored = (part for part in self.parts if isinstance(part, Base64) and isinstance(part.data, t.StoredBlob))
         return len(self) - sum(map(len, stored))
 
     def __iter__(self) -> Iterator[bytes | memoryview]:

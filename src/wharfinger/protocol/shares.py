@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
-__all__ = ["Crowd", "Shares", "name_network", "name_owner"]
+__all__ = ["FairTable", "Shares", "name_network", "name_owner"]
 
 Member = TypeVar("Member")
 
@@ -92,7 +92,7 @@ class Shares:
         return max(islice(largest, _MAX_COMPARED), key=self._held.__getitem__)
 
 
-class Crowd(Generic[Member]):
+class FairTable(Generic[Member]):
     """The members of a bounded table, by owner; each owner's members are in the order of their last use."""
 
     __slots__ = ("_owned", "shares")

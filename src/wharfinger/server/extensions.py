@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability
-from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.interfaces import Handler, NotificationHandler
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
-from wharfinger.protocol.request import Request
+from wharfinger.protocol.request import Request, take_hints
 from wharfinger.server.features.feature_registration import check_options
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.threads import is_async
@@ -99,11 +99,13 @@ class MethodOptions(TypedDict, total=False):
 class Extensions:
     """The extensions of one server; `changed` is called after each addition."""
 
-    def __init__(self, services: Services, notified: dict[str, Notified], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, services: Services, handlers: dict[str, NotificationHandler], changed: Callable[[], None]
+    ) -> None:
         self.declared: dict[str, dict[str, Any]] = {}
         """Settings by the extension's identifier."""
         self._services = services
-        self._notified = notified
+        self._handlers = handlers
         self._changed = changed
 
     def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -149,9 +151,9 @@ class Extensions:
             TypeError: the function is async, or the params' type is not allowed.
             ValueError: the name is invalid, the protocol's own, taken, or registered with other params.
         """
-        if name in self._notified:
+        if name in self._handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
-        self._notified[name] = notification_of(name, function, params=params)
+        self._handlers[name] = notification_of(name, function, params=params)
         self._changed()
 
 
@@ -204,7 +206,7 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
 
 def notification_of(
     name: str, function: Callable[[Any], Any], *, params: type[t.NotificationParams] | None = None
-) -> Notified:
+) -> NotificationHandler:
     """Make the handler of a client's new notification, and add its row to the table of methods.
 
     Raises:
@@ -269,8 +271,10 @@ def _result(request: Request, value: Any) -> Any:
     """
     if value is None:
         return t.EmptyResult()
+    if isinstance(value, t.CacheableResult):
+        return take_hints(request, value)
     if isinstance(value, t.Result):
-        return _era_free(request, value)
+        return value
     if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
         encoded = str(value.model_dump_json()).encode()
     else:
@@ -284,14 +288,3 @@ def _result(request: Request, value: Any) -> Any:
             f"{request.method} returned a member {min(taken)!r}: return a struct that derives from types.Result"
         )
     return Raw(encoded)
-
-
-def _era_free(request: Request, value: t.Result) -> t.Result:
-    """Move the caching hints from a result to its request, since only the stateless era may get them."""
-    if not isinstance(value, t.CacheableResult) or (value.ttl_ms is UNSET and value.cache_scope is UNSET):
-        return value
-    if value.ttl_ms is not UNSET:
-        request.ttl_ms = value.ttl_ms
-    if value.cache_scope is not UNSET:
-        request.cache_scope = value.cache_scope
-    return msgspec.structs.replace(value, ttl_ms=UNSET, cache_scope=UNSET)

@@ -30,13 +30,13 @@ from wharfinger.server.features.feature_set import MountedFeatures
 if TYPE_CHECKING:
     from wharfinger.server.service import FeatureService
 
-__all__ = ["OF_THE_WHOLE", "Mount", "include"]
+__all__ = ["WHOLE_SERVER_METHODS", "Mount", "include"]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
 _THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete")
 """The methods by which features of a part are used."""
 
-OF_THE_WHOLE: dict[str, Callable[[FeatureService], None]] = {}
+WHOLE_SERVER_METHODS: dict[str, Callable[[FeatureService], None]] = {}
 """Methods that a server answers for all of its parts together, each with a function that serves it in the whole."""
 
 
@@ -174,7 +174,7 @@ def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
         ValueError: both serve the same method, or declare an extension with different settings.
     """
     for name in other.handlers.keys() - CORE:
-        if name in parent.handlers and name not in OF_THE_WHOLE:
+        if name in parent.handlers and name not in WHOLE_SERVER_METHODS:
             raise ValueError(f"{parent.info.name!r} and {other.info.name!r} both serve the method {name!r}.")
     for id, settings in other.extensions.declared.items():
         declare({id: dict(parent.extensions.declared.get(id, {}))}, id, settings)
@@ -183,12 +183,12 @@ def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
 def publish_extensions(parent: FeatureService, other: FeatureService) -> None:
     """Serve and declare in `parent` the extensions of `other`, a part of it."""
     for name in _own(other.handlers):
-        if name in OF_THE_WHOLE:
-            OF_THE_WHOLE[name](parent)
+        if name in WHOLE_SERVER_METHODS:
+            WHOLE_SERVER_METHODS[name](parent)
         elif name not in parent.handlers:
             parent.methods.set(name, _handler_of_part(other, name))
-    for name in _own(other.notified):
-        parent.notified.setdefault(name, other.notified[name])
+    for name in _own(other.notification_handlers):
+        parent.notification_handlers.setdefault(name, other.notification_handlers[name])
     for id, settings in other.extensions.declared.items():
         declare(parent.extensions.declared, id, settings)
     for mount in parent.parents:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.protocol.interfaces import Notified, Store
+from wharfinger.protocol.interfaces import NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import ResultMeta
 from wharfinger.protocol.revisions import Revision
@@ -84,8 +84,10 @@ class FeatureService:
         self.completions = Completions(services, self.prompts, self.resources)
         self.listening = Listening(services, self.resources, lambda: self.tasks)
         self.methods.set("subscriptions/listen", self.listening.listen)
-        self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
-        self.extensions = Extensions(services, self.notified, self._publish_extensions)
+        self.notification_handlers: dict[str, NotificationHandler] = {
+            "notifications/initialized": self.listening.initialized
+        }
+        self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
         """Runs and keeps tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None

@@ -11,7 +11,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.server.context import Context
 from wharfinger.server.features.listing import joined_page
-from wharfinger.server.mounting import OF_THE_WHOLE
+from wharfinger.server.mounting import WHOLE_SERVER_METHODS
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 from wharfinger.types.skills import (
@@ -39,7 +39,7 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     if "skills/list" in server.handlers:
         return
     for name in ("skills/list", "skills/get", "resources/directory/read"):
-        OF_THE_WHOLE[name] = serve_skills
+        WHOLE_SERVER_METHODS[name] = serve_skills
 
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
         place = _position(server, "skills", params.cursor)

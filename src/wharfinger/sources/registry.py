@@ -188,7 +188,7 @@ KINDS: tuple[SourceKind, ...] = (
         "another MCP server's resources",
         "upstream",
         ("https", "http"),
-        takes=("allow_private",),
+        takes=("allow_private_networks",),
     ),
 )
 """Every kind except folders, in the order of the documentation."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import pytest
 
-from wharfinger.client import Client
+from wharfinger.client import Client, ClientOptions
 from wharfinger.client.connect import Target
 from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.testing.client_answers import Answers, Script
@@ -24,19 +24,16 @@ class ClientFactory:
         self.revision = revision
         """The revision of this run of the test."""
 
-    def __call__(
-        self, target: Target, *, revision: str | None = None, answers: Answers | None = None, **options: Any
-    ) -> Client:
+    def __call__(self, target: Target, *, answers: Answers | None = None, **options: Unpack[ClientOptions]) -> Client:
         """Make a client, which `async with` opens: `async with client(server) as opened:`.
 
         Args:
             target: The first argument of `Client`.
-            revision: A revision other than that of this run.
             answers: Answers to the questions of the server, as for `Script`.
-            options: Options of `Client`.
+            options: Options of `Client`; the default of `revision` is the revision of this run.
         """
         handlers = {} if answers is None else Script(answers).handlers
-        return Client(target, revision=revision or self.revision, **handlers, **options)
+        return Client(target, **{"revision": self.revision, **handlers, **options})
 
 
 @pytest.fixture(params=REVISIONS)

@@ -32,7 +32,7 @@ def deliver(service: Service, session: Session, event: Notification[Any] | Respo
         if isinstance(event, Response):
             if not event.waiter.done():
                 event.waiter.set_result(event.message)
-        elif listener := service.notified.get(event.message.method):  # type: ignore[arg-type]  # it has a method
+        elif listener := service.notification_handlers.get(event.message.method):  # type: ignore[arg-type]  # it has a method
             listener(session, event.params)
     except Exception:
         log.exception("%s failed", "A response" if isinstance(event, Response) else event.message.method)

@@ -48,7 +48,7 @@ __all__ = ["StreamLink", "not_sent", "show_bytes"]
 
 logger = logging.getLogger("wharfinger.transports.stream_client")
 
-Notified = Callable[[Message], None]
+OnNotification = Callable[[Message], None]
 
 SHOWN = 80
 """The maximum of bytes that error messages quote from a line that is not a message."""
@@ -79,7 +79,7 @@ class _PendingCall(msgspec.Struct, eq=False):
 
     method: str
     future: asyncio.Future[Message]
-    notified: Notified | None
+    on_notification: OnNotification | None
     id: int = 0
     timeout: float = 0.0
     deadline: float = 0.0
@@ -133,11 +133,11 @@ class StreamLink:
         params: Any,
         *,
         timeout: float | None,
-        notified: Callable[[Message], None] | None = None,
+        on_notification: Callable[[Message], None] | None = None,
     ) -> Message:
         """Send a request and return the response; cancelling the waiting task cancels the request at the server.
 
-        `notified` is called with each notification for this request. `timeout` is in seconds.
+        `on_notification` is called with each notification for this request. `timeout` is in seconds.
 
         Raises:
             ConnectionLost: the connection ended first.
@@ -148,8 +148,8 @@ class StreamLink:
             await self._wait_writable(method, timeout)
         if self._end is not None:
             raise not_sent(self._end())
-        call = _PendingCall(method, self._loop.create_future(), notified)
-        progress = notified is not None and method != "subscriptions/listen"
+        call = _PendingCall(method, self._loop.create_future(), on_notification)
+        progress = on_notification is not None and method != "subscriptions/listen"
         call.id, data = self._peer.request(method, params, call, progress=progress)
         if timeout is not None:
             call.timeout = timeout
@@ -216,7 +216,7 @@ class StreamLink:
         self._responder.stop()
         for call in self._peer.close():
             self._fail(call, end())
-        self.events.lost(self, end())
+        self.events.on_lost(self, end())
 
     @property
     def is_lost(self) -> bool:
@@ -242,15 +242,15 @@ class StreamLink:
                 event.waiter.future.set_result(event.message)
         elif type(event) is Notification:
             if event.waiter is None:
-                self.events.notified(self, event.message)
+                self.events.on_notification(self, event.message)
             else:
                 event.waiter.unread = None
-                if event.waiter.notified is not None:
-                    event.waiter.notified(event.message)
+                if event.waiter.on_notification is not None:
+                    event.waiter.on_notification(event.message)
         elif type(event) is Reply:
             self._reply(event.data)
         elif type(event) is ServerRequest:
-            self._responder.respond(event.message, self.events.answer, self._reply)
+            self._responder.respond(event.message, self.events.on_request, self._reply)
         elif type(event) is Cancellation:
             self._responder.cancel(event.request)
         elif type(event) is Malformed:

@@ -105,7 +105,9 @@ class UnixServer:
             raise
 
     async def close(self) -> None:
-        """Accept no more clients, wait for running requests (`Limits.drain`), and close every connection."""
+        """Accept no more clients, let requests finish and clients read their answers, and close every connection.
+
+        Requests have `Limits.drain` seconds to finish, and slow readers as long again."""
         self._remove()
         if self._server is not None:
             self._server.close()

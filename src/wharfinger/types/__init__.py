@@ -134,13 +134,13 @@ from .resources import (
     ResourceContents,
     ResourceTemplate,
     ResourceUpdatedNotificationParams,
-    Stored,
+    StoredBlob,
     StoredBytes,
     SubscribeRequestParams,
     UnsubscribeRequestParams,
     check_contents,
+    find_stored_blob,
     stored_blob,
-    stored_in,
 )
 from .roots import (
     ListRootsResult,
@@ -153,6 +153,7 @@ from .sampling import (
     ModelPreferences,
     SamplingMessage,
     ToolChoice,
+    check_tool_use,
 )
 from .subscriptions import (
     SubscriptionFilter,
@@ -296,7 +297,7 @@ __all__ = [
     "ServerTaskRequests",
     "ServerTasksCapability",
     "SetLevelRequestParams",
-    "Stored",
+    "StoredBlob",
     "StoredBytes",
     "SubscribeRequestParams",
     "SubscriptionFilter",
@@ -327,9 +328,10 @@ __all__ = [
     "check_elicitation",
     "check_primitive_schema",
     "check_tool",
+    "check_tool_use",
     "decode_call_tool_result",
     "decode_content",
     "decode_get_prompt_result",
+    "find_stored_blob",
     "stored_blob",
-    "stored_in",
 ]

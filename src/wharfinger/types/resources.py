@@ -19,13 +19,13 @@ __all__ = [
     "ResourceContents",
     "ResourceTemplate",
     "ResourceUpdatedNotificationParams",
-    "Stored",
+    "StoredBlob",
     "StoredBytes",
     "SubscribeRequestParams",
     "UnsubscribeRequestParams",
     "check_contents",
+    "find_stored_blob",
     "stored_blob",
-    "stored_in",
 ]
 
 
@@ -93,8 +93,8 @@ class StoredBytes(Protocol):
         ...
 
 
-class Stored:
-    """A blob that is read while it is sent; `len()` is its size in bytes.
+class StoredBlob:
+    """A blob that is read while it is sent, instead of being held in memory; `len()` is its size in bytes.
 
     A source returns it instead of bytes (see `stored_blob`). The server sets `run`, which calls a blocking function in
     a thread. An open file is closed when the last reference to it is gone, whether it was sent or not.
@@ -128,13 +128,13 @@ def stored_blob(content: StoredBytes) -> bytes:
 
     Its declared type is bytes because only the server handles it: contexts, hooks and clients get bytes.
     """
-    return cast("bytes", Stored(content))
+    return cast("bytes", StoredBlob(content))
 
 
-def stored_in(contents: ResourceContents) -> Stored | None:
+def find_stored_blob(contents: ResourceContents) -> StoredBlob | None:
     """Return the stored blob of these contents; None if they have no blob, or one in memory."""
     blob: object = contents.blob
-    return blob if isinstance(blob, Stored) else None
+    return blob if isinstance(blob, StoredBlob) else None
 
 
 class ListResourcesResult(PaginatedResult, kw_only=True):

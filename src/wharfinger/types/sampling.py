@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
 from .base import JSONObject, Meta, Result, Role, WireStruct
-from .content import SamplingContent, TextContent
+from .content import SamplingContent, TextContent, ToolResultContent, ToolUseContent
 from .requests import TaskAugmentedRequestParams
 from .tools import Tool
 
@@ -18,6 +19,7 @@ __all__ = [
     "ModelPreferences",
     "SamplingMessage",
     "ToolChoice",
+    "check_tool_use",
 ]
 
 
@@ -48,6 +50,34 @@ class SamplingMessage(WireStruct, kw_only=True):
     role: Role
     content: SamplingContent | list[SamplingContent]
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
+    """Check that the message after a use of tools has their results, and nothing else (2026-07-28, sampling).
+
+    Raises:
+        ValueError: a tool use has no result there, or a result has no tool use before it; the message names their ids.
+    """
+    open_uses: set[str] = set()
+    for message in messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
+        if results and len(results) < len(blocks):
+            raise ValueError("A message with tool results must contain nothing else.")
+        if results and message.role != "user":
+            raise ValueError("Tool results must be in a message of the user.")
+        if len(set(results)) < len(results):
+            raise ValueError("A message has two results of the same tool use.")
+        if wrong := open_uses.symmetric_difference(results):
+            raise ValueError(f"Each tool use needs its result in the next message, which does not fit: {_ids(wrong)}.")
+        open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
+    if open_uses:
+        raise ValueError(f"Each tool use needs its result in the next message, which is missing: {_ids(open_uses)}.")
+
+
+def _ids(ids: set[str]) -> str:
+    """At most 8 ids, shortened: they may come from a peer."""
+    return ", ".join(id[:64] for id in sorted(ids)[:8])
 
 
 class CreateMessageRequestParams(TaskAugmentedRequestParams, kw_only=True):

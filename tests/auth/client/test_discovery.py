@@ -15,7 +15,7 @@ from wharfinger.auth.client.explain import explain
 from wharfinger.auth.client.registration import ClientIdentity
 from wharfinger.auth.client.steps import Trace, run
 from wharfinger.errors import ConnectionFailed, NotAuthorized
-from wharfinger.protocol.interfaces import Fetched
+from wharfinger.protocol.interfaces import HttpResponse
 
 SERVER = "https://harbour.example/mcp"
 PRM = "https://harbour.example/.well-known/oauth-protected-resource"
@@ -39,16 +39,16 @@ class Web:
         self.documents = documents
         self.asked: list[str] = []
 
-    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         self.asked.append(url)
         document = self.documents.get(url)
         if document is None:
-            return Fetched(404, {}, b"")
+            return HttpResponse(404, {}, b"")
         if isinstance(document, Exception):
             raise document
-        if isinstance(document, Fetched):
+        if isinstance(document, HttpResponse):
             return document
-        return Fetched(200, {}, document if isinstance(document, bytes) else msgspec.json.encode(document))
+        return HttpResponse(200, {}, document if isinstance(document, bytes) else msgspec.json.encode(document))
 
 
 def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), server: str = SERVER) -> AuthServer:
@@ -76,7 +76,7 @@ def test_published_scopes_count_where_none_are_challenged() -> None:
         b"{",
         b"[]",
         b'{"resource": 1}',
-        Fetched(302, {"location": "https://evil"}, b""),
+        HttpResponse(302, {"location": "https://evil"}, b""),
     ],
 )
 def test_what_is_no_document_is_passed_over(other: Any) -> None:
@@ -150,7 +150,7 @@ def explained(web: Web) -> tuple[list[tuple[str, bool | None]], bool]:
 def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
     header = {"www-authenticate": f'Bearer resource_metadata="{PRM}/mcp"'}
     authority = AUTHORITY | {"registration_endpoint": "https://as.example/register"}
-    notes, good = explained(Web({SERVER: Fetched(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
+    notes, good = explained(Web({SERVER: HttpResponse(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
     assert good
     assert all(mark for _, mark in notes)
     assert [what for what, _ in notes] == [
@@ -160,13 +160,13 @@ def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
 
 def test_a_walk_says_what_is_wrong_and_goes_on_as_far_as_it_can() -> None:
     authority = AUTHORITY | {"code_challenge_methods_supported": ["plain"]}
-    notes, good = explained(Web({SERVER: Fetched(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
+    notes, good = explained(Web({SERVER: HttpResponse(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
     assert not good
     assert [what for what, mark in notes if mark is False] == [f"POST {SERVER}", "registration", "PKCE"]
 
 
 def test_a_walk_that_ends_early_says_where() -> None:
-    notes, good = explained(Web({SERVER: Fetched(401, {"www-authenticate": "Basic"}, b"")}))
+    notes, good = explained(Web({SERVER: HttpResponse(401, {"www-authenticate": "Basic"}, b"")}))
     assert (notes, good) == ([(f"POST {SERVER}", False)], False)
     notes, good = explained(Web({SERVER: ConnectionFailed("no route")}))
     assert (notes, good) == ([("sign-in", False)], False)

@@ -15,7 +15,7 @@ from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.grants import (
     Attempt,
     Grant,
-    NotOurs,
+    UnrelatedRedirect,
     authorization_url,
     exchange_code,
     read_redirect,
@@ -23,14 +23,14 @@ from wharfinger.auth.client.grants import (
     scopes_to_ask,
 )
 from wharfinger.auth.client.metadata import ServerMetadata
-from wharfinger.auth.client.registration import ClientIdentity, Registered, register
+from wharfinger.auth.client.registration import ClientIdentity, RegisteredClient, register
 from wharfinger.auth.client.steps import Steps, run
 from wharfinger.errors import NotAuthorized
-from wharfinger.protocol.interfaces import Fetched
+from wharfinger.protocol.interfaces import HttpResponse
 
 ISSUER = "https://as.example"
 ATTEMPT = Attempt("v" * 64, "the state", "http://127.0.0.1:1/callback")
-CLIENT = Registered(issuer=ISSUER, client_id="harbour", method="none", redirect_uri=ATTEMPT.redirect_uri)
+CLIENT = RegisteredClient(issuer=ISSUER, client_id="harbour", method="none", redirect_uri=ATTEMPT.redirect_uri)
 
 
 def found(resource: str | None = "https://harbour.example", **metadata: Any) -> AuthServer:
@@ -53,12 +53,12 @@ def drive(steps: Steps[Any], status: int = 200, body: Any = b"") -> tuple[Any, d
     """What the steps make of one answer, and what they asked for it."""
     asked: dict[str, Any] = {}
 
-    async def fetch(verb: str, url: str, headers: Mapping[str, str], sent: bytes | None) -> Fetched:
+    async def fetch(verb: str, url: str, headers: Mapping[str, str], sent: bytes | None) -> HttpResponse:
         assert not asked
         text = (sent or b"").decode()
         form = {name: values[0] for name, values in parse_qs(text, strict_parsing=True).items()} if "=" in text else {}
         asked.update(verb=verb, url=url, headers=headers, form=form, body=text)
-        return Fetched(status, {}, body if isinstance(body, bytes) else msgspec.json.encode(body))
+        return HttpResponse(status, {}, body if isinstance(body, bytes) else msgspec.json.encode(body))
 
     return asyncio.run(run(steps, fetch)), asked
 
@@ -161,7 +161,7 @@ def test_the_code_of_the_right_answer_is_taken() -> None:
     ["", "code=c", "code=c&state=other", "code=c&state=the+state&state=the+state", "%ff", "state=%C3%A9", "&" * 99],
 )
 def test_an_answer_to_another_question_is_not_ours(query: str) -> None:
-    with pytest.raises(NotOurs):
+    with pytest.raises(UnrelatedRedirect):
         read_redirect(query, found(), ATTEMPT)
 
 
@@ -182,7 +182,7 @@ def test_an_issuer_that_was_promised_must_be_there() -> None:
 TOKENS = {"access_token": "secret-token", "token_type": "bearer", "expires_in": 60}
 
 
-def exchange(client: Registered = CLIENT, status: int = 200, body: Any = TOKENS) -> tuple[Grant, dict[str, Any]]:
+def exchange(client: RegisteredClient = CLIENT, status: int = 200, body: Any = TOKENS) -> tuple[Grant, dict[str, Any]]:
     return drive(exchange_code(found(), client, ATTEMPT, "c", ("read",), 1000.0, []), status, body)
 
 
@@ -205,7 +205,7 @@ def test_a_code_becomes_a_token_with_its_scopes_and_end() -> None:
     [("client_secret_basic", "a%3Ab:p%26+%C3%A9", None), ("client_secret_post", None, "p& é"), ("none", None, None)],
 )
 def test_a_client_proves_itself_as_agreed(method: str, basic: str | None, posted: str | None) -> None:
-    client = Registered(issuer=ISSUER, client_id="a:b", client_secret="p& é", method=method)
+    client = RegisteredClient(issuer=ISSUER, client_id="a:b", client_secret="p& é", method=method)
     _, asked = exchange(client)
     header = asked["headers"].get("Authorization")
     assert header == (None if basic is None else "Basic " + base64.b64encode(basic.encode()).decode())

@@ -14,13 +14,13 @@ import pytest
 
 from wharfinger.auth import FileTokens, MemoryTokens, Tokens
 from wharfinger.auth.client.grants import Grant
-from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.auth.client.token_store import default_folder
 from wharfinger.errors import StoreUnusable
 
 T = TypeVar("T")
 
-CLIENT = Registered(issuer="https://as.example", client_id="harbour", client_secret="hidden", method="none")
+CLIENT = RegisteredClient(issuer="https://as.example", client_id="harbour", client_secret="hidden", method="none")
 GRANT = Grant(
     server="https://harbour.example/mcp",
     issuer="https://as.example",

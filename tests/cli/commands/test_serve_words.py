@@ -37,7 +37,7 @@ PARAMS: dict[str, Any] = {
     "no_tools": False,
     "no_search": False,
     "allow_command": False,
-    "allow_private": False,
+    "allow_private_networks": False,
     "allow_query": False,
     "limits": (),
     "name": None,
@@ -149,7 +149,7 @@ def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
         (["--allow-command", "docs"], "--allow-command is for command:LINE"),
         (["--every", "2", "docs"], "--every is for command:LINE"),
         (["--every", "0", "--allow-command", "command:df"], "every at least"),
-        (["--allow-private", "docs"], "--allow-private is for https://HOST/mcp"),
+        (["--allow-private-networks", "docs"], "--allow-private-networks is for https://HOST/mcp"),
         (["--allow-query", "docs"], "--allow-query is for sqlite:///FILE, postgresql://USER@HOST/DATABASE"),
         (["--allow-query", "--no-tools", "sqlite:///shop.db"], "exclude each other"),
         (["--demo", "sqlite:///shop.db"], "--demo takes one folder"),
@@ -261,9 +261,9 @@ def test_a_command_is_not_given_to_a_host_by_the_way(here: Path, capsys: pytest.
 
 
 def test_options_and_upstreams_make_it_a_whole_command(here: Path) -> None:
-    made = make_sources(["docs", "http://127.0.0.1:9/mcp"], {"allow_private": True})
-    words = host_arguments({**PARAMS, "allow_private": True}, made)
-    assert words[-5:] == ("serve", "--stdio", "--allow-private", f"{here}/docs", "http://127.0.0.1:9/mcp")
+    made = make_sources(["docs", "http://127.0.0.1:9/mcp"], {"allow_private_networks": True})
+    words = host_arguments({**PARAMS, "allow_private_networks": True}, made)
+    assert words[-5:] == ("serve", "--stdio", "--allow-private-networks", f"{here}/docs", "http://127.0.0.1:9/mcp")
     assert words[2] == "--"
     words = host_arguments({**PARAMS, "no_search": True, "include": ("*.md", "*.py")}, make_sources(["docs"]))
     assert words[-6:] == ("--include", "*.md", "--include", "*.py", "--no-search", f"{here}/docs")

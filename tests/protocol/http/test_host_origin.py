@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from wharfinger.protocol.http.host_origin import HostOriginPolicy
-from wharfinger.protocol.http.rules import Refused
+from wharfinger.protocol.http.rules import HttpRefusal
 
 
-def refused(status: int, headers: dict[bytes, bytes]) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(status: int, headers: dict[bytes, bytes]) -> HttpRefusal:
+    with pytest.raises(HttpRefusal) as caught:
         HostOriginPolicy().check(headers)
     assert caught.value.http_status == status
     return caught.value
@@ -26,7 +26,7 @@ def knock(doors: HostOriginPolicy, host: str | None, origin: str | None = None) 
         try:
             doors.check(headers)
             statuses.add(200)
-        except Refused as error:
+        except HttpRefusal as error:
             statuses.add(error.http_status)
     (status,) = statuses
     return status

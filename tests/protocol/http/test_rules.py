@@ -16,7 +16,7 @@ from wharfinger.protocol.http.rules import (
     NAME,
     SESSION,
     VERSION,
-    Refused,
+    HttpRefusal,
     accepted_types,
     check_header_params,
     check_post,
@@ -349,10 +349,10 @@ def test_version_in_meta_decides_whatever_it_is(params: bytes, era: str) -> None
 
 def test_refusal_goes_with_its_headers() -> None:
     error = refused(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
-    assert isinstance(error, Refused)
+    assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"), (b"accept-encoding", b"identity"))
     assert error.message == str(error) == "The body must not be compressed."
-    assert Refused(401, "no").headers == ()
+    assert HttpRefusal(401, "no").headers == ()
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_refusal_goes_with_its_headers() -> None:
 )
 def test_every_header_that_decides_closes_the_connection_if_it_repeats(name: bytes) -> None:
     error = refused(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
-    assert isinstance(error, Refused)
+    assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"),)
     assert name.decode() in error.message
 

@@ -1,4 +1,4 @@
-"""Rows of literals and holes against a search that tries every fit, and the bounds of a hole."""
+"""Rows of literals and placeholders against a search that tries every fit, and the bounds of a placeholder."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from wharfinger.protocol.uri.matcher import ESCAPED, Atom, Hole, Matcher, UnclearBoundary, may_meet
+from wharfinger.protocol.uri.matcher import ESCAPED, Atom, Matcher, Placeholder, UnclearBoundary, may_meet
 
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%")
 SEGMENT = PLAIN | frozenset(".-")
 PATH = SEGMENT | {"/"}
-NAME = Hole(SEGMENT, "", 1)
+NAME = Placeholder(SEGMENT, "", 1)
 TOKENS = ["a", "b", "/", ".", "-", "2", "%2F", "%C3%BC", "%E2%82%AC", "%F0%9F%98%80"]
 
 
 def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | None]]:
-    """What the holes may hold, in every possible way; a token is a character, escaped or not."""
+    """What the placeholders may hold, in every possible way; a token is a character, escaped or not."""
     if not atoms:
         if not tokens:
             yield []
@@ -44,7 +44,7 @@ def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | N
 
 
 def best_fit(atoms: Sequence[Atom], tokens: list[str]) -> list[str | None] | None:
-    """The fit with every optional hole if there is one, then with the longest first hole, and so on."""
+    """The fit with every optional placeholder if there is one, then with the longest first placeholder, and so on."""
     fits = list(every_fit(atoms, tokens))
     whole = [fit for fit in fits if None not in fit]
     return max(whole or fits, key=lambda fit: [-1 if held is None else len(held) for held in fit], default=None)
@@ -53,12 +53,12 @@ def best_fit(atoms: Sequence[Atom], tokens: list[str]) -> list[str | None] | Non
 def some_row(choose: random.Random) -> list[Atom]:
     row: list[Atom] = []
     for _ in range(choose.randint(0, 4)):
-        if choose.random() < 0.35 and (not row or isinstance(row[-1], Hole)):
+        if choose.random() < 0.35 and (not row or isinstance(row[-1], Placeholder)):
             row.append(choose.choice(["a", "b", "/", ".", "-", "a/", "/a", "2", "%2F", "%C3%BC", "2F", "a/a", "aa"]))
         else:
             chars = choose.choice([PLAIN, SEGMENT, PATH, PLAIN | {"-"}, PLAIN | {"/"}])
             opener = choose.choice(["", "", "/", ".", "-/"])
-            row.append(Hole(chars, opener, choose.choice([0, 1]), choose.choice([0, 0, 1, 2, 3])))
+            row.append(Placeholder(chars, opener, choose.choice([0, 1]), choose.choice([0, 0, 1, 2, 3])))
     return row
 
 
@@ -85,7 +85,7 @@ def split(row: Sequence[Atom], text: str) -> list[str] | None:
 
 
 def holds_its_separator(row: Sequence[Atom], fit: Sequence[str | None]) -> bool:
-    """Whether a hole contains what separates it from the hole before: the last separator counts, so it must not."""
+    """Whether a placeholder contains its separator from the one before: it must not, the last separator counts."""
     contents = iter(fit)
     separators: Sequence[str] = ()
     for index, atom in enumerate(row):
@@ -138,17 +138,17 @@ def test_row_fits_in_one_of_the_ways_to_fit_it() -> None:
         ([NAME, "2F", NAME], "a%2Fb2Fc", ["a%2Fb", "c"]),
         ([NAME, ".", NAME, "/", NAME], "a.b.c/d.e", ["a.b", "c", "d.e"]),
         ([NAME, "./", NAME], "a./b", ["a", "b"]),
-        ([Hole(PATH), "/", NAME], "a/b/c", ["a/b", "c"]),
-        ([Hole(PATH), "/", NAME], "/c", ["", "c"]),
-        ([NAME, Hole(SEGMENT, ".")], "a.b.c", ["a.b", "c"]),
-        ([NAME, Hole(SEGMENT, ".")], "a", ["a", None]),
-        ([NAME, Hole(SEGMENT, ".")], "a.", ["a", ""]),
-        ([NAME, Hole(SEGMENT, "."), Hole(PLAIN, "/")], "a.b/c", ["a", "b", "c"]),
-        ([Hole(PATH, "/"), Hole(SEGMENT, "/")], "/a/b/c", ["a/b", "c"]),
-        ([Hole(PATH, "/"), Hole(SEGMENT, "/")], "/a", ["a", None]),
-        ([Hole(SEGMENT, "/"), Hole(SEGMENT, "/")], "/a", ["a", None]),
-        ([Hole(SEGMENT, "/"), Hole(SEGMENT, "/")], "/a/b", ["a", "b"]),
-        ([Hole(SEGMENT, "/", 0, 1), Hole(SEGMENT, "/")], "/ab", [None, "ab"]),
+        ([Placeholder(PATH), "/", NAME], "a/b/c", ["a/b", "c"]),
+        ([Placeholder(PATH), "/", NAME], "/c", ["", "c"]),
+        ([NAME, Placeholder(SEGMENT, ".")], "a.b.c", ["a.b", "c"]),
+        ([NAME, Placeholder(SEGMENT, ".")], "a", ["a", None]),
+        ([NAME, Placeholder(SEGMENT, ".")], "a.", ["a", ""]),
+        ([NAME, Placeholder(SEGMENT, "."), Placeholder(PLAIN, "/")], "a.b/c", ["a", "b", "c"]),
+        ([Placeholder(PATH, "/"), Placeholder(SEGMENT, "/")], "/a/b/c", ["a/b", "c"]),
+        ([Placeholder(PATH, "/"), Placeholder(SEGMENT, "/")], "/a", ["a", None]),
+        ([Placeholder(SEGMENT, "/"), Placeholder(SEGMENT, "/")], "/a", ["a", None]),
+        ([Placeholder(SEGMENT, "/"), Placeholder(SEGMENT, "/")], "/a/b", ["a", "b"]),
+        ([Placeholder(SEGMENT, "/", 0, 1), Placeholder(SEGMENT, "/")], "/ab", [None, "ab"]),
     ],
 )
 def test_last_separator_counts(row: list[Atom], text: str, held: list[str | None] | None) -> None:
@@ -157,21 +157,21 @@ def test_last_separator_counts(row: list[Atom], text: str, held: list[str | None
 
 
 @pytest.mark.parametrize(
-    ("row", "hole"),
+    ("row", "placeholder"),
     [
         ([NAME, NAME], 1),
         (["a", NAME, "/", NAME, NAME], 2),
-        ([NAME, "-", Hole(PATH)], 1),
-        ([Hole(SEGMENT, "", 1, 3), ".", NAME], 0),
-        ([Hole(PLAIN, "/"), "/", NAME], 0),
-        ([Hole(PATH), "/", NAME, "/", Hole(PATH)], 2),
-        ([NAME, Hole(SEGMENT, "."), "-", NAME], 1),
+        ([NAME, "-", Placeholder(PATH)], 1),
+        ([Placeholder(SEGMENT, "", 1, 3), ".", NAME], 0),
+        ([Placeholder(PLAIN, "/"), "/", NAME], 0),
+        ([Placeholder(PATH), "/", NAME, "/", Placeholder(PATH)], 2),
+        ([NAME, Placeholder(SEGMENT, "."), "-", NAME], 1),
     ],
 )
-def test_row_that_does_not_say_where_a_hole_ends_is_refused(row: list[Atom], hole: int) -> None:
+def test_row_that_does_not_say_where_a_hole_ends_is_refused(row: list[Atom], placeholder: int) -> None:
     with pytest.raises(UnclearBoundary) as caught:
         Matcher(row)
-    assert caught.value.hole == hole
+    assert caught.value.placeholder == placeholder
 
 
 def test_rows_that_fit_one_text_meet() -> None:
@@ -187,7 +187,7 @@ def test_rows_that_fit_one_text_meet() -> None:
     assert met > 50
 
 
-LETTERS = Hole(PLAIN, "", 1)
+LETTERS = Placeholder(PLAIN, "", 1)
 
 
 @pytest.mark.parametrize(
@@ -199,18 +199,18 @@ LETTERS = Hole(PLAIN, "", 1)
         ([], [], True),
         ([], ["a"], False),
         ([], [LETTERS], False),
-        ([], [Hole(PLAIN)], True),
-        ([], [Hole(PLAIN, "/", 1)], True),
-        (["/"], [Hole(PLAIN, "/", 1)], False),
-        (["/a"], [Hole(PLAIN, "/", 1)], True),
-        (["/"], [Hole(PLAIN, "/")], True),
-        (["//"], [Hole(PLAIN, "/")], False),
-        (["-a"], [Hole(PLAIN, "/")], False),
-        (["-a"], [Hole(PLAIN, "/-")], True),
+        ([], [Placeholder(PLAIN)], True),
+        ([], [Placeholder(PLAIN, "/", 1)], True),
+        (["/"], [Placeholder(PLAIN, "/", 1)], False),
+        (["/a"], [Placeholder(PLAIN, "/", 1)], True),
+        (["/"], [Placeholder(PLAIN, "/")], True),
+        (["//"], [Placeholder(PLAIN, "/")], False),
+        (["-a"], [Placeholder(PLAIN, "/")], False),
+        (["-a"], [Placeholder(PLAIN, "/-")], True),
         (["a-"], [LETTERS], False),
         ([LETTERS, "-"], [LETTERS, "/"], False),
-        ([LETTERS, "-", LETTERS], [Hole(SEGMENT, "", 1)], True),
-        ([LETTERS, "/", LETTERS], [Hole(SEGMENT, "", 1)], False),
+        ([LETTERS, "-", LETTERS], [Placeholder(SEGMENT, "", 1)], True),
+        ([LETTERS, "/", LETTERS], [Placeholder(SEGMENT, "", 1)], False),
         ([LETTERS, "/b"], [LETTERS, "/", LETTERS], True),
         ([LETTERS, "/b/"], [LETTERS, "/", LETTERS], False),
     ],
@@ -222,7 +222,7 @@ def test_rows_meet_only_if_some_text_fits_both(one: list[Atom], other: list[Atom
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_bound_of_a_hole_counts_characters_and_not_bytes(count: int) -> None:
-    matcher = Matcher([Hole(SEGMENT, "", 1, count)])
+    matcher = Matcher([Placeholder(SEGMENT, "", 1, count)])
     for token in TOKENS:
         if token != "/":
             assert list(matcher.fit(token * count) or ()) == [token * count]
@@ -232,7 +232,7 @@ def test_bound_of_a_hole_counts_characters_and_not_bytes(count: int) -> None:
 
 
 def test_prefix_and_suffix_may_not_share_a_character() -> None:
-    for row in (["ab", Hole(PLAIN), "ba"], ["ab", Hole(SEGMENT), "ba"]):
+    for row in (["ab", Placeholder(PLAIN), "ba"], ["ab", Placeholder(SEGMENT), "ba"]):
         matcher = Matcher(row)
         assert matcher.fit("aba") is None
         assert list(matcher.fit("abba") or ()) == [""]

@@ -115,7 +115,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (returns_another_type, "int, and its return annotation is str"),
     (returns_a_list_of_another_type, "(list[int]) says: Expected `int`, got `str` - at `$[1]`"),
     (returns_no_number, "the result['a'][1] is nan, which JSON does not have"),
-    (returns_an_object, "the result['a']['b'][1] is of type object, which has no form in JSON."),
+    (returns_an_object, "the result['a']['b'][1] is of type object, which JSON cannot express."),
     (contains_itself, "the result[1] contains itself."),
     (shows_a_missing_file, "No such file or directory: '/nowhere/chart.png'"),
     (writes_content_as_text, "a CallToolResult whose content is not a list of blocks"),
@@ -502,14 +502,14 @@ def nested(depth: int, inside: Any) -> Any:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"a": [1, Half()]}, "the result['a'][1] is of type Half, which has no form in JSON."),
-        ({"a": Record(Half())}, "the result['a'].inner is of type Half, which has no form in JSON."),
-        ({"a": Record}, "the result['a'] is of type type, which has no form in JSON."),
+        ({"a": [1, Half()]}, "the result['a'][1] is of type Half, which JSON cannot express."),
+        ({"a": Record(Half())}, "the result['a'].inner is of type Half, which JSON cannot express."),
+        ({"a": Record}, "the result['a'] is of type type, which JSON cannot express."),
         (
             {Half: 1},
-            f"the result has the key {Half} of type type: keys are text.",
+            f"the result has the key {Half} of type type: keys must be strings.",
         ),
-        ({"a": "x\ud800"}, "the result['a'] has half of a surrogate pair, which UTF-8 does not have."),
+        ({"a": "x\ud800"}, "the result['a'] contains half of a surrogate pair, which UTF-8 cannot encode."),
         (["é", "\udcff"], "the result[1] has half of a surrogate pair"),
         ([{"fine": None, "b": float("nan")}], "the result[0]['b'] is nan, which JSON does not have"),
         ([Record(1), Record("x"), Record(float("inf"))], "the result[2].inner is inf"),

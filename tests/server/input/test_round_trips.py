@@ -1253,7 +1253,7 @@ def test_a_url_is_more_than_a_scheme_and_a_model_needs_a_token() -> None:
     Sample("?", max_tokens=1)
 
 
-def test_results_of_tools_that_do_not_fit_are_told_by_their_ids() -> None:
+def test_a_sample_names_the_tool_results_that_do_not_fit() -> None:
     question = t.SamplingMessage(role="user", content=t.TextContent(text="?"))
 
     def uses(*ids: str) -> t.SamplingMessage:
@@ -1264,12 +1264,12 @@ def test_results_of_tools_that_do_not_fit_are_told_by_their_ids() -> None:
 
     Sample([question, uses("a", "b"), results("b", "a"), question], tools=[])
     for messages, fault in (
-        ([question, uses("a", "b"), results("a")], "otherwise: b."),
-        ([question, uses("a"), results("a", "c")], "otherwise: c."),
-        ([question, uses("a"), results("a", "a")], "otherwise: twice the same."),
-        ([question, uses("a"), question], "otherwise: a."),
-        ([question, uses("b", "a")], "in the very next message: a, b."),
-        ([question, uses("a"), results("a", role="assistant")], "are the user's messages"),
+        ([question, uses("a", "b"), results("a")], "does not fit: b."),
+        ([question, uses("a"), results("a", "c")], "does not fit: c."),
+        ([question, uses("a"), results("a", "a")], "two results of the same tool use"),
+        ([question, uses("a"), question], "does not fit: a."),
+        ([question, uses("b", "a")], "which is missing: a, b."),
+        ([question, uses("a"), results("a", role="assistant")], "in a message of the user"),
     ):
         with pytest.raises(ValueError, match=fault):
             Sample(messages, tools=[])

@@ -257,7 +257,7 @@ def test_a_large_blob_stays_in_its_file_until_it_is_sent(source: Folder, charts:
     data = os.urandom(3 << 20)
     (charts / "large.bin").write_bytes(data)
     contents = source.read(f"{source.uri}/large.bin").contents[0]
-    stored = t.stored_in(contents)
+    stored = t.find_stored_blob(contents)
     assert stored is not None
     assert len(stored) == len(data)
     (charts / "large.bin").unlink()

@@ -165,7 +165,9 @@ def test_answer_may_come_as_events() -> None:
         told: list[Any] = []
         async with linked(serve) as link:
             params = t.PaginatedRequestParams()
-            message = await link.request("tools/list", params, timeout=9, notified=lambda m: told.append(m.method))
+            message = await link.request(
+                "tools/list", params, timeout=9, on_notification=lambda m: told.append(m.method)
+            )
         assert got(message) == b'{"right": 1}'
         assert told == ["notifications/progress"]
 
@@ -381,7 +383,7 @@ def test_end_of_the_session_is_told_and_stays() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.lost = lambda _, error: lost.append(error)
+            link.events.on_lost = lambda _, error: lost.append(error)
             await ask(link, "initialize")
             for _ in range(2):
                 with pytest.raises(ConnectionLost, match="has ended the session") as caught:
@@ -557,7 +559,7 @@ def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> N
 
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.notified = lambda _, message: got.put_nowait(message.method)
+            link.events.on_notification = lambda _, message: got.put_nowait(message.method)
             await asyncio.gather(link.listen_in(5), link.listen_in(5))
             assert [await got.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
             assert seen == [None, "e1", "e2"]

@@ -110,7 +110,7 @@ def test_server_may_ask() -> None:
             async def roots(message: Message) -> Any:
                 return t.ListRootsResult(roots=[])
 
-            link.events.answer = roots
+            link.events.on_request = roots
             assert fake.down is not None
             fake.down.write(event(id=1, method="ping") + event(id=2, method="roots/list"))
             answers = [await fake.answers.get() for _ in range(2)]
@@ -125,7 +125,7 @@ def test_end_of_the_stream_fails_what_waits() -> None:
         lost: list[WharfingerError] = []
         async with serving(FakeSseServer()) as base:
             link = await opened(base)
-            link.events.lost = lambda _, error: lost.append(error)
+            link.events.on_lost = lambda _, error: lost.append(error)
             calls = [asyncio.ensure_future(ask(link, "silence")) for _ in range(3)]
             errors = await asyncio.gather(ask(link, "end"), *calls, return_exceptions=True)
             assert [type(error) for error in errors] == [ConnectionLost] * 4

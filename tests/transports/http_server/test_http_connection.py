@@ -15,7 +15,7 @@ import pytest
 
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread, find_server
 from tests.transports.test_http_shares import wire_from
-from wharfinger.protocol.http.rules import HttpLimits, Refused
+from wharfinger.protocol.http.rules import HttpLimits, HttpRefusal
 from wharfinger.transports.http_server.app import HttpApp
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -207,7 +207,7 @@ def test_a_header_of_an_answer_has_no_line_end() -> None:
     """Neither sends what a `verify` may have put together carelessly."""
 
     def verify(headers: Any) -> str:
-        raise Refused(401, "No.", ((b"www-authenticate", b"Bearer\r\nSet-Cookie: a=b"),))
+        raise HttpRefusal(401, "No.", ((b"www-authenticate", b"Bearer\r\nSet-Cookie: a=b"),))
 
     with both(verify=verify) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         for wire in (their_wire, our_wire):

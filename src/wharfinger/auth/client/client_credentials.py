@@ -10,7 +10,7 @@ from typing import Any
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.fetching import fetch_for
 from wharfinger.auth.client.grants import Grant, take_tokens
-from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.auth.client.steps import Trace, TraceStep, run
 from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens
@@ -86,7 +86,9 @@ class ClientCredentials:
         methods = found.metadata.auth_methods
         basic = "client_secret_basic" in methods or "client_secret_post" not in methods
         method = "private_key_jwt" if self._sign else "client_secret_basic" if basic else "client_secret_post"
-        client = Registered(issuer=found.issuer, client_id=self._client_id, client_secret=self._secret, method=method)
+        client = RegisteredClient(
+            issuer=found.issuer, client_id=self._client_id, client_secret=self._secret, method=method
+        )
         form = {"grant_type": "client_credentials"}
         if scopes:
             form["scope"] = " ".join(scopes)

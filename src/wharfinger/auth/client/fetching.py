@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import is_loopback, is_public, join_headers, make_resolver, proxy_for, read_limited
-from wharfinger.protocol.interfaces import Fetch, Fetched
+from wharfinger.protocol.interfaces import Fetch, HttpResponse
 
 __all__ = ["fetch_for"]
 
@@ -29,7 +29,7 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
 
     server_host = urlsplit(server).hostname or ""
 
-    async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+    async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         import aiohttp  # imported on use, like all HTTP code
         from yarl import URL
 
@@ -64,7 +64,7 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
                 answer = await read_limited(response.content.iter_any(), MAX_BODY_BYTES)
                 if answer is None:
                     raise ConnectionFailed(f"{url} sent more than {MAX_BODY_BYTES} bytes.")
-                return Fetched(response.status, join_headers(response.headers.items()), answer)
+                return HttpResponse(response.status, join_headers(response.headers.items()), answer)
         except TimeoutError:
             raise ConnectionFailed(f"{url} did not answer within {time:g} s.") from None
         except aiohttp.ClientSSLError as error:

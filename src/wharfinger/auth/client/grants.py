@@ -12,14 +12,14 @@ import msgspec
 
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import read_document
-from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, ask_form, refusal, shown
 from wharfinger.errors import NotAuthorized
 
 __all__ = [
     "Attempt",
     "Grant",
-    "NotOurs",
+    "UnrelatedRedirect",
     "authorization_url",
     "exchange_code",
     "read_redirect",
@@ -51,7 +51,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     issuer: str
     resource: str | None
-    client: Registered
+    client: RegisteredClient
     token_endpoint: str
     access_token: str
     refresh_token: str | None = None
@@ -61,8 +61,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float = 0
 
 
-class NotOurs(LookupError):
-    """A redirect does not belong to this authorization: keep waiting for the right one."""
+class UnrelatedRedirect(LookupError):
+    """A redirect that does not belong to this authorization: keep waiting for the right one."""
 
 
 def scopes_to_ask(
@@ -78,7 +78,7 @@ def scopes_to_ask(
     return tuple(scopes)
 
 
-def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, scopes: Iterable[str]) -> str:
+def authorization_url(found: AuthServer, client: RegisteredClient, attempt: Attempt, scopes: Iterable[str]) -> str:
     """Return the URL of the sign-in page.
 
     Raises:
@@ -114,16 +114,16 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
     The issuer is compared first (RFC 9207 §2.4), so that an error in another issuer's redirect is not shown.
 
     Raises:
-        NotOurs: the redirect does not belong to this authorization.
+        UnrelatedRedirect: the redirect does not belong to this authorization.
         NotAuthorized: the sign-in was refused, or the redirect is from another issuer.
     """
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
-        raise NotOurs from None
+        raise UnrelatedRedirect from None
     given = dict(pairs)
     if len(given) != len(pairs) or not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
-        raise NotOurs
+        raise UnrelatedRedirect
     issuer = given.get("iss")
     if issuer is None and found.metadata.authorization_response_iss_parameter_supported:
         raise NotAuthorized(f"The redirect does not name its issuer, although {found.issuer} promises that.")
@@ -138,7 +138,13 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
 
 
 def exchange_code(
-    found: AuthServer, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trace: Trace
+    found: AuthServer,
+    client: RegisteredClient,
+    attempt: Attempt,
+    code: str,
+    scopes: Iterable[str],
+    now: float,
+    trace: Trace,
 ) -> Steps[Grant]:
     """Get the tokens for a code.
 
@@ -156,7 +162,12 @@ def exchange_code(
 
 
 def take_tokens(
-    found: AuthServer, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trace: Trace
+    found: AuthServer,
+    client: RegisteredClient,
+    form: Mapping[str, str],
+    scopes: Iterable[str],
+    now: float,
+    trace: Trace,
 ) -> Steps[Grant]:
     """Get tokens with the form of any grant type; `now` is in seconds since 1970.
 
@@ -217,7 +228,7 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
     )
 
 
-def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[str, str]) -> HttpStep:
+def token_form(purpose: str, endpoint: str, client: RegisteredClient, form: Mapping[str, str]) -> HttpStep:
     """Return a request to the token endpoint, with the client's authentication (RFC 6749 §2.3.1)."""
     if client.method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"

@@ -10,7 +10,7 @@ from wharfinger.auth.client.steps import Steps, Trace, TraceStep, ask_json, refu
 from wharfinger.auth.urls import split
 from wharfinger.errors import NotAuthorized
 
-__all__ = ["ClientIdentity", "Registered", "how_registered", "register"]
+__all__ = ["ClientIdentity", "RegisteredClient", "how_registered", "register"]
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 """Authentication methods that a new client requests, best first: a program on a user's machine cannot keep a secret."""
@@ -18,7 +18,7 @@ _WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
 """Authentication methods for a client that has a secret, best first."""
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True):
+class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client at one authorization server; never sent to another one (2026-07-28, authorization).
 
     `method` is its authentication method at the token endpoint. `redirect_uri` is empty if none was registered.
@@ -52,8 +52,8 @@ def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
 
 
 def register(
-    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace, kept: Registered | None = None
-) -> Steps[Registered]:
+    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace, kept: RegisteredClient | None = None
+) -> Steps[RegisteredClient]:
     """Return a client of this authorization server, registering it if necessary.
 
     `kept` is an earlier registration there.
@@ -69,7 +69,7 @@ def register(
         if fault is not None:
             raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
         trace.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
-        return Registered(
+        return RegisteredClient(
             issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
         )
     if kept is not None and kept.issuer == found.issuer and kept.redirect_uri == redirect_uri:
@@ -84,9 +84,9 @@ def register(
     raise NotAuthorized(f"{found.issuer} {why}. {fix}")
 
 
-def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace) -> Registered:
+def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace) -> RegisteredClient:
     trace.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
-    return Registered(
+    return RegisteredClient(
         issuer=found.issuer,
         client_id=client_id,
         client_secret=secret,
@@ -114,7 +114,7 @@ class _Registration(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace) -> Steps[Registered]:
+def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace) -> Steps[RegisteredClient]:
     """Register the client (RFC 7591), as a native application: the redirect is on this machine."""
     endpoint = found.metadata.registration_endpoint
     assert endpoint is not None
@@ -144,7 +144,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
         trace.append(TraceStep(endpoint, False, f"the registration cannot be read: {shown(fault)}"))
         raise NotAuthorized(f"The response to the registration at {endpoint} cannot be used: {shown(fault)}.")
     trace.append(TraceStep(endpoint, True, f"registered as {shown(registration.client_id)}"))
-    return Registered(
+    return RegisteredClient(
         issuer=found.issuer,
         client_id=registration.client_id,
         client_secret=registration.client_secret or None,

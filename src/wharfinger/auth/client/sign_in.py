@@ -13,8 +13,15 @@ from urllib.parse import urlsplit
 from wharfinger.auth.client.callback import Callback
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.fetching import fetch_for
-from wharfinger.auth.client.grants import Attempt, Grant, NotOurs, authorization_url, exchange_code, read_redirect
-from wharfinger.auth.client.registration import ClientIdentity, Registered, how_registered, register
+from wharfinger.auth.client.grants import (
+    Attempt,
+    Grant,
+    UnrelatedRedirect,
+    authorization_url,
+    exchange_code,
+    read_redirect,
+)
+from wharfinger.auth.client.registration import ClientIdentity, RegisteredClient, how_registered, register
 from wharfinger.auth.client.steps import Trace, TraceStep, run
 from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens, Tokens
@@ -162,13 +169,13 @@ class SignIn:
             name=known.name,
         )
 
-    async def _kept(self, found: AuthServer, identity: ClientIdentity) -> Registered | None:
+    async def _kept(self, found: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
         if how_registered(found, identity) != "dynamic":
             return None
         kept = await self._tokens.client(found.issuer)
         return None if kept is None or 0 < kept.secret_expires_at <= time.time() else kept
 
-    async def _listen(self, stack: AsyncExitStack, kept: Registered | None) -> Callback:
+    async def _listen(self, stack: AsyncExitStack, kept: RegisteredClient | None) -> Callback:
         """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""
         port = self._port or (urlsplit(kept.redirect_uri).port or 0 if kept is not None else 0)
         try:
@@ -204,7 +211,7 @@ class SignIn:
             raise NotAuthorized(f"{found.issuer} redirected to another URL.")
         try:
             return read(urlsplit(visited).query)
-        except NotOurs:
+        except UnrelatedRedirect:
             raise NotAuthorized(f"{found.issuer} answered with another `state` than was sent.") from None
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from wharfinger.content.text import printable
 from wharfinger.errors import NotAuthorized
-from wharfinger.protocol.interfaces import Fetch, Fetched
+from wharfinger.protocol.interfaces import Fetch, HttpResponse
 
 __all__ = ["HttpStep", "Steps", "Trace", "TraceStep", "ask_form", "ask_json", "get", "refusal", "run", "shown"]
 
@@ -42,7 +42,7 @@ class TraceStep(msgspec.Struct, frozen=True):
 Trace: TypeAlias = list[TraceStep]
 """The results of all steps so far, in order; never holds a secret."""
 
-Steps: TypeAlias = Generator[HttpStep, Fetched, T]
+Steps: TypeAlias = Generator[HttpStep, HttpResponse, T]
 """A part of a sign-in: yields requests, receives responses, and returns its result."""
 
 
@@ -89,7 +89,7 @@ class _OAuthError(msgspec.Struct, frozen=True):
     error_description: str = ""
 
 
-def refusal(what: str, answer: Fetched) -> tuple[str, NotAuthorized]:
+def refusal(what: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
     """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise, which begins with `what`."""
     try:
         said = msgspec.json.decode(answer.body, type=_OAuthError)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from wharfinger.auth.client.grants import Grant
-from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.errors import StoreUnusable
 
 __all__ = ["FileTokens", "MemoryTokens", "Tokens", "default_folder"]
@@ -40,11 +40,11 @@ class Tokens(Protocol):
         """Delete a grant, if it exists."""
         ...
 
-    async def client(self, issuer: str) -> Registered | None:
+    async def client(self, issuer: str) -> RegisteredClient | None:
         """Return the client that is registered at an issuer; None if it has none."""
         ...
 
-    async def keep_client(self, client: Registered) -> None:
+    async def keep_client(self, client: RegisteredClient) -> None:
         """Store a registration in place of an older one at the same issuer."""
         ...
 
@@ -58,7 +58,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
-        self._clients: dict[str, Registered] = {}
+        self._clients: dict[str, RegisteredClient] = {}
 
     async def grant(self, server: str) -> Grant | None:
         """The newest grant for a server."""
@@ -76,11 +76,11 @@ class MemoryTokens:
         """Delete a grant."""
         self._grants.pop(_key(grant), None)
 
-    async def client(self, issuer: str) -> Registered | None:
+    async def client(self, issuer: str) -> RegisteredClient | None:
         """The client at an issuer."""
         return self._clients.get(issuer)
 
-    async def keep_client(self, client: Registered) -> None:
+    async def keep_client(self, client: RegisteredClient) -> None:
         """Keep a registration."""
         self._clients[client.issuer] = client
 
@@ -131,16 +131,16 @@ class FileTokens:
         """
         await asyncio.to_thread(self._delete, f"grant-{_key(grant)}.json")
 
-    async def client(self, issuer: str) -> Registered | None:
+    async def client(self, issuer: str) -> RegisteredClient | None:
         """The client at an issuer.
 
         Raises:
             StoreUnusable: as `grant`.
         """
         data = await asyncio.to_thread(self._read, f"client-{_digest(issuer)}.json")
-        return None if data is None else _decoded(data, Registered)
+        return None if data is None else _decoded(data, RegisteredClient)
 
-    async def keep_client(self, client: Registered) -> None:
+    async def keep_client(self, client: RegisteredClient) -> None:
         """Keep a registration.
 
         Raises:

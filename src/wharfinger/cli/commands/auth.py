@@ -45,20 +45,24 @@ Examples:
 @click.argument("url")
 @click.option("--client-id", metavar="ID", help="Client ID that the authorization server has issued.")
 @click.option("--client-metadata-url", metavar="URL", help="URL of the client's own metadata document.")
-@click.option("--private", is_flag=True, help="Allow addresses in private networks.")
+@click.option("--allow-private-networks", is_flag=True, help="Allow addresses in private networks.")
 @json_option
 @verbosity_options
-def explain(url: str, client_id: str | None, client_metadata_url: str | None, private: bool, as_json: bool) -> None:
+def explain(
+    url: str, client_id: str | None, client_metadata_url: str | None, allow_private_networks: bool, as_json: bool
+) -> None:
     """Run the discovery of a sign-in, and show for each step the request, the result and what to fix.
 
-    Registers no client and does not sign in. The exit code is 4 if nobody could sign in.
+    Registers no client and does not sign in. The exit code is 4 if signing in is not possible.
     """
     from wharfinger.auth.client.explain import explain as explain_sign_in
     from wharfinger.auth.client.fetching import fetch_for
     from wharfinger.auth.client.registration import ClientIdentity
 
     identity = ClientIdentity(client_id=client_id, metadata_url=client_metadata_url)
-    steps, possible = run(explain_sign_in(check_url(url), identity, fetch_for(url, allow_private_networks=private)))
+    steps, possible = run(
+        explain_sign_in(check_url(url), identity, fetch_for(url, allow_private_networks=allow_private_networks))
+    )
     if as_json:
         from wharfinger.cli.render.output import print_json
 
@@ -89,9 +93,7 @@ Examples:
 @click.option(
     "--redirect-port", type=click.IntRange(0, 65535), default=0, help="Port of the redirect URI. Default: any."
 )
-@click.option(
-    "--private", "allow_private_networks", is_flag=True, help="Allow an authorization server in a private network."
-)
+@click.option("--allow-private-networks", is_flag=True, help="Allow an authorization server in a private network.")
 @click.option("--no-browser", is_flag=True, help="Print the address of the page instead of opening it.")
 @verbosity_options
 @click.pass_context

@@ -59,7 +59,9 @@ Examples:
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
 @click.option("--every", type=float, metavar="SECONDS", help="Time between runs of a command that is watched.")
 @click.option(
-    "--allow-private", is_flag=True, help="Allow connections to servers on this machine and in private networks."
+    "--allow-private-networks",
+    is_flag=True,
+    help="Allow connections to servers on this machine and in private networks.",
 )
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
@@ -128,7 +130,7 @@ SOURCE_OPTIONS = (
     "max_size",
     "absolute_uris",
     "allow_command",
-    "allow_private",
+    "allow_private_networks",
     "every",
 )
 """Options for some kinds of data only."""

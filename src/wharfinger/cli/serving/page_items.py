@@ -51,19 +51,19 @@ class PageData:
         """Return MIME type and bytes of a resource for a browser, which saves anything but text and images.
 
         Raises:
-            Refused: there is no such resource, or it cannot be read.
+            HttpRefusal: there is no such resource, or it cannot be read.
         """
         from wharfinger.client import Client
         from wharfinger.errors import InvalidParams, ResourceNotFound, WharfingerError
-        from wharfinger.protocol.http.rules import Refused
+        from wharfinger.protocol.http.rules import HttpRefusal
 
         try:
             async with self._reading, asyncio.timeout(READ_SECONDS), Client(self._server, cache=False) as client:
                 content = (await client.read_resource(uri)).contents[0]
         except (ResourceNotFound, InvalidParams):
-            raise Refused(404, "There is no such resource.") from None
+            raise HttpRefusal(404, "There is no such resource.") from None
         except (WharfingerError, TimeoutError, IndexError):
-            raise Refused(503, "This cannot be read now: the command on the page shows why.") from None
+            raise HttpRefusal(503, "This cannot be read now: the command on the page shows why.") from None
         if isinstance(content.text, str):
             return "text/plain; charset=utf-8", content.text.encode("utf-8", "replace")
         kind = content.mime_type if content.mime_type in IMAGES else "application/octet-stream"

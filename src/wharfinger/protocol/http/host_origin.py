@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wharfinger.protocol.http.rules import CLOSE, Headers, Refused
+from wharfinger.protocol.http.rules import CLOSE, Headers, HttpRefusal
 
 __all__ = ["LOOPBACK", "HostOriginPolicy"]
 
@@ -57,7 +57,7 @@ class HostOriginPolicy:
         self._known_pairs: set[tuple[bytes, bytes]] = set()
 
     def check(self, headers: Headers) -> None:
-        """Raise Refused: 400 for a missing or malformed Host, 403 for a Host or Origin that is not allowed."""
+        """Raise HttpRefusal: 400 for a missing or malformed Host, 403 for a Host or Origin that is not allowed."""
         host = headers.get(b"host")
         if host not in self._known_hosts:
             self._check_host(host)
@@ -78,9 +78,9 @@ class HostOriginPolicy:
     def _check_host(self, value: bytes | None) -> None:
         parsed = None if value is None else _parse_host(value.decode("latin-1"))
         if value is None or parsed is None:
-            raise Refused(400, "The request needs one well-formed Host header.", CLOSE)
+            raise HttpRefusal(400, "The request needs one well-formed Host header.", CLOSE)
         if not self._any_host and parsed not in self._hosts and (parsed[0], None) not in self._hosts:
-            raise Refused(
+            raise HttpRefusal(
                 403,
                 "This Host is not allowed. If it is a name of this server, allow it: --allow-host NAME "
                 "or --public-url URL (allow_hosts=, public_url=).",
@@ -93,7 +93,7 @@ class HostOriginPolicy:
         origin = _parse_origin(value.decode("latin-1"))
         allowed = self._any_origin or origin in self._origins or (origin is not None and _same_server(origin, host))
         if not allowed:
-            raise Refused(
+            raise HttpRefusal(
                 403,
                 "This Origin is not allowed. If the page is yours, allow it: --allow-origin ORIGIN (allow_origins=).",
                 CLOSE,

@@ -37,7 +37,7 @@ __all__ = [
     "VERSION",
     "Era",
     "HttpLimits",
-    "Refused",
+    "HttpRefusal",
     "accepted_types",
     "check_header_params",
     "check_post",
@@ -111,7 +111,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections that wait to be accepted (`listen`)."""
 
 
-class Refused(InvalidRequest):
+class HttpRefusal(InvalidRequest):
     """An HTTP request is refused before its message is read. A `Verify` raises it with status 401 or 403.
 
     `headers` are sent with the response, such as the WWW-Authenticate challenge of a 401.
@@ -145,7 +145,7 @@ def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
 
     Raises:
         HeaderMismatch: a routing header occurs twice, so that two readers could route differently.
-        Refused: 400, another header that must be unique occurs twice.
+        HttpRefusal: 400, another header that must be unique occurs twice.
     """
     headers: dict[bytes, bytes] = dict(pairs)  # type: ignore[arg-type]  # ASGI: pairs, as tuples or lists
     return headers if len(headers) == len(pairs) else _join(pairs)
@@ -159,7 +159,7 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
         elif name.startswith(b"mcp-"):
             raise HeaderMismatch("A routing header occurs twice in the request: send each Mcp-… header once.")
         elif name in _ONCE:
-            raise Refused(400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE)
+            raise HttpRefusal(400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE)
         else:
             values[name].append(value)
     return {name: (b"; " if name == b"cookie" else b", ").join(found) for name, found in values.items()}
@@ -193,30 +193,30 @@ def check_post(headers: Headers, limit: int) -> int:
     A client should accept both content types. One that accepts only JSON gets no notifications.
 
     Raises:
-        Refused: 406 if JSON is not accepted; 415 for another content type, charset or content encoding; 400 for
+        HttpRefusal: 406 if JSON is not accepted; 415 for another content type, charset or content encoding; 400 for
             contradicting lengths; 413 for more than `limit` bytes.
     """
     kind = headers.get(b"content-type")
     if kind != JSON and not _is_json(kind):
-        raise Refused(415, "The body must be JSON in UTF-8: send Content-Type: application/json.", CLOSE)
+        raise HttpRefusal(415, "The body must be JSON in UTF-8: send Content-Type: application/json.", CLOSE)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Refused(415, "The body must not be compressed.", (*CLOSE, (b"accept-encoding", b"identity")))
+        raise HttpRefusal(415, "The body must not be compressed.", (*CLOSE, (b"accept-encoding", b"identity")))
     length = headers.get(b"content-length")
     if length is not None:
         # RFC 9112 §6.1: a message with both is an attempt at request smuggling.
         if b"transfer-encoding" in headers or not length.isdigit():
-            raise Refused(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE)
+            raise HttpRefusal(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE)
         if len(length) > 18 or int(length) > limit:
             raise too_large(limit)
     accepted = accepted_types(headers.get(b"accept"))
     if not accepted & ACCEPTS_JSON:
-        raise Refused(406, "Send Accept: application/json, text/event-stream.", CLOSE)
+        raise HttpRefusal(406, "Send Accept: application/json, text/event-stream.", CLOSE)
     return accepted
 
 
-def too_large(limit: int) -> Refused:
+def too_large(limit: int) -> HttpRefusal:
     """Return the refusal of a body over the limit."""
-    return Refused(413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE)
+    return HttpRefusal(413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE)
 
 
 def _is_json(kind: bytes | None) -> bool:
@@ -228,9 +228,9 @@ def _is_json(kind: bytes | None) -> bool:
 
 
 def check_stream(headers: Headers) -> None:
-    """Raise Refused: 406 if the client does not accept an event stream."""
+    """Raise HttpRefusal: 406 if the client does not accept an event stream."""
     if not accepted_types(headers.get(b"accept")) & ACCEPTS_EVENTS:
-        raise Refused(406, "The response is a stream: send Accept: text/event-stream.")
+        raise HttpRefusal(406, "The response is a stream: send Accept: text/event-stream.")
 
 
 # --- the era ---------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def find_era(headers: Headers, message: Message) -> Era:
     then report what is missing (2026-07-28, backward compatibility).
 
     Raises:
-        Refused: 400 for a message of the handshake era without a session.
+        HttpRefusal: 400 for a message of the handshake era without a session.
     """
     version = headers.get(VERSION, b"").strip()
     if version in STATELESS_VERSIONS or _names_version(message):
@@ -272,7 +272,7 @@ def find_era(headers: Headers, message: Message) -> Era:
         return "stateless"
     if message.method == "initialize" and message.id is not UNSET:
         return "opening"
-    raise Refused(
+    raise HttpRefusal(
         400,
         'This request names no session: send "initialize" first and repeat the Mcp-Session-Id of its answer, '
         "or send the MCP-Protocol-Version header and params._meta of 2026-07-28.",
@@ -291,10 +291,10 @@ def _names_version(message: Message) -> bool:
 
 
 def check_session_version(headers: Headers) -> None:
-    """Raise Refused with 400 for an unknown version header in a session (2025-06-18, §2.7). The header is optional."""
+    """Raise HttpRefusal (400) if a session's version header is unknown (2025-06-18, §2.7). It is optional."""
     version = headers.get(VERSION)
     if version is not None and version.strip() not in SUPPORTED_HANDSHAKE:
-        raise Refused(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
+        raise HttpRefusal(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
 
 
 # --- headers against body --------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
-"""Match a URI to a row of literals and holes, in time linear in the URI.
+"""Match a URI to a row of literals and placeholders, in time linear in the URI.
 
-A row is a template as the matcher gets it: `a/{name}.{ext}` is `"a/"`, a hole, `"."`, a hole. Each row becomes
-one regular expression, which never tries more than a few ways to read a character:
+A row is a template as the matcher gets it: `a/{name}.{ext}` is `"a/"`, a placeholder, `"."`, a placeholder. Each
+row becomes one regular expression, which never tries more than a few ways to read a character:
 
-- A hole that cannot hold the first character of what follows takes the longest run (possessive, no backtracking).
-- A hole that can hold it, such as `{name}` above, takes as little as it can, while the holes after it never hold the
-  text that separates them from it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator counts. Such holes
-  and separators form a *chain*, which ends at the first character that its first hole cannot hold, and is atomic.
-- If these rules do not say where a hole ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
+- A placeholder that cannot hold the first character after it takes the longest run (possessive, no backtracking).
+- A placeholder that can hold it, such as `{name}` above, takes as little as it can, while the placeholders after it
+  never hold the text that separates them from it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator
+  counts. Such placeholders and separators form a *chain*, which ends at the first character that its first
+  placeholder cannot hold, and is atomic.
+- If these rules do not say where a placeholder ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["ESCAPED", "Atom", "Hole", "Matcher", "UnclearBoundary", "may_meet"]
+__all__ = ["ESCAPED", "Atom", "Matcher", "Placeholder", "UnclearBoundary", "may_meet"]
 
 ESCAPED = "%[0-7].|%[CD].%..|%E.%..%..|%F.%..%..%.."
 """Pattern of one percent-encoded character of valid, upper-case escaped UTF-8 (RFC 3629 §3)."""
 _IN_ESCAPES = frozenset("%0123456789ABCDEF")
 
 
-class Hole(NamedTuple):
-    """A run of `chars`. With an `opener` the hole is optional, and one of the opener's characters begins it.
+class Placeholder(NamedTuple):
+    """A run of `chars`. With an `opener` the placeholder is optional, and one of the opener's characters begins it.
 
     `least` is 0 or 1; `most` is the limit in characters (an escaped one counts once), 0 for none. `chars` always
     contains "%", the letters and the digits, so that a run never ends inside an escape.
@@ -36,22 +37,22 @@ class Hole(NamedTuple):
     most: int = 0
 
 
-Atom = str | Hole
+Atom = str | Placeholder
 
 
 class UnclearBoundary(ValueError):
-    """A row does not say where a hole ends; `hole` is its number, counted from 0."""
+    """A row does not say where a placeholder ends; `placeholder` is its number, counted from 0."""
 
-    def __init__(self, hole: int) -> None:
-        super().__init__(f"hole {hole}")
-        self.hole = hole
+    def __init__(self, placeholder: int) -> None:
+        super().__init__(f"placeholder {placeholder}")
+        self.placeholder = placeholder
 
 
 class Matcher:
     """A row of atoms, ready to match texts that are ASCII, with well-formed escapes in upper case.
 
     Raises:
-        UnclearBoundary: the row does not say where a hole ends.
+        UnclearBoundary: the row does not say where a placeholder ends.
     """
 
     __slots__ = ("_pattern", "_source", "_suffix")
@@ -63,7 +64,7 @@ class Matcher:
         self._pattern: re.Pattern[str] | None = None
 
     def fit(self, text: str) -> Sequence[str | None] | None:
-        """Return the content of each hole, None for an absent one; None if the text does not match."""
+        """Return the content of each placeholder, None for an absent one; None if the text does not match."""
         end = len(text)
         if self._suffix:
             if not text.endswith(self._suffix):
@@ -78,10 +79,10 @@ class Matcher:
 def _source(atoms: Sequence[Atom]) -> str:
     """Return the regular expression of a row."""
     parts: list[str] = []
-    outer: frozenset[str] | None = None  # of the first hole of the open chain
-    inner: frozenset[str] = frozenset()  # of its last hole so far
-    separator = ""  # the literal between that hole and the next one
-    hole = -1
+    outer: frozenset[str] | None = None  # of the first placeholder of the open chain
+    inner: frozenset[str] = frozenset()  # of its last placeholder so far
+    separator = ""  # the literal between that placeholder and the next one
+    placeholder = -1
     following = _following(atoms)
     for index, atom in enumerate(atoms):
         if isinstance(atom, str):
@@ -91,9 +92,9 @@ def _source(atoms: Sequence[Atom]) -> str:
                 parts.append(")")
                 outer = None
             continue
-        hole += 1
-        if not atom.opener and index and isinstance(atoms[index - 1], Hole):
-            raise UnclearBoundary(hole)
+        placeholder += 1
+        if not atom.opener and index and isinstance(atoms[index - 1], Placeholder):
+            raise UnclearBoundary(placeholder)
         if outer is not None and atom.opener and outer.isdisjoint(following[index].union(atom.opener)):
             parts.append(f"(?!{_class(outer)}))")
             outer = None
@@ -101,12 +102,12 @@ def _source(atoms: Sequence[Atom]) -> str:
         if outer is not None:
             without = atom.opener or separator
             if not chars <= inner or not outer.issuperset(atom.opener):
-                raise UnclearBoundary(hole)
+                raise UnclearBoundary(placeholder)
             if len(without) == 1 and without not in _IN_ESCAPES:
                 chars, without = chars - {without}, ""
         lazy = not chars.isdisjoint(following[index])
         if lazy and (atom.most or (atom.opener and outer is not None)):
-            raise UnclearBoundary(hole)
+            raise UnclearBoundary(placeholder)
         if lazy and outer is None:
             parts.append("(?>")
             outer = atom.chars
@@ -121,7 +122,7 @@ def _source(atoms: Sequence[Atom]) -> str:
                 # `{/a}{/b}`: if only one is present, it is the first. The second begins where the first ends.
                 after = atoms[index + 1]
                 if isinstance(after, str) or not after.chars <= chars.union(atom.opener):
-                    raise UnclearBoundary(hole)
+                    raise UnclearBoundary(placeholder)
                 run += f"(?!{_class(chars)})"
             parts.append(f"(?:{_class(atom.opener)}({run}))?+")
         separator = ""
@@ -150,11 +151,11 @@ def _class(chars: frozenset[str] | str) -> str:
     return "[" + re.escape("".join(sorted(chars))) + "]"
 
 
-def _run(hole: Hole, chars: frozenset[str], without: str, lazy: bool) -> str:
-    """Return the pattern of a hole's content. `without` is a text that it must not contain."""
-    if hole.most:
-        return f"(?:{ESCAPED}|{_class(chars)}){{{hole.least},{hole.most}}}+"
-    count = "+" if hole.least else "*"
+def _run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
+    """Return the pattern of a placeholder's content. `without` is a text that it must not contain."""
+    if placeholder.most:
+        return f"(?:{ESCAPED}|{_class(chars)}){{{placeholder.least},{placeholder.most}}}+"
+    count = "+" if placeholder.least else "*"
     if not lazy and not without:
         return _class(chars) + count + "+"
     # By whole escapes, so that a literal such as "2F" is not found inside one.

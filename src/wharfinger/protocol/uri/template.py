@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.uri.matcher import Atom, Hole, Matcher, UnclearBoundary, may_meet
+from wharfinger.protocol.uri.matcher import Atom, Matcher, Placeholder, UnclearBoundary, may_meet
 
 __all__ = [
     "Expression",
@@ -139,7 +139,7 @@ class UriTemplate:
             slot.read is _read_one and not slot.variables[0].limit and slot.operator not in ("+", "#")
             for slot in self._slots
         )
-        """Whether each hole is one variable of one segment: its value is the hole's text if the URI has no escapes."""
+        """Whether each placeholder is one variable of one segment: without escapes, its text is the value."""
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
@@ -161,7 +161,7 @@ class UriTemplate:
             try:
                 self._matcher = Matcher(self.atoms)
             except UnclearBoundary as error:
-                raise UnmatchableTemplate(self.text, self._slots[error.hole].variables[0].name) from None
+                raise UnmatchableTemplate(self.text, self._slots[error.placeholder].variables[0].name) from None
         return self._matcher
 
     def expand(self, values: Mapping[str, object]) -> str:
@@ -437,7 +437,7 @@ Found = list[tuple[Variable, Value]]
 
 
 class Slot(NamedTuple):
-    """The variables of one hole, and how to read them; `read` returns False if the content does not match them."""
+    """The variables of one placeholder, and how to read them; `read` returns False if the content does not match."""
 
     operator: str
     variables: tuple[Variable, ...]
@@ -446,7 +446,7 @@ class Slot(NamedTuple):
 
 
 def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tuple[Slot, ...], tuple[Atom, ...]]:
-    """Return the slots and atoms of a template. Works backwards, because a hole depends on what follows it."""
+    """Return the slots and atoms of a template. Works backwards, because a placeholder depends on what follows it."""
     slots: list[Slot] = []
     atoms: list[Atom] = []
     next_first: frozenset[str] = frozenset()  # the characters that may begin the next part
@@ -456,11 +456,11 @@ def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tup
             atoms.append(part)
             next_first, later = frozenset(part[0]), later | (frozenset(part) & {"?", "#"})
             continue
-        hole = _hole(part, next_first, later)
-        atoms.append(hole)
+        placeholder = _placeholder(part, next_first, later)
+        atoms.append(placeholder)
         slots.append(Slot(part.operator, part.variables, maps, _reader(part)))
-        next_first = next_first | frozenset(hole.opener) if hole.opener else frozenset()
-        later |= frozenset(hole.opener) & {"?", "#"} if hole.opener != "?&" else {"?", "&"}
+        next_first = next_first | frozenset(placeholder.opener) if placeholder.opener else frozenset()
+        later |= frozenset(placeholder.opener) & {"?", "#"} if placeholder.opener != "?&" else {"?", "&"}
     slots.reverse()
     atoms.reverse()
     return tuple(slots), tuple(atoms)
@@ -490,18 +490,18 @@ def _rows(parts: Sequence[str | Expression]) -> list[str | Expression]:
 _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
 
 
-def _hole(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Hole:
+def _placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
     operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
     most = part.variables[0].limit if single else 0
     if operator in ("+", "#"):
-        return Hole(_ANY - later, OPERATORS[operator].first, 0, most)
+        return Placeholder(_ANY - later, OPERATORS[operator].first, 0, most)
     if operator in ("?", "&", "?&"):
-        return Hole(_ANY - {"#"} - (next_first & _RESERVED - {"&", "="}), operator)
+        return Placeholder(_ANY - {"#"} - (next_first & _RESERVED - {"&", "="}), operator)
     if operator == ";":
-        return Hole(_SEGMENT - (next_first & _RESERVED - {";", "="}), ";")
+        return Placeholder(_SEGMENT - (next_first & _RESERVED - {";", "="}), ";")
     own = frozenset("/" if operator == "/" else ",") if not single else frozenset[str]()
     chars = (_SEGMENT | own) - (next_first & _RESERVED - own)
-    return Hole(chars, OPERATORS[operator].first, 0 if operator else 1, most)
+    return Placeholder(chars, OPERATORS[operator].first, 0 if operator else 1, most)
 
 
 def _reader(part: Expression) -> Callable[[Slot, str, Found], bool]:

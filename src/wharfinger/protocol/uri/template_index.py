@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.uri.matcher import Hole
+from wharfinger.protocol.uri.matcher import Placeholder
 from wharfinger.protocol.uri.template import UriTemplate, Value, canonical_uri
 
 __all__ = ["AmbiguousTemplate", "TemplateIndex"]
@@ -161,7 +161,7 @@ def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
 def _ending(template: UriTemplate) -> str:
     """Return the literal text before an optional query, if nothing before it can contain "?"; else empty."""
     *before, last = template.atoms or ("",)
-    if not isinstance(last, Hole) or not before or not isinstance(before[-1], str) or last.opener != "?":
+    if not isinstance(last, Placeholder) or not before or not isinstance(before[-1], str) or last.opener != "?":
         return ""
     closed = all("?" not in (atom if isinstance(atom, str) else atom.chars | set(atom.opener)) for atom in before)
     return before[-1] if closed else ""
@@ -172,31 +172,31 @@ def _rank(entry: _Entry[T]) -> Rank:
 
 
 def _measure(template: UriTemplate) -> Rank:
-    holes = [atom for atom in template.atoms if isinstance(atom, Hole)]
+    placeholders = [atom for atom in template.atoms if isinstance(atom, Placeholder)]
     literals = [atom for atom in template.atoms if isinstance(atom, str)]
     before = template.atoms[0] if template.atoms else ""
     return (
         -len(before) if isinstance(before, str) else 0,
-        sum(_may_span(hole) for hole in holes),
+        sum(_may_span(placeholder) for placeholder in placeholders),
         -sum(map(len, literals)),
         len(template.variables),
     )
 
 
-def _may_span(hole: Hole) -> bool:
-    """Return whether a hole is part of the path and may contain several segments."""
-    return "/" in hole.opener or ("/" in hole.chars and not hole.opener)
+def _may_span(placeholder: Placeholder) -> bool:
+    """Return whether a placeholder is part of the path and may contain several segments."""
+    return "/" in placeholder.opener or ("/" in placeholder.chars and not placeholder.opener)
 
 
 def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
-    """Return the complete segments before a hole that may span several (None for one with a variable), and their tail.
+    """Return the complete segments before a placeholder that may span several, and the tail.
 
-    The tail is the literal text from there to the next variable.
+    A segment with a variable is None. The tail is the literal text from there to the next variable.
     """
     edges: list[str | None] = []
     head, plain = "", True
     for atom in template.atoms:
-        if isinstance(atom, Hole):
+        if isinstance(atom, Placeholder):
             if "/" in atom.chars or "/" in atom.opener:
                 break
             plain = False

@@ -22,7 +22,7 @@ from wharfinger.errors import (
     ResourceNotFound,
     URLElicitationRequired,
 )
-from wharfinger.protocol.request import Request
+from wharfinger.protocol.request import Request, take_hints
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.feature_registration import check_options
@@ -327,10 +327,10 @@ class Resources:
             raise ResourceNotFound(uri)
         result: t.ReadResourceResult = await self._services.pool.adapt(source.read)(owner_of(request), uri)
         for content in result.contents:
-            stored = t.stored_in(content)
+            stored = t.find_stored_blob(content)
             if stored is not None:
                 await self._settle_stored(request, content, stored)
-        result = _era_free(request, result)
+        result = take_hints(request, result)
         self._scope(request)
         return result
 
@@ -339,7 +339,7 @@ class Resources:
         if request.caller.principal or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
-    async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
+    async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
         """Let stored bytes be read while they are sent, or load them now if all are needed at once.
 
         Middleware needs them at once. So does stdio, where a line that has begun cannot be taken back if reading fails.
@@ -363,7 +363,7 @@ class Resources:
         if isinstance(value, t.ReadResourceResult):
             for contents in value.contents:
                 t.check_contents(contents)
-            return _era_free(request, value)
+            return take_hints(request, value)
         values = cast("list[object]", value if isinstance(value, list) else [])
         several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
         try:
@@ -477,17 +477,6 @@ class Resources:
         return await search(
             self._services, self, request, Wanted(query=query, limit=limit), lambda documents, message: None
         )
-
-
-def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:
-    """Move the caching hints from a result to its request, since only the stateless era may get them."""
-    if result.ttl_ms is UNSET and result.cache_scope is UNSET and result.result_type is UNSET:
-        return result
-    if result.ttl_ms is not UNSET:
-        request.ttl_ms = result.ttl_ms
-    if result.cache_scope is not UNSET:
-        request.cache_scope = result.cache_scope
-    return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET, result_type=UNSET)
 
 
 def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:

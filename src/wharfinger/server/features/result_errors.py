@@ -1,4 +1,4 @@
-"""What is wrong with what an author's function returned, in words that lead to the line."""
+"""Errors for results of functions that cannot be sent; the messages name the file and line of the function."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["UNAWAITED", "UnusableResult", "check_texts", "place_of", "refuse_una
 UNAWAITED = "<coroutine object "
 """How the text of a coroutine begins."""
 _UNAWAITED = re.compile(r"<coroutine object (?:\S*\.)?(\w+) at 0x[0-9a-fA-F]+>")
-_MOST = 100_000
-"""Values that are looked at to find the one that cannot be sent."""
-_DEEPEST = 100
-"""Levels that are looked at."""
+_MAX_VALUES = 100_000
+"""Values to check for the one that cannot be sent."""
+_MAX_DEPTH = 100
+"""Levels to check."""
 
 
 class UnusableResult(TypeError):
-    """A function returned what cannot be sent; the message says where the function is and which value it was."""
+    """A function returned a value that cannot be sent; the message has its file and line, and the value's path."""
 
 
 def code_of(function: Any) -> Any:
@@ -55,11 +55,8 @@ def unusable(function: Callable[..., Any], value: Any, error: Exception) -> Unus
     """The error to raise for a result that `error` says cannot be sent."""
     if isinstance(error, UnusableResult):
         return error
-    found = None if isinstance(error, OSError) else next(_found(value), None)
-    if found is None:
-        return UnusableResult(f"{place_of(function)} returned what cannot be sent: {error}")
-    path, problem = found
-    return UnusableResult(f"{place_of(function)} returned what cannot be sent: {path} {problem}")
+    problem = None if isinstance(error, OSError) else _find_problem(value)
+    return UnusableResult(f"{place_of(function)} returned a value that cannot be sent: {problem or error}")
 
 
 def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
@@ -87,23 +84,23 @@ def check_texts(function: Callable[..., Any], blocks: Sequence[Any]) -> None:
                 refuse_unawaited(function, text)
 
 
-def _found(value: Any) -> Iterator[tuple[str, str]]:
-    """The path of each value that cannot be sent, and why."""
+def _find_problem(value: Any) -> str | None:
+    """Return the path of the first value that cannot be sent, and why; None if none was found."""
     stack: list[tuple[str, Any, tuple[int, ...]]] = [("the result", value, ())]
-    for _ in range(_MOST):
+    for _ in range(_MAX_VALUES):
         if not stack:
-            return
+            return None
         path, item, above = stack.pop()
         problem = _problem(item)
         if problem:
-            yield path, problem
-        elif id(item) in above:
-            yield path, "contains itself."
-        elif len(above) == _DEEPEST:
-            yield path, "is nested too deeply."
-        else:
-            parts = list(islice(_parts(path, item), _MOST))
-            stack.extend((deeper, part, (*above, id(item))) for deeper, part in reversed(parts))
+            return f"{path} {problem}"
+        if id(item) in above:
+            return f"{path} contains itself."
+        if len(above) == _MAX_DEPTH:
+            return f"{path} is nested too deeply."
+        parts = list(islice(_parts(path, item), _MAX_VALUES))
+        stack.extend((deeper, part, (*above, id(item))) for deeper, part in reversed(parts))
+    return None
 
 
 def _parts(path: str, item: Any) -> Iterator[tuple[str, Any]]:
@@ -123,7 +120,7 @@ def _problem(item: Any) -> str:
     """Why one value cannot be sent; empty if it can."""
     if inspect.iscoroutine(item):
         name = item.__name__
-        item.close()  # it is reported here, and need not be as "never awaited" too
+        item.close()  # it is reported here: without this, Python reports it as "never awaited" too
         return f"is a coroutine: await {name}(…)."
     if inspect.isasyncgen(item):
         return f"is an async generator: return a list, such as [item async for item in {item.__name__}(…)]."
@@ -136,11 +133,13 @@ def _problem(item: Any) -> str:
     if item is UNSET or isinstance(item, (Media, msgspec.Raw)):
         return ""
     if isinstance(item, str):
-        return "" if item.isascii() or _is_utf8(item) else "has half of a surrogate pair, which UTF-8 does not have."
+        return (
+            "" if item.isascii() or _is_utf8(item) else "contains half of a surrogate pair, which UTF-8 cannot encode."
+        )
     if isinstance(item, Mapping):
         for key in cast("Mapping[object, object]", item):
             if not isinstance(key, (str, int, float)) and _problem_of_type(key):
-                return f"has the key {key!r} of type {type(key).__name__}: keys are text."
+                return f"has the key {key!r} of type {type(key).__name__}: keys must be strings."
         return ""
     if isinstance(item, (list, tuple, set, frozenset)) or hasattr(item, "__struct_fields__"):
         return ""
@@ -151,7 +150,7 @@ def _problem_of_type(item: Any) -> str:
     try:
         msgspec.json.encode(item, enc_hook=to_json)
     except (TypeError, ValueError):
-        return f"is of type {type(item).__name__}, which has no form in JSON."
+        return f"is of type {type(item).__name__}, which JSON cannot express."
     return ""
 
 

@@ -98,28 +98,32 @@ def form_of(schema: Any) -> Form:
         return _from_schema(cast("Mapping[str, Any]", schema))
     try:
         form = _kept.get(schema)
+        hashable = True
     except TypeError:  # extras of the annotation cannot be hashed, such as the titles of choices
-        return _build(schema)
-    if form is None:
-        form = _build(schema)
-        if len(_kept) < _MAX_KEPT_FORMS:
-            _kept[schema] = form
+        form, hashable = None, False
+    if form is not None:
+        return form
+    if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
+        form = _from_model(schema)
+    elif isinstance(schema, type) and (
+        issubclass(schema, msgspec.Struct) or dataclasses.is_dataclass(schema) or is_typeddict(schema)
+    ):
+        form = _from_record(schema)
+    else:
+        form = _from_value_type(schema)
+    if hashable and len(_kept) < _MAX_KEPT_FORMS:
+        _kept[schema] = form
     return form
 
 
-def _build(schema: Any) -> Form:
-    if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
-        return _from_model(schema)
-    if isinstance(schema, type):
-        kind = cast("type[Any]", schema)
-        if issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or is_typeddict(kind):
-            return _from_record(kind)
+def _from_value_type(schema: Any) -> Form:
+    """A form of one field."""
     field, required, nullable = _field(ALONE, _Member(ALONE, schema, True, UNSET), {})
 
-    def alone(values: dict[str, Any]) -> Any:
+    def read(values: dict[str, Any]) -> Any:
         return _converted({ALONE: values.get(ALONE)}, dict[str, schema])[ALONE]
 
-    return Form({ALONE: field}, [ALONE] if required else [], alone, frozenset({ALONE} if nullable else ()))
+    return Form({ALONE: field}, [ALONE] if required else [], read, frozenset({ALONE} if nullable else ()))
 
 
 # --- from types -------------------------------------------------------------------------------------------------------

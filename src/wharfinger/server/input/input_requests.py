@@ -216,7 +216,7 @@ class Sample:
             raise ValueError(f"max_tokens is {max_tokens}: a model needs at least one to answer with.")
         self.or_none = or_none
         self._messages = _messages(messages)
-        check_tool_use(self._messages)
+        t.check_tool_use(self._messages)
         self._uses_tools = tools is not None or tool_choice is not None
         self._context = include_context not in (None, "none")
         given: dict[str, Any] = {
@@ -319,28 +319,3 @@ def _messages(given: Any) -> list[t.SamplingMessage]:
 
 def _blocks(message: t.SamplingMessage) -> list[t.SamplingContent]:
     return message.content if isinstance(message.content, list) else [message.content]
-
-
-def check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
-    """Check that each use of a tool has its result in the next message, alone (2026-07-28, sampling).
-
-    Raises:
-        ValueError: a tool use has no result, or a result no use.
-    """
-    open_uses: set[str] = set()
-    for message in messages:
-        blocks = _blocks(message)
-        results = [block for block in blocks if isinstance(block, t.ToolResultContent)]
-        answered = {block.tool_use_id for block in results}
-        if results and len(results) < len(blocks):
-            raise ValueError("A message with results of tools may hold nothing else.")
-        if results and message.role != "user":
-            raise ValueError("Results of tools are the user's messages.")
-        if answered != open_uses or len(answered) < len(results):
-            wrong = ", ".join(sorted(answered ^ open_uses)) or "twice the same"
-            raise ValueError(
-                f"Each use of a tool has its result in the very next message; here it is otherwise: {wrong}."
-            )
-        open_uses = {block.id for block in blocks if isinstance(block, t.ToolUseContent)}
-    if open_uses:
-        raise ValueError(f"Each use of a tool has its result in the very next message: {', '.join(sorted(open_uses))}.")

@@ -288,9 +288,9 @@ def state_of(services: Services, request: Request) -> RequestState:
         InvalidParams: the `requestState` that came with it is not valid for it.
     """
     request = outermost(request)
-    if request.asked is None:
-        request.asked = RequestState(services, request)
-    found: RequestState = request.asked
+    if request.input_state is None:
+        request.input_state = RequestState(services, request)
+    found: RequestState = request.input_state
     return found
 
 

@@ -235,7 +235,7 @@ async def ask_and_resume(services: Services, request: Request, stop: InputNeeded
     if waits is None:
         raise NoAnswer(_NO_CHANNEL)
     earlier, root = state_of(services, request), outermost(request)
-    state = root.asked = RequestState(services, root, resumed=False)  # the state in the request itself is older
+    state = root.input_state = RequestState(services, root, resumed=False)  # the state in the request itself is older
     state.replay = earlier.replay
     state.failures = dict(earlier.failures)
     responses: dict[str, Raw] = {}

@@ -71,7 +71,7 @@ def upstream(
     target: str | Sequence[str],
     *,
     label: str | None = None,
-    allow_private: bool = False,
+    allow_private_networks: bool = False,
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
@@ -86,7 +86,7 @@ def upstream(
         target: The server's URL (Streamable HTTP, or HTTP+SSE of 2024-11-05), or the command that starts it, as a list:
             `["python", "server.py"]`.
         label: The name in errors, and for narrowing a search; by default the host, or the program's name.
-        allow_private: Also connect to this machine and to private networks (URLs only).
+        allow_private_networks: Also connect to this machine and to private networks (URLs only).
         headers: Sent with each request to the server (URLs only). Nothing of the caller here is sent.
         env: Environment variables of the command, added to the few that every program needs; it inherits no others.
         cwd: The folder in which the command runs; by default the current one.
@@ -100,13 +100,13 @@ def upstream(
     if isinstance(target, str):
         if env is not None or cwd is not None:
             raise UnusableSource("env= and cwd= are for a command, given as a list: a URL takes headers=.")
-        name, location = _address(target, allow_private)
+        name, location = _address(target, allow_private_networks)
         options: dict[str, Any] = {"headers": headers, "open_timeout": min(OPEN_SECONDS, timeout)}
-        options["allow_address"] = None if allow_private else is_public
+        options["allow_address"] = None if allow_private_networks else is_public
         connect_to: str | list[str] = target
     else:
-        if headers is not None or allow_private:
-            raise UnusableSource("headers= and allow_private= are for a URL: a command takes env= and cwd=.")
+        if headers is not None or allow_private_networks:
+            raise UnusableSource("headers= and allow_private_networks= are for a URL: a command takes env= and cwd=.")
         parts = split_command(target)
         program, folder = find_program(parts, cwd)
         name, location = _program_name(parts), redacted_command(parts)
@@ -128,7 +128,7 @@ def upstream(
     return Upstream(client, label or name, location, timeout)
 
 
-def _address(url: str, allow_private: bool) -> tuple[str, str]:
+def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
     """The name of a server at a URL, and its address without credentials."""
     try:
         parts = urlsplit(url)
@@ -137,10 +137,10 @@ def _address(url: str, allow_private: bool) -> tuple[str, str]:
         parts, host, port = urlsplit(""), "", None
     if parts.scheme not in ("http", "https") or not host:
         raise UnusableSource("Give the URL of the server, such as https://host/mcp, or its command as a list.")
-    if not allow_private and (is_loopback(host) or _is_private(host)):
+    if not allow_private_networks and (is_loopback(host) or _is_private(host)):
         raise UnusableSource(
             f"{host} is this machine or in a private network. "
-            "Allow connections to it with --allow-private (allow_private=True)."
+            "Allow connections to it with --allow-private-networks (allow_private_networks=True)."
         )
     return f"{host}:{port}" if port else host, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

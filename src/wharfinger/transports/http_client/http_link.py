@@ -85,7 +85,7 @@ class HttpLink:
         self._posts = BackgroundTasks()
         self._notifying: asyncio.Task[None] | None = None
         self._stream = SessionStream(
-            self._origin, self._session_headers, self._dispatch, self._lose, lambda: self.events.missed(self)
+            self._origin, self._session_headers, self._dispatch, self._lose, lambda: self.events.on_missed(self)
         )
         self._closing: asyncio.Task[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
@@ -98,11 +98,11 @@ class HttpLink:
         params: Any,
         *,
         timeout: float | None,
-        notified: Callable[[Message], None] | None = None,
+        on_notification: Callable[[Message], None] | None = None,
     ) -> Message:
         """Send a request and return the response; cancelling the waiting task cancels the request at the server.
 
-        `notified` is called with each notification for this request. `timeout` is in seconds.
+        `on_notification` is called with each notification for this request. `timeout` is in seconds.
 
         Raises:
             ConnectionFailed: the server could not be reached, or its answer is not a message (`NoMessage`).
@@ -120,8 +120,8 @@ class HttpLink:
         peer: ClientPeer[PendingPost] = ClientPeer(self.limits, self._ids)
         peer.rules = self.rules
         peer.answers = True
-        post = PendingPost(notified)
-        progress = notified is not None and method != "subscriptions/listen"
+        post = PendingPost(on_notification)
+        progress = on_notification is not None and method != "subscriptions/listen"
         number, data = peer.request(method, params, post, progress=progress)
         clock = PausableTimeout(timeout)
         try:
@@ -239,14 +239,14 @@ class HttpLink:
             # All notifications on the stream of a stateless request belong to that request.
             stateless = self.rules is not None and self.rules.era == "stateless"
             own = post is not None and (event.waiter is not None or stateless)
-            if own and post is not None and post.notified is not None:
-                post.notified(event.message)
+            if own and post is not None and post.on_notification is not None:
+                post.on_notification(event.message)
             else:
-                self.events.notified(self, event.message)
+                self.events.on_notification(self, event.message)
         elif type(event) is Reply:
             self._refuse(event.data)
         elif type(event) is ServerRequest:
-            self._responder.respond(event.message, self.events.answer, self._reply, self._refuse)
+            self._responder.respond(event.message, self.events.on_request, self._reply, self._refuse)
         elif type(event) is Cancellation:
             self._responder.cancel(event.request)
         elif type(event) is UnattributedError:
@@ -331,7 +331,7 @@ class HttpLink:
         if self._end is None:
             self._end = end
             self._responder.stop()
-            self.events.lost(self, end())
+            self.events.on_lost(self, end())
 
     async def _close(self) -> None:
         session_open = self._end is None and self._session_id is not None

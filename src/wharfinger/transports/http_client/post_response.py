@@ -38,10 +38,10 @@ MAX_RECONNECTS = 3
 class PendingPost:
     """A POST that waits for the response to its request."""
 
-    __slots__ = ("error", "nameless", "notified", "response")
+    __slots__ = ("error", "nameless", "on_notification", "response")
 
-    def __init__(self, notified: Callable[[Message], None] | None) -> None:
-        self.notified = notified
+    def __init__(self, on_notification: Callable[[Message], None] | None) -> None:
+        self.on_notification = on_notification
         self.response: Message | None = None
         self.error: WharfingerError | None = None
         self.nameless: Message | None = None

@@ -19,7 +19,7 @@ from wharfinger.protocol.http.rules import (
     STATELESS_VERSIONS,
     VERSION,
     HttpLimits,
-    Refused,
+    HttpRefusal,
     check_header_params,
     check_post,
     check_stream,
@@ -176,7 +176,7 @@ class HttpApp:
         try:
             headers = read_headers(scope["headers"])  # a copy: some servers append to theirs while the body arrives
             if not self.separates_trailers and b"transfer-encoding" in headers:
-                raise Refused(411, _NO_CHUNKS, CLOSE)
+                raise HttpRefusal(411, _NO_CHUNKS, CLOSE)
             self.host_policy.check(headers)
             if b"origin" in headers and (origin := self.host_policy.shared_with(headers)):
                 send = _allow_origin(send, origin)
@@ -312,7 +312,7 @@ class HttpApp:
         """Check the limits of streams and of a busy server, and whether the server is stopping.
 
         Raises:
-            Overloaded, Refused: 503, 406 or 429.
+            Overloaded, HttpRefusal: 503, 406 or 429.
         """
         if self.draining:
             raise _with_headers(Overloaded("The server is stopping."), CLOSE)
@@ -341,7 +341,7 @@ class HttpApp:
                     call.stream.closed = True
                 return None
             if call.cancel_reason is CancelReason.BODY_TIMEOUT:
-                error = Refused(408, "The body did not arrive in time (--limit body_time).", CLOSE)
+                error = HttpRefusal(408, "The body did not arrive in time (--limit body_time).", CLOSE)
         sealer = _StatelessSealer(self.service.result_meta, None if message is None else message.id)
         data, failure = answer_exception(request, error, sealer, self.message_limits, reason=call.cancel_reason)
         assert data is not None
@@ -378,11 +378,11 @@ class HttpApp:
             await self._send_page("/", send)
             return
         if method not in ("GET", "DELETE"):
-            raise Refused(405, "Send POST, or GET and DELETE within a session.", _ALLOW)
+            raise HttpRefusal(405, "Send POST, or GET and DELETE within a session.", _ALLOW)
         if headers.get(VERSION) in STATELESS_VERSIONS:
-            raise Refused(405, "This revision has POST only.", _POST_ONLY)
+            raise HttpRefusal(405, "This revision has POST only.", _POST_ONLY)
         if SESSION not in headers:
-            raise Refused(400, "Repeat the Mcp-Session-Id of the answer to initialize.")
+            raise HttpRefusal(400, "Repeat the Mcp-Session-Id of the answer to initialize.")
         if method == "GET":
             await self.sessions.get(scope, headers, principal, receive, send)
         else:
@@ -395,7 +395,7 @@ class HttpApp:
         principal = "" if self.verify is None else self.verify(headers)
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
-            raise Refused(405, f"Send {verb}.", allowed)
+            raise HttpRefusal(405, f"Send {verb}.", allowed)
         if not self._ready:
             await self._start()
         if verb == "GET":
@@ -419,15 +419,15 @@ class HttpApp:
         path = _path(scope)
         if path == "/healthz":
             if scope["method"] not in _SAFE:
-                raise Refused(405, "Send GET.", _GET_OR_HEAD)
+                raise HttpRefusal(405, "Send GET.", _GET_OR_HEAD)
             await send_body(send, 200, b"ok\n", ((b"content-type", b"text/plain"),))
             return
         if self.verify is not None:
             self.verify(headers)
         if path not in self.pages and (path != "/read" or self.contents is None):
-            raise Refused(404, "Nothing is here: the endpoint is /mcp.")
+            raise HttpRefusal(404, "Nothing is here: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
-            raise Refused(405, "Send GET; the endpoint for messages is /mcp.", _GET_OR_HEAD)
+            raise HttpRefusal(405, "Send GET; the endpoint for messages is /mcp.", _GET_OR_HEAD)
         if path in self.pages:
             await self._send_page(path, send)
         else:
@@ -437,13 +437,13 @@ class HttpApp:
         """Answer a link to a resource. A GET of any site may have no Origin header, so Sec-Fetch-Site must be there."""
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
-            raise Refused(
+            raise HttpRefusal(
                 403, "Open this from the page of this server in a browser, or run the command that is shown there."
             )
         try:
             (uri,) = parse_qs(query.decode("latin-1"), max_num_fields=1)["uri"]
         except (ValueError, KeyError):
-            raise Refused(400, "Write /read?uri= and one escaped URI.") from None
+            raise HttpRefusal(400, "Write /read?uri= and one escaped URI.") from None
         kind, body = await self.contents(uri)
         await send_body(send, 200, body, ((b"content-type", kind.encode("latin-1")), *_CONTENT_HEADERS))
 

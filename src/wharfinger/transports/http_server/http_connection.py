@@ -32,7 +32,7 @@ import httptools
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
-from wharfinger.protocol.shares import Crowd, name_owner
+from wharfinger.protocol.shares import FairTable, name_owner
 from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone
 
 __all__ = ["PIPELINED", "Connections", "Exchange", "HttpConnection"]
@@ -72,7 +72,7 @@ class Connections:
         """Connections that are served at a time."""
         self.open: set[HttpConnection] = set()
         """Connections that are served or being refused."""
-        self.served: Crowd[HttpConnection] = Crowd()
+        self.served: FairTable[HttpConnection] = FairTable()
         self.running: set[Exchange] = set()
         self.loop = asyncio.get_running_loop()
         self._callbacks: deque[Callable[[], object]] = deque()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, Refused, check_stream
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal, check_stream
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.server_peer import Batch
@@ -53,7 +53,7 @@ class SseSessions:
         """Open a session, and keep its stream open until one side ends it.
 
         Raises:
-            Refused, Overloaded: 406, 429, 503.
+            HttpRefusal, Overloaded: 406, 429, 503.
         """
         check_stream(headers)
         if self.draining:
@@ -85,13 +85,13 @@ class SseSessions:
         """Receive one message of a session.
 
         Raises:
-            Refused: there is no such session (404).
+            HttpRefusal: there is no such session (404).
             Overloaded: too many requests run, or the server is stopping.
         """
         name, _, id = query.partition(b"=")
         session = self._table.get((principal, id.decode("latin-1"))) if name == b"session_id" else None
         if session is None:
-            raise Refused(404, "There is no such session, or it has ended: open one with GET /sse.")
+            raise HttpRefusal(404, "There is no such session, or it has ended: open one with GET /sse.")
         if session.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(session.call.owner, self.calls.limits.session_requests):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpLimits, Pairs, Refused
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpLimits, HttpRefusal, Pairs
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import ChunkedMessage, Request
@@ -214,11 +214,11 @@ class OpenCalls:
 
         Raises:
             Overloaded: too many streams are open.
-            Refused: this owner has too many (429).
+            HttpRefusal: this owner has too many (429).
         """
         limits, streams = self.limits, self._streams
         if streams[call.owner] >= limits.streams_per_client:
-            raise Refused(429, "Too many streams of this client are open (--limit streams_per_client).")
+            raise HttpRefusal(429, "Too many streams of this client are open (--limit streams_per_client).")
         if not streams.has_room(call.owner, limits.streams):
             raise Overloaded("Too many streams are open: try again later.")
         self._uncount(call)

@@ -9,7 +9,7 @@ from typing import Any
 
 from wharfinger.errors import InternalError
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, Refused
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.request import ChunkedMessage, Request
@@ -67,7 +67,7 @@ class HttpSession:
         For an id of another session, return the session's own stream and None.
 
         Raises:
-            Refused: nothing of the stream is left (400).
+            HttpRefusal: nothing of the stream is left (400).
         """
         name, _, place = last_event_id.partition(b"-")
         stream_number, _, event_number = place.partition(b"-")
@@ -80,7 +80,7 @@ class HttpSession:
         stream = self.streams.get(number)
         if stream is None:
             if not self.buffer.events_after(number, after):
-                raise Refused(400, _EXPIRED)
+                raise HttpRefusal(400, _EXPIRED)
             stream = ReplayStream(self.buffer, self.name, number)
             stream.over = True
         return stream, after

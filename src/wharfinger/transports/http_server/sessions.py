@@ -26,7 +26,7 @@ from wharfinger.protocol.http.rules import (
     LAST_EVENT,
     SESSION,
     HttpLimits,
-    Refused,
+    HttpRefusal,
     check_session_version,
     check_stream,
 )
@@ -39,7 +39,7 @@ from wharfinger.protocol.request import (
     seal_error,
 )
 from wharfinger.protocol.server_peer import Event
-from wharfinger.protocol.shares import Crowd, Shares
+from wharfinger.protocol.shares import FairTable, Shares
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send, send_empty, send_json
 from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.replay import ReplayBuffers
@@ -64,7 +64,8 @@ class HttpSessions:
         self.replay_buffers = ReplayBuffers(limits)
         self.draining = False
         self._table: dict[tuple[str, bytes], HttpSession] = {}
-        self._crowd: Crowd[HttpSession] = Crowd()
+        self._fair: FairTable[HttpSession] = FairTable()
+        """The same sessions, by owner: says which one ends if the table is full."""
         self.requests = Shares()
         """The number of requests that run, by the owners of their sessions."""
 
@@ -79,7 +80,7 @@ class HttpSessions:
         """Serve one message of a session, or the `initialize` that opens one.
 
         Raises:
-            Refused, Overloaded: the message cannot be accepted (400, 404, 503).
+            HttpRefusal, Overloaded: the message cannot be accepted (400, 404, 503).
         """
         if opening:
             session = self._open(call, principal)
@@ -105,7 +106,7 @@ class HttpSessions:
         """Serve an array of messages. Returns False if it is not one, or if the session's revision has no batches.
 
         Raises:
-            Refused, Overloaded: it cannot be accepted (400, 404, 503).
+            HttpRefusal, Overloaded: it cannot be accepted (400, 404, 503).
         """
         session = self._find(headers, principal)
         check_session_version(headers)
@@ -162,7 +163,7 @@ class HttpSessions:
         headers: tuple[tuple[bytes, bytes], ...] = ()
         if opening and is_result:
             self._table[session.key] = session
-            self._crowd.add(session.owner, session)
+            self._fair.add(session.owner, session)
             self.calls.keep_time()
             headers = ((SESSION, session.key[1]),)
         if data is None:
@@ -249,14 +250,14 @@ class HttpSessions:
         """Serve the session's own stream, or the rest of the stream that Last-Event-ID names, until it is ended.
 
         Raises:
-            Refused, Overloaded: 400, 404, 406, 409, 429, 503.
+            HttpRefusal, Overloaded: 400, 404, 406, 409, 429, 503.
         """
         session = self._find(headers, principal)
         check_session_version(headers)
         check_stream(headers)
         stream, after = session.find_stream(headers.get(LAST_EVENT, b""))
         if stream.reader is not None and after is None:
-            raise Refused(409, "This session has a stream open already.")
+            raise HttpRefusal(409, "This session has a stream open already.")
         if self.draining and stream is session.own:
             raise Overloaded("The server is stopping.")
         calls = self.calls
@@ -278,7 +279,7 @@ class HttpSessions:
             calls.end(call)
 
     async def delete(self, headers: dict[bytes, bytes], principal: str, send: Send) -> None:
-        """End a session. Raises Refused (404) if it does not exist."""
+        """End a session. Raises HttpRefusal (404) if it does not exist."""
         self._end(self._find(headers, principal))
         await send_empty(send, 204)
 
@@ -288,7 +289,7 @@ class HttpSessions:
         if self.draining:
             raise Overloaded("The server is stopping.")
         while len(self._table) >= self.limits.sessions:
-            victim = self._crowd.find_victim(call.owner, lambda session: session.busy)
+            victim = self._fair.find_victim(call.owner, lambda session: session.busy)
             if victim is None:
                 raise Overloaded("Too many sessions are open: try again later.")
             self._end(victim)
@@ -298,15 +299,15 @@ class HttpSessions:
         key = (principal, headers[SESSION])
         session = self._table.get(key)
         if session is None:
-            raise Refused(404, _UNKNOWN)
+            raise HttpRefusal(404, _UNKNOWN)
         session.used = self.calls.now
-        self._crowd.use(session.owner, session)
+        self._fair.use(session.owner, session)
         return session
 
     def _end(self, session: HttpSession) -> None:
         """Cancel the requests of a session, close its stream, and drop everything that is kept for it."""
         self._table.pop(session.key, None)
-        self._crowd.discard(session.owner, session)
+        self._fair.discard(session.owner, session)
         for request in session.peer.close():
             self._stop(request)
         asyncio.get_running_loop().call_soon(session.pending.close)
@@ -319,10 +320,10 @@ class HttpSessions:
         Returns whether any session or request is left.
         """
         oldest = now - self.limits.session_time
-        for session in self._crowd.unused(lambda session: session.used <= oldest):
+        for session in self._fair.unused(lambda session: session.used <= oldest):
             if session.busy:
                 session.used = now
-                self._crowd.use(session.owner, session)
+                self._fair.use(session.owner, session)
             else:
                 self._end(session)
         late = now - self.service.limits.handler_time
