@@ -24,13 +24,13 @@ from tests.interop.places import free_port, ours, printed, running
 PATIENCE = 240.0
 pytestmark = pytest.mark.timeout(PATIENCE + 30)
 
-DESK = Path(__file__).resolve().parent / "desk.py"
+FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 POEM, TABLE = "Beautiful is better than ugly.\n", "hour,height\n1,4.2\n"
 AMBER = {"ship": "amber"}
 Calls = list[tuple[str, dict[str, Any]]]
 
 # Each is one run of an agent. The last call shows that it went on after the one before.
-DESK_RUNS: dict[str, Calls] = {
+FEATURE_RUNS: dict[str, Calls] = {
     "works": [("berth", {"ship": "amber", "draught": 3.5}), ("count", AMBER), ("spoken", {})],
     "refused": [("refuse", AMBER), ("count", AMBER)],
     "raised": [("capsize", AMBER), ("count", AMBER)],
@@ -58,18 +58,18 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     (papers / "poem.txt").write_text(POEM)
     (papers / "tides.csv").write_text(TABLE)
     logs = tmp_path_factory.mktemp("logs")
-    desk, serve = [sys.executable, str(DESK)], [*ours(), "serve"]
+    features, serve = [sys.executable, str(FEATURE_SERVER)], [*ours(), "serve"]
     kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks hand on few variables
-    at_desk = {"read": "desk://quay", "read_name": "quay", "runs": DESK_RUNS}
+    feature_visit = {"read": "harbour://quay", "read_name": "quay", "runs": FEATURE_RUNS}
     at_serve = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
     with ExitStack() as stack:
         ports = free_port(), free_port()
-        stack.enter_context(running([*desk, "http", str(ports[0])], ports[0], logs / "desk"))
+        stack.enter_context(running([*features, "http", str(ports[0])], ports[0], logs / "features"))
         http = [*serve, "--http", f"127.0.0.1:{ports[1]}", str(papers)]
         stack.enter_context(running(http, ports[1], logs / "serve"))
         servers = {
-            "desk http": at_desk | {"url": f"http://127.0.0.1:{ports[0]}/mcp"},
-            "desk stdio": at_desk | {"command": [*kept, *desk, "stdio"]},
+            "features http": feature_visit | {"url": f"http://127.0.0.1:{ports[0]}/mcp"},
+            "features stdio": feature_visit | {"command": [*kept, *features, "stdio"]},
             "serve http": at_serve | {"url": f"http://127.0.0.1:{ports[1]}/mcp"},
             "serve stdio": at_serve | {"command": [*kept, *serve, "--stdio", str(papers)]},
         }
@@ -117,7 +117,7 @@ def heard(seen: dict[str, Any], run: str) -> list[str]:
 
 
 def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
-    framework, seen = visited[0], at(visited, "desk", transport)
+    framework, seen = visited[0], at(visited, "features", transport)
     assert {"berth", "count", "capsize"} <= {name.removeprefix("ours_") for name in seen["tools"]}
     berth, count, spoken = heard(seen, "works")
     assert "north" in berth and "4.5" in berth
@@ -126,12 +126,12 @@ def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
 
 
 def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None:
-    framework, desk, serve = visited[0], at(visited, "desk", transport), at(visited, "serve", transport)
+    framework, features, serve = visited[0], at(visited, "features", transport), at(visited, "serve", transport)
     if not framework.reads:
-        assert desk["resources"] is None and desk["read"] is None
+        assert features["resources"] is None and features["read"] is None
         return
-    assert any(name in ("quay", "desk://quay") for name in desk["resources"]), desk["resources"]
-    assert desk["read"] == "the north quay"
+    assert any(name in ("quay", "harbour://quay") for name in features["resources"]), features["resources"]
+    assert features["read"] == "the north quay"
     assert any(name.endswith("poem.txt") for name in serve["resources"]), serve["resources"]
     assert serve["read"] == POEM
 
@@ -139,20 +139,20 @@ def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None
 def test_an_agent_goes_on_after_a_tool_that_raises_and_its_model_sees_the_reference(
     visited: Visited, transport: str
 ) -> None:
-    error, count = heard(at(visited, "desk", transport), "raised")
+    error, count = heard(at(visited, "features", transport), "raised")
     assert re.search(r"reference [0-9a-f]{8}", error), error
     assert "keel" not in error  # what the exception says is for the log
     assert "5" in count
 
 
 def test_an_agent_goes_on_after_an_error_that_was_meant_and_its_model_sees_it(visited: Visited, transport: str) -> None:
-    error, count = heard(at(visited, "desk", transport), "refused")
+    error, count = heard(at(visited, "features", transport), "refused")
     assert "amber is not expected" in error
     assert "5" in count
 
 
 def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str) -> None:
-    framework, seen = visited[0], at(visited, "desk", transport)
+    framework, seen = visited[0], at(visited, "features", transport)
     for run in ("wrong", "missing"):
         error, count = heard(seen, run)
         assert "5" in count
@@ -161,7 +161,7 @@ def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str
 
 
 def test_an_agent_goes_on_after_a_tool_that_asks_a_user_who_is_not_there(visited: Visited, transport: str) -> None:
-    error, count = heard(at(visited, "desk", transport), "asks")
+    error, count = heard(at(visited, "features", transport), "asks")
     assert "5" in count
     if not visited[0].mute:
         assert "elicitation" in error
@@ -169,13 +169,13 @@ def test_an_agent_goes_on_after_a_tool_that_asks_a_user_who_is_not_there(visited
 
 def test_what_a_model_sees_of_a_link(visited: Visited, transport: str) -> None:
     """Why no tool should answer with links unless it was asked for them."""
-    framework, seen = visited[0], at(visited, "desk", transport)
+    framework, seen = visited[0], at(visited, "features", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]
         return
     answer, count = heard(seen, "link")
     assert "5" in count
-    assert ("amber lies at the quay" in answer) is ("desk://quay" in answer) is (framework.link == "both"), answer
+    assert ("amber lies at the quay" in answer) is ("harbour://quay" in answer) is (framework.link == "both"), answer
 
 
 def test_a_search_is_answered_in_text(visited: Visited, transport: str) -> None:

@@ -17,7 +17,7 @@ from tests.conftest import CACHE
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS
 from tests.interop.places import HANDSHAKE, SLOW, free_port, node, printed, program, running
-from tests.interop.test_desk import DESK, judge, visit
+from tests.interop.test_every_feature import FEATURE_SERVER, judge, visit
 from wharfinger import Client, ResourceNotFound, ToolError
 
 pytestmark = pytest.mark.timeout(180)
@@ -51,9 +51,9 @@ TO_HTTP = {
 
 
 @contextlib.contextmanager
-def desk_over_http(log: Path) -> Iterator[str]:
+def features_over_http(log: Path) -> Iterator[str]:
     port = free_port()
-    with running([sys.executable, str(DESK), "http", str(port)], port, log):
+    with running([sys.executable, str(FEATURE_SERVER), "http", str(port)], port, log):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -67,22 +67,22 @@ def offered(command: list[str], how: str, log: Path) -> Iterator[str]:
 
 
 async def stay(target: Any) -> None:
-    """What our client does at the desk: list, call, read, and be refused."""
+    """Our client lists, calls, reads, and is refused."""
     async with Client(target, probe_timeout=SLOW) as client:
         assert {"berth", "refuse"} <= {tool.name for tool in await client.list_tools()}
         assert (await client.call_tool("count", {"ship": "amber"})).text == "5"
-        assert "desk://quay" in [resource.uri for resource in await client.list_resources()]
-        assert (await client.read_resource("desk://quay")).text == "the north quay"
+        assert "harbour://quay" in [resource.uri for resource in await client.list_resources()]
+        assert (await client.read_resource("harbour://quay")).text == "the north quay"
         with pytest.raises(ToolError, match="amber is not expected"):
             await client.call_tool("refuse", {"ship": "amber"})
         with pytest.raises(ResourceNotFound):
-            await client.read_resource("desk://nothing")
+            await client.read_resource("harbour://nothing")
         assert (await client.call_tool("count", {"ship": "amber"})).text == "5"
 
 
 @pytest.mark.parametrize("bridge", TO_STDIO)
 def test_our_client_reaches_our_http_server_by_a_command(bridge: str, tmp_path: Path) -> None:
-    with desk_over_http(tmp_path / "desk") as url:
+    with features_over_http(tmp_path / "features") as url:
         asyncio.run(stay(TO_STDIO[bridge](url)))
 
 
@@ -94,9 +94,14 @@ AGENTS = [*(("langchain", bridge) for bridge in TO_STDIO), ("ai_sdk", "mcp-remot
 def test_agents_reach_our_http_server_by_a_command(framework: str, bridge: str, tmp_path: Path) -> None:
     (agent,) = (one for one in FRAMEWORKS if one.program == framework)
     calls = [("berth", {"ship": "amber", "draught": 3.5}), ("refuse", {"ship": "amber"}), ("count", {"ship": "amber"})]
-    with desk_over_http(tmp_path / "desk") as url, model.answering() as base:
-        desk = {"command": TO_STDIO[bridge](url), "read": "desk://quay", "read_name": "quay", "runs": {"all": calls}}
-        seen = printed(agent.command(), {"model": base, "servers": {"desk": desk}}, 120)["desk"]
+    with features_over_http(tmp_path / "features") as url, model.answering() as base:
+        features = {
+            "command": TO_STDIO[bridge](url),
+            "read": "harbour://quay",
+            "read_name": "quay",
+            "runs": {"all": calls},
+        }
+        seen = printed(agent.command(), {"model": base, "servers": {"features": features}}, 120)["features"]
     assert seen.get("read") == "the north quay", seen
     berth, refused, count = json.loads(seen["runs"]["all"])
     assert "north" in berth and "amber is not expected" in refused and "5" in count
@@ -105,7 +110,7 @@ def test_agents_reach_our_http_server_by_a_command(framework: str, bridge: str, 
 @pytest.mark.parametrize("how", TO_HTTP)
 def test_our_clients_reach_our_stdio_server_over_http(how: str, tmp_path: Path) -> None:
     """One after the other: over SSE all of them share one process of the server."""
-    with offered([sys.executable, str(DESK), "stdio"], how, tmp_path / "log") as url:
+    with offered([sys.executable, str(FEATURE_SERVER), "stdio"], how, tmp_path / "log") as url:
         for _ in range(2):
             asyncio.run(stay(url))
 
@@ -142,12 +147,12 @@ def test_our_client_reaches_the_everything_server_over_http(how: str, tmp_path: 
 
 @pytest.mark.parametrize("peer", ["mcp1", "ts1"])
 def test_their_clients_do_everything_at_our_http_server_by_mcp_remote(peer: str, tmp_path: Path) -> None:
-    with desk_over_http(tmp_path / "desk") as url:
+    with features_over_http(tmp_path / "features") as url:
         judge(peer, HANDSHAKE, visit(peer, HANDSHAKE, command=mcp_remote(url)))
 
 
 @pytest.mark.parametrize("peer", ["mcp1", "ts1"])
 @pytest.mark.parametrize("how", ["sse", "http in sessions"])
 def test_their_clients_do_everything_at_our_stdio_server_over_http(how: str, peer: str, tmp_path: Path) -> None:
-    with offered([sys.executable, str(DESK), "stdio"], how, tmp_path / "log") as url:
+    with offered([sys.executable, str(FEATURE_SERVER), "stdio"], how, tmp_path / "log") as url:
         judge(peer, HANDSHAKE, visit(peer, HANDSHAKE, **{"sse" if how == "sse" else "url": url}))

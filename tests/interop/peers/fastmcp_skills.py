@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 
+import client_tour
 import common
-import desk_tour
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from fastmcp.skills import SkillsClientExtension
@@ -16,8 +16,8 @@ async def main():
     server = StdioTransport(command[0], command[1:]) if command else visit["url"]
     async with Client(server, extensions=[SkillsClientExtension()]) as client:
         skills = await client.list_skills()
-        seen = {"revision": client.protocol_version, "skills": [desk_tour.wire(skill) for skill in skills]}
-        seen["skill"] = desk_tour.wire(await client.get_skill_mcp(seen["skills"][0]["uri"]))
+        seen = {"revision": client.protocol_version, "skills": [client_tour.wire(skill) for skill in skills]}
+        seen["skill"] = client_tour.wire(await client.get_skill_mcp(seen["skills"][0]["uri"]))
         (text,) = await client.read_resource(seen["skills"][0]["uri"])
         seen["text"], seen["digest"] = text.text, hashlib.sha256(text.text.encode()).hexdigest()
     common.report(seen)

@@ -1,21 +1,21 @@
-// A client of the TypeScript SDK 2.x at a desk (desk.mjs), in either era.
+// A client of the TypeScript SDK 2.x that makes the calls of client_tour.mjs, in either era.
 import { visit } from './common.mjs';
-import * as desk from './desk.mjs';
+import * as tour from './client_tour.mjs';
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const asked = visit();
 const stateless = asked.revision === '2026-07-28';
-const options = { capabilities: desk.CAPABILITIES, ...(stateless ? { versionNegotiation: { mode: 'auto' } } : {}) };
+const options = { capabilities: tour.CAPABILITIES, ...(stateless ? { versionNegotiation: { mode: 'auto' } } : {}) };
 const client = new Client({ name: 'ts2', version: '1.0' }, options);
-client.setNotificationHandler('notifications/message', desk.log);
-client.setRequestHandler('elicitation/create', desk.elicit);
-client.setRequestHandler('sampling/createMessage', desk.sample);
-client.setRequestHandler('roots/list', desk.roots);
+client.setNotificationHandler('notifications/message', tour.log);
+client.setRequestHandler('elicitation/create', tour.elicit);
+client.setRequestHandler('sampling/createMessage', tour.sample);
+client.setRequestHandler('roots/list', tour.roots);
 const transport = asked.command
     ? new StdioClientTransport({ command: asked.command[0], args: asked.command.slice(1) })
     : asked.sse ? new SSEClientTransport(new URL(asked.sse)) : new StreamableHTTPClientTransport(new URL(asked.url));
 await client.connect(transport);
 const seen = { revision: client.getNegotiatedProtocolVersion() };
 const call = (params, options) => client.callTool(stateless ? { ...params, _meta: { 'io.modelcontextprotocol/logLevel': 'info' } } : params, options);
-await desk.tour(client, asked, seen, call, async level => { if (!stateless) await client.setLoggingLevel(level); });
+await tour.tour(client, asked, seen, call, async level => { if (!stateless) await client.setLoggingLevel(level); });

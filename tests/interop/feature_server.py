@@ -1,6 +1,6 @@
 """A server of ours with one of everything that a client can do with a server, through the public interface alone.
 
-`python desk.py stdio` or `python desk.py http PORT`.
+`python feature_server.py stdio` or `python feature_server.py http PORT`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wharfinger import (
 )
 from wharfinger.sources import skills
 
-server = Server("desk", version="1.2.3", instructions="Berths, and who may have them.")
+server = Server("harbour", version="1.2.3", instructions="Berths, and who may have them.")
 SHIPS = ["amber", "anchor", "beacon"]
 stopped: list[str] = []
 """The tags of the calls whose function saw that it was cancelled."""
@@ -90,7 +90,7 @@ async def picture() -> list[types.TextContent | Image | types.ResourceLink]:
     return [
         types.TextContent(text="the quay"),
         Image(data=b"\x89PNG\r\n\x1a\n", format="png"),
-        types.ResourceLink(uri="desk://quay", name="quay"),
+        types.ResourceLink(uri="harbour://quay", name="quay"),
     ]
 
 
@@ -127,7 +127,7 @@ async def capsize(ship: str) -> str:
 @server.tool
 async def chart(ship: str) -> list[types.TextContent | types.ResourceLink]:
     """Where a ship lies, in words and as a link."""
-    return [types.TextContent(text=f"{ship} lies at the quay"), types.ResourceLink(uri="desk://quay", name="quay")]
+    return [types.TextContent(text=f"{ship} lies at the quay"), types.ResourceLink(uri="harbour://quay", name="quay")]
 
 
 @server.tool
@@ -225,7 +225,7 @@ def briefing(
     ship: Annotated[str, Complete(ships)], tone: Literal["short", "long"] = "short", line: int = 1
 ) -> list[types.PromptMessage | str]:
     """What a watch should know."""
-    notes = types.ResourceContents(uri=f"desk://notes/{ship}", text=f"notes on {ship}", mime_type="text/plain")
+    notes = types.ResourceContents(uri=f"harbour://notes/{ship}", text=f"notes on {ship}", mime_type="text/plain")
     return [
         f"Brief me on {ship}, {tone}, from line {line}.",
         types.PromptMessage(role="assistant", content=types.TextContent(text="Aye.")),
@@ -233,7 +233,7 @@ def briefing(
     ]
 
 
-@server.resource("desk://quay", mime_type="text/plain")
+@server.resource("harbour://quay", mime_type="text/plain")
 async def quay() -> str:
     return "the north quay"
 

@@ -1,10 +1,10 @@
-"""A client of the official Python SDK 1.x at a desk (desk_tour.py)."""
+"""A client of the official Python SDK 1.x that makes the calls of client_tour.py."""
 
 import asyncio
 import sys
 
+import client_tour
 import common
-import desk_tour
 from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
@@ -12,11 +12,11 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import FileUrl
 
 
-class Way(desk_tour.Way):
+class Way(client_tour.Way):
     session: ClientSession
 
     async def call(self, name, arguments, on_progress=None):
-        return desk_tour.wire(await self.session.call_tool(name, arguments, progress_callback=on_progress))
+        return client_tour.wire(await self.session.call_tool(name, arguments, progress_callback=on_progress))
 
     async def cancelled_call(self, name, arguments, begun):
         # This SDK has no way of its own to cancel: its users send the notification.
@@ -54,20 +54,20 @@ class Way(desk_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, context, params):
-        self.asked.append(desk_tour.wire(params))
+        self.asked.append(client_tour.wire(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
-        action, content = desk_tour.form(params.message)
+        action, content = client_tour.form(params.message)
         return types.ElicitResult(action=action, content=content)
 
     async def sample(self, context, params):
-        self.asked.append(desk_tour.wire(params))
-        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        self.asked.append(client_tour.wire(params))
+        text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stopReason="endTurn")
 
     async def roots(self, context):
         self.asked.append("roots")
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri), name=name) for uri, name in desk_tour.ROOTS])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri), name=name) for uri, name in client_tour.ROOTS])
 
 
 async def main():
@@ -91,7 +91,7 @@ async def main():
         ) as way.session,
     ):
         seen["revision"] = (await way.session.initialize()).protocolVersion
-        await desk_tour.tour(way, visit, seen)
+        await client_tour.tour(way, visit, seen)
     common.report(seen)
 
 

@@ -1,10 +1,10 @@
-"""A client of the official Python SDK 2.x at a desk (desk_tour.py), in either era."""
+"""A client of the official Python SDK 2.x that makes the calls of client_tour.py, in either era."""
 
 import asyncio
 import warnings
 
+import client_tour
 import common
-import desk_tour
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
@@ -12,12 +12,12 @@ from mcp.client.sse import sse_client
 warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
 
 
-class Way(desk_tour.Way):
+class Way(client_tour.Way):
     client: Client
     stateless: bool
 
     async def call(self, name, arguments, on_progress=None):
-        return desk_tour.wire(await self.client.call_tool(name, arguments, progress_callback=on_progress))
+        return client_tour.wire(await self.client.call_tool(name, arguments, progress_callback=on_progress))
 
     async def set_level(self, level):
         if not self.stateless:
@@ -40,20 +40,20 @@ class Way(desk_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, context, params):
-        self.asked.append(desk_tour.wire(params))
+        self.asked.append(client_tour.wire(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
-        action, content = desk_tour.form(params.message)
+        action, content = client_tour.form(params.message)
         return types.ElicitResult(action=action, content=content)
 
     async def sample(self, context, params):
-        self.asked.append(desk_tour.wire(params))
-        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        self.asked.append(client_tour.wire(params))
+        text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
 
     async def roots(self, context):
         self.asked.append("roots")
-        return types.ListRootsResult(roots=[types.Root(uri=uri, name=name) for uri, name in desk_tour.ROOTS])
+        return types.ListRootsResult(roots=[types.Root(uri=uri, name=name) for uri, name in client_tour.ROOTS])
 
 
 async def main():
@@ -75,7 +75,7 @@ async def main():
         list_roots_callback=way.roots,
     ) as way.client:
         seen["revision"] = way.client.protocol_version
-        await desk_tour.tour(way, visit, seen)
+        await client_tour.tour(way, visit, seen)
     common.report(seen)
 
 

@@ -1,4 +1,6 @@
-"""What the Python peers' clients do at a desk (tests/interop/desk.py): each says how it does it, this says what.
+"""The calls that each Python peer's client makes to the feature server (tests/interop/feature_server.py).
+
+Each `…_tour.py` has a `Way`, which makes the calls with its own library.
 
 A result is seen as JSON, as the protocol writes it. What a client is asked, it answers by the words of the question.
 """
@@ -46,7 +48,7 @@ class Way:
 
 
 async def tour(way, visit, seen):
-    """See everything at the desk that `visit` names."""
+    """Use every feature of the server that `visit` names."""
     seen["schemas"] = {
         tool["name"]: tool.get("outputSchema") for tool in [wire(tool) for tool in (await way.list_tools()).tools]
     }

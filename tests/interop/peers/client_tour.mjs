@@ -1,4 +1,4 @@
-// What the TypeScript peers' clients do at a desk; desk_tour.py says what is seen and answered.
+// The calls that each TypeScript peer's client makes to the feature server, as in client_tour.py.
 import { report } from './common.mjs';
 
 export const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };

@@ -1,4 +1,4 @@
-"""Real clients do everything that a client can do with desk.py, over each transport and in each era that they speak."""
+"""Real clients use every feature of feature_server.py, over each transport and in each era that they speak."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.places import CALLERS, HANDSHAKE, OLDER, STATELESS, free_port, running, stop, visited
 
-DESK = Path(__file__).resolve().parent / "desk.py"
+FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 CASES = [(peer, revision) for peer, revisions in CALLERS.items() for revision in revisions]
 # One SDK can be told to ask for an older revision: with it each of the five is spoken by a real client.
 CASES += [("mcp1", revision) for revision in OLDER]
@@ -57,22 +57,22 @@ def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server over HTTP for all; at the end one Ctrl-C is enough, and nothing went wrong meanwhile."""
-    port, log = free_port(), tmp_path_factory.mktemp("desk") / "log"
-    with running([sys.executable, str(DESK), "http", str(port)], port, log) as process:
+    port, log = free_port(), tmp_path_factory.mktemp("features") / "log"
+    with running([sys.executable, str(FEATURE_SERVER), "http", str(port)], port, log) as process:
         yield f"http://127.0.0.1:{port}"
         assert stop(process, 3.0) in (0, 130), log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")
 
 
 def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
-    """What one client saw at the desk."""
+    """What one client saw of the feature server."""
     tag = f"{peer} {revision} {next(iter(server))}"
     asking = [
         (name, {key: tag if value == "TAG" else value for key, value in arguments.items()})
         for name, arguments, _ in questions(revision)
     ]
     asked = {"revision": revision, "calls": CALLS, "tag": tag, "questions": asking}
-    return visited(peer, asked | server, "desk")
+    return visited(peer, asked | server, "tour")
 
 
 def bare(result: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def judge_answers(revision: str, seen: dict[str, Any]) -> None:
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_a_client_over_stdio_can_do_everything(peer: str, revision: str) -> None:
-    judge(peer, revision, visit(peer, revision, command=[sys.executable, str(DESK), "stdio"]))
+    judge(peer, revision, visit(peer, revision, command=[sys.executable, str(FEATURE_SERVER), "stdio"]))
 
 
 @pytest.mark.timeout(90)
@@ -171,7 +171,9 @@ def test_a_client_over_http_and_sse_can_do_everything(peer: str, revision: str, 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_with_the_skills_extension_finds_what_it_needs(transport: str, http: str) -> None:
     """FastMCP is the only one of these that has it."""
-    where = {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(DESK), "stdio"]}
+    where = (
+        {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(FEATURE_SERVER), "stdio"]}
+    )
     seen = visited("fastmcp", where, "skills")
     (skill,) = seen["skills"]
     assert skill["frontmatter"]["name"] == "tide-tables"
@@ -181,4 +183,4 @@ def test_a_client_with_the_skills_extension_finds_what_it_needs(transport: str, 
     ]
     assert skill["resources"][0]["digest"] == f"sha256:{seen['digest']}"
     assert seen["skill"]["skill"] == skill
-    assert seen["text"] == (DESK.parent / "skills" / "tide-tables" / "SKILL.md").read_text()
+    assert seen["text"] == (FEATURE_SERVER.parent / "skills" / "tide-tables" / "SKILL.md").read_text()

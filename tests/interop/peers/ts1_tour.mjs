@@ -1,6 +1,6 @@
-// A client of the TypeScript SDK 1.x at a desk (desk.mjs).
+// A client of the TypeScript SDK 1.x that makes the calls of client_tour.mjs.
 import { visit } from './common.mjs';
-import * as desk from './desk.mjs';
+import * as tour from './client_tour.mjs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -8,15 +8,15 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import * as types from '@modelcontextprotocol/sdk/types.js';
 
 const asked = visit();
-const client = new Client({ name: 'ts1', version: '1.0' }, { capabilities: desk.CAPABILITIES });
-client.setNotificationHandler(types.LoggingMessageNotificationSchema, desk.log);
-client.setRequestHandler(types.ElicitRequestSchema, desk.elicit);
-client.setRequestHandler(types.CreateMessageRequestSchema, desk.sample);
-client.setRequestHandler(types.ListRootsRequestSchema, desk.roots);
+const client = new Client({ name: 'ts1', version: '1.0' }, { capabilities: tour.CAPABILITIES });
+client.setNotificationHandler(types.LoggingMessageNotificationSchema, tour.log);
+client.setRequestHandler(types.ElicitRequestSchema, tour.elicit);
+client.setRequestHandler(types.CreateMessageRequestSchema, tour.sample);
+client.setRequestHandler(types.ListRootsRequestSchema, tour.roots);
 const transport = asked.command
     ? new StdioClientTransport({ command: asked.command[0], args: asked.command.slice(1) })
     : asked.sse ? new SSEClientTransport(new URL(asked.sse)) : new StreamableHTTPClientTransport(new URL(asked.url));
 await client.connect(transport);
 const seen = { revision: transport.protocolVersion ?? '2025-11-25' };
 const call = (params, options) => client.callTool(params, undefined, options);
-await desk.tour(client, asked, seen, call, level => client.setLoggingLevel(level));
+await tour.tour(client, asked, seen, call, level => client.setLoggingLevel(level));

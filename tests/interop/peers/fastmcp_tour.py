@@ -1,10 +1,10 @@
-"""A client of FastMCP 4.x at a desk (desk_tour.py), in either era."""
+"""A client of FastMCP 4.x that makes the calls of client_tour.py, in either era."""
 
 import asyncio
 import warnings
 
+import client_tour
 import common
-import desk_tour
 import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
@@ -14,12 +14,12 @@ from fastmcp.exceptions import ToolError
 warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
 
 
-class Way(desk_tour.Way):
+class Way(client_tour.Way):
     client: Client
     stateless: bool
 
     async def call(self, name, arguments, on_progress=None):
-        result = desk_tour.wire(await self.client.call_tool_mcp(name, arguments, progress_handler=on_progress))
+        result = client_tour.wire(await self.client.call_tool_mcp(name, arguments, progress_handler=on_progress))
         if name in ("berth", "refuse"):
             try:
                 data = (await self.client.call_tool(name, arguments)).data  # an object, after the output schema
@@ -49,20 +49,20 @@ class Way(desk_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, message, response_type, params, context):
-        self.asked.append(desk_tour.wire(params))
+        self.asked.append(client_tour.wire(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return ElicitResult(action="accept")
-        action, content = desk_tour.form(message)
+        action, content = client_tour.form(message)
         return ElicitResult(action=action, content=content and response_type(**content))
 
     async def sample(self, messages, params, context):
-        self.asked.append(desk_tour.wire(params))
-        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        self.asked.append(client_tour.wire(params))
+        text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
 
     async def roots(self, context):
         self.asked.append("roots")
-        return [types.Root(uri=uri, name=name) for uri, name in desk_tour.ROOTS]
+        return [types.Root(uri=uri, name=name) for uri, name in client_tour.ROOTS]
 
 
 async def main():
@@ -83,7 +83,7 @@ async def main():
         roots=way.roots,
     ) as way.client:
         seen["revision"] = way.client.protocol_version
-        await desk_tour.tour(way, visit, seen)
+        await client_tour.tour(way, visit, seen)
     common.report(seen)
 
 
