@@ -198,8 +198,8 @@ def test_where_names_fold_only_the_real_name_is_served(charts: Path, monkeypatch
     tree = FileTree(str(charts), PublishChoice())
     with tree.file(("README.md",)), tree.directory(("harbours",)):
         pass
-    os.link(charts / "README.md", charts / "id_readme")  # there under two names, of which one is not listed
-    with pytest.raises(NotServed), tree.file(("id_readme",)):
+    os.link(charts / "README.md", charts / "id_rsa")  # there under two names, of which one is not listed
+    with pytest.raises(NotServed), tree.file(("id_rsa",)):
         pass
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from wharfinger.content.globs import Matcher, compile_glob, is_wild
+from wharfinger.content.secret_files import looks_secret
 from wharfinger.source import UnusableSource
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "PublishChoice",
     "Rules",
     "Verdict",
-    "looks_secret",
     "read_ignore_file",
 ]
 
@@ -41,35 +41,6 @@ _LONGEST_WILD = 1_000  # characters
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
 _NEVER = frozenset({".git", "git~1"})
-_SECRET_NAMES = frozenset(
-    {
-        ".aws", ".azure", ".dockercfg", ".git-credentials", ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc",
-        ".npmrc", ".pgpass", ".pypirc", ".ssh", ".terraformrc", ".vault-token", "_netrc", "auth.json", "cookies.sqlite",
-        "key3.db", "key4.db", "keystore", "kubeconfig", "logins.json", "secrets.json", "secrets.toml", "secrets.yaml",
-        "secrets.yml", "shadow", "truststore", "wallet.dat",
-    }
-)  # fmt: skip
-_SECRET_STARTS = (".env", "credentials", "client_secret", "service-account", "service_account")
-_SECRET_ENDS = (
-    ".pem", ".key", ".p12", ".pfx", ".kdbx", ".kdb", ".jks", ".keystore", ".ppk", ".p8", ".pkcs12", ".ovpn", ".env",
-    ".tfstate", ".tfstate.backup", ".agekey", ".gpgkey",
-)  # fmt: skip
-# `id_` begins the names of keys, such as `id_rsa` and `id_ed25519.bak`, but source code such as `id_pool.py` is no key.
-_CODE_ENDS = (
-    ".py", ".pyi", ".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".rs", ".go", ".java", ".kt", ".c", ".h", ".cc",
-    ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".scala", ".sql", ".css", ".html", ".vue", ".svelte",
-)  # fmt: skip
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a file or directory of this name likely holds credentials, in any case."""
-    lower = name.lower()
-    return (
-        lower.endswith(_SECRET_ENDS)
-        or lower.startswith(_SECRET_STARTS)
-        or lower in _SECRET_NAMES
-        or (lower.startswith("id_") and not lower.endswith(_CODE_ENDS))
-    )
 
 
 class _Wild(NamedTuple):
@@ -272,7 +243,7 @@ class Rules:
         if name not in choice.named:
             if name.startswith(".") and not choice.hidden:
                 return "hidden"
-            if looks_secret(name):
+            if looks_secret(name, directory=directory):
                 return "secret"
             if self.levels and self._ignores(path, directory):
                 return "ignored"
