@@ -343,7 +343,7 @@ async def test_a_lifespan_that_is_no_context_manager_is_told_with_what_to_write(
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"transport": "http", "port": 1}, TypeError, r"over stdio takes no transport=: for HTTP say run\(http="),
+        ({"transport": "http", "port": 1}, TypeError, r"over stdio takes no transport=: for HTTP write run\(http="),
         ({"http": True}, TypeError, "takes HOST:PORT"),
         ({"http": "localhost"}, ValueError, "'localhost' is not HOST:PORT"),
         ({"http": "localhost:99999"}, ValueError, "is not HOST:PORT"),

@@ -114,7 +114,7 @@ async def test_a_skill_is_found_by_its_uri_in_the_source_that_has_it() -> None:
     for uri in ("one:2/SKILL.md", "none:1/SKILL.md", "other:1/SKILL.md"):
         assert (await ask(server, "skills/get", {"uri": uri}))["error"] == {
             "code": -32602,
-            "message": "No skill is served at this URI: skills/list has those that are.",
+            "message": "There is no skill at this URI: skills/list lists the skills.",
             "data": {"uri": uri},
         }
 
@@ -128,7 +128,7 @@ async def test_a_directory_is_read_in_pages_whose_cursors_are_its_own() -> None:
     assert (await ask(server, method, {"uri": "two:", "cursor": cursor}))["error"]["code"] == -32602
     for uri in ("one:x", "other:"):
         error = (await ask(server, method, {"uri": uri}))["error"]
-        assert error == {"code": -32602, "message": "This URI is not that of a directory here.", "data": {"uri": uri}}
+        assert error == {"code": -32602, "message": "This URI is not a directory of this server.", "data": {"uri": uri}}
 
 
 @looped

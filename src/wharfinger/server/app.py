@@ -48,25 +48,25 @@ Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 @runtime_checkable
 class Includable(Protocol):
-    """What `Server.include` takes beside sources and servers: anything that can add itself."""
+    """An object that `Server.include` accepts besides sources and servers: it registers itself."""
 
     def include_into(self, server: Server) -> None:
-        """Register everything that this is with `server`."""
+        """Register the features of this object with `server`."""
         ...
 
 
 class Server(FeatureService):
-    """An MCP server of all five revisions. It is a description: transports serve it, any number at a time.
+    """An MCP server of all five revisions. Any number of transports can serve it at the same time.
 
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
     handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
     `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals
     cursors and the states of calls that ask; processes that serve the same clients must share it. With `replay`,
     handlers that ask run again with the answers in every revision, which shows what in them must not happen twice.
-    With `decode_json_strings`, tools take arrays and objects also as strings that hold them.
+    With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
-    `task_store` keeps what became of tasks: a store, or `"sqlite:///tasks.db"`, which survives a restart; without one
-    they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
+    `task_store` keeps tasks and their results: a store, or `"sqlite:///tasks.db"`, which survives a restart; without
+    one they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
     result is kept at least; `task_poll` is how often clients should ask for it.
     """
 
@@ -127,7 +127,7 @@ class Server(FeatureService):
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Function], Function]:
         """Register the decorated function as the resource `uri`, or as every resource that the template `uri` matches.
 
-        The imperative form is `server.resources.add`, which says more.
+        `server.resources.add` does the same without a decorator, and describes the options.
         """
         if callable(uri):
             raise TypeError('A resource needs its URI: @server.resource("notes://today")')
@@ -145,8 +145,9 @@ class Server(FeatureService):
     def list_resources(self, function: Function | None = None) -> Function | Callable[[Function], Function]:
         """List what the decorated async generator yields after the registered resources, in pages.
 
-        If it has a parameter `after`, it gets the URI of the last one shown (None at first) and yields those after it;
-        if not, it starts over for each page and must keep its order. With or without parentheses.
+        With a parameter `after` it gets the URI of the last resource of the previous page (None for the first page),
+        and yields those after it. Without one it runs from the start for each page, and must yield the same order. The
+        decorator works with and without parentheses.
         """
         return _decorated(self.resources.add_catalogue, function)
 
@@ -164,7 +165,7 @@ class Server(FeatureService):
         return register
 
     def watcher(self, template: str) -> Callable[[Function], Function]:
-        """Run the decorated async function, given the URI, while something that `template` matches is watched.
+        """Run the decorated async function, with the URI, while a URI that `template` matches is watched.
 
         It starts with the first watcher of a URI and is cancelled when the last one goes; it calls
         `resource_updated(uri)` when something happens.
@@ -182,9 +183,9 @@ class Server(FeatureService):
     def include(self, thing: Includable | Source | Server, *, prefix: str = "") -> None:
         """Add a source, another server as a part of this one, or anything else that can add itself.
 
-        Another server's tools and prompts are then called `prefix_name` here, its URIs stay as they are, and what it
-        gets or loses later shows here too. It starts and ends with this server. Its functions and middleware run as
-        they do when it is served alone: with its own `state`, dependencies and secrets.
+        Another server's tools and prompts are named `prefix_name` here; its URIs stay the same. Features that it adds
+        or removes later are added or removed here too. It starts and ends with this server. Its functions and
+        middleware run as if it were served alone: with its own `state`, dependencies and secrets.
 
         Raises:
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
@@ -196,15 +197,13 @@ class Server(FeatureService):
 
             include(self, thing, prefix)
         elif prefix:
-            raise TypeError("Only a server takes a prefix=: the URIs of anything else are its own.")
+            raise TypeError("prefix= is only for a server: a source keeps its own URIs.")
         elif isinstance(thing, Includable):
             thing.include_into(self)
         elif isinstance(thing, Source):
             self.add_source(thing)
         else:
-            raise TypeError(
-                f"include() takes a Server or a source, such as files(path), and no {type(thing).__name__}."
-            )
+            raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(thing).__name__}.")
 
     def add_source(self, source: Source) -> None:
         """Add a source, whose resources are listed after all others.
@@ -221,7 +220,7 @@ class Server(FeatureService):
     def resource_updated(self, uri: str) -> None:
         """Report to everyone who watches `uri`, in either era, that it has changed; from any thread, and at any time.
 
-        Nobody can watch what is not a URI: the log says so once.
+        If `uri` is not a URI, no client can watch it, and a warning is logged once.
         """
         if not is_uri(uri):
             _warn_of(uri)
@@ -238,10 +237,10 @@ class Server(FeatureService):
         self.watching.list_changed(name)
 
     def elicitation_complete(self, elicitation_id: str) -> bool:
-        """Report that what a URL was opened for is done (`notifications/elicitation/complete`, 2025-11-25).
+        """Report that the user has finished at a URL (`notifications/elicitation/complete`, 2025-11-25).
 
-        Returns False if no client waits for it, also in revisions without this notification: their clients send the
-        request again on their own. Call it on the event loop.
+        Returns False if no client waits for it, as in revisions without this notification, whose clients send the
+        request again by themselves. Call it on the event loop.
         """
         from wharfinger.server.input.round_trips import complete_url
 
@@ -258,7 +257,7 @@ class Server(FeatureService):
     ) -> Function | Callable[[Function], Function]:
         """Register the decorated function as a tool; with or without parentheses.
 
-        The imperative form is `server.tools.add`, which says more.
+        `server.tools.add` does the same without a decorator, and describes the options.
         """
         return _decorated(self.tools.add, function, **options)
 
@@ -271,16 +270,16 @@ class Server(FeatureService):
     ) -> Function | Callable[[Function], Function]:
         """Register the decorated function as a prompt; with or without parentheses.
 
-        The imperative form is `server.prompts.add`, which says more.
+        `server.prompts.add` does the same without a decorator, and describes the options.
         """
         return _decorated(self.prompts.add, function, **options)
 
     # -- extensions
 
     def method(self, name: str, **options: Unpack[MethodOptions]) -> Callable[[Function], Function]:
-        """Serve a method that the protocol does not have by the decorated function.
+        """Serve a method of an extension with the decorated function.
 
-        The imperative form is `server.extensions.add_method`, which says more.
+        `server.extensions.add_method` does the same without a decorator, and describes the options.
         """
 
         def register(function: Function) -> Function:
@@ -292,9 +291,9 @@ class Server(FeatureService):
     def notification(
         self, name: str, *, params: type[t.NotificationParams] | None = None
     ) -> Callable[[Function], Function]:
-        """Give a client's notification that the protocol does not have to the decorated plain function.
+        """Handle a client's notification of an extension with the decorated plain function.
 
-        The imperative form is `server.extensions.add_notification`, which says more.
+        `server.extensions.add_notification` does the same without a decorator.
         """
 
         def register(function: Function) -> Function:
@@ -304,7 +303,7 @@ class Server(FeatureService):
         return register
 
     def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
-        """Show what the decorated function returns, HTML, as a page of MCP Apps. See `add_app` for the options."""
+        """Publish the HTML that the decorated function returns as a page of MCP Apps. See `add_app` for the options."""
 
         def register(function: Function) -> Function:
             self.add_app(uri, function, **options)
@@ -313,7 +312,7 @@ class Server(FeatureService):
         return register
 
     def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:
-        """Publish a page that hosts show (MCP Apps), under a `ui://` URI; tools name it by `app=`.
+        """Publish a page that hosts show (MCP Apps), under a `ui://` URI. Tools refer to it with `app=`.
 
         `page` is HTML, a `Path`, or a function that returns either.
 
@@ -326,7 +325,7 @@ class Server(FeatureService):
         self.resources.put(view(self.services, uri, page, **options))
         self.extensions.declare(EXTENSION)
 
-    # -- middleware, and what stands in for dependencies
+    # -- middleware, and replacing dependencies in tests
 
     @overload
     def middleware(self, middleware: AnyMiddleware, /) -> AnyMiddleware: ...
@@ -350,7 +349,7 @@ class Server(FeatureService):
     def add_middleware(self, middleware: Middleware, *methods: str) -> None:
         """Put middleware around every request, or around those of some methods; the first one added is outermost.
 
-        Features and methods that come later are inside of it too. Notifications have no middleware.
+        It also applies to features and methods that are added later. Notifications have no middleware.
 
         Raises:
             TypeError: it is not an async function.
@@ -364,13 +363,11 @@ class Server(FeatureService):
         """Replace the dependency `function` of this server's features by `fake`: `with server.override(…):`.
 
         Raises:
-            TypeError: nothing fills a parameter of `fake`.
+            TypeError: `fake` has a parameter that the server cannot fill.
         """
         return self.overrides.replaced(function, fake)
 
-    # -- being a service
-
-    # -- being run
+    # -- running
 
     @overload
     def run(self) -> None: ...
@@ -397,7 +394,7 @@ class Server(FeatureService):
         `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
 
         Raises:
-            RuntimeError: several workers are to serve it, and no secret says how they know each other's seals.
+            RuntimeError: there are several workers and no shared secret, so one could not open what another has sealed.
         """
         from wharfinger.server.workers import check_secret
         from wharfinger.transports.http_server.app import HttpApp
@@ -412,7 +409,7 @@ Value = TypeVar("Value")
 def _decorated(
     add: Callable[..., object], function: Function | None, **options: Any
 ) -> Function | Callable[[Function], Function]:
-    """What a decorator returns with or without parentheses."""
+    """Return the decorated function, or the decorator if it was called with parentheses."""
 
     def register(function: Function) -> Function:
         add(function, **options)

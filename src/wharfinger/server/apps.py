@@ -1,4 +1,4 @@
-"""MCP Apps: pages for a host to show, as `ui://` resources, and the tools whose results they show."""
+"""MCP Apps: pages that a host shows, as `ui://` resources, and the tools whose results they show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PageOptions(TypedDict, total=False):
     permissions: Sequence[Permission]
     """Permissions that it needs: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
     domain: str | None
-    """An origin for this page alone."""
+    """An origin of its own for this page."""
     prefers_border: bool | None
     """Whether it wants a border."""
     icons: Sequence[t.Icon] | None
@@ -120,7 +120,7 @@ def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Seque
 
 
 def shows_apps(request: Request) -> bool:
-    """Whether the caller declares that it shows such pages. If not, a result must say everything in text."""
+    """Return whether the caller declares that it shows such pages. If not, a result must say everything in text."""
     return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
 
 

@@ -41,7 +41,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 class _Done:
-    """An awaitable that is done, for methods that need no `await` and allow it."""
+    """A finished awaitable, returned by methods that need no `await` but allow it."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class Context(RequestContext, Generic[State]):
 
     @property
     def caller(self) -> Caller:
-        """Who calls: the `principal`, and what the client says about itself."""
+        """The caller: its `principal`, revision, name and capabilities."""
         return self.request.caller
 
     @property
@@ -111,7 +111,8 @@ class Context(RequestContext, Generic[State]):
         """Send a log message on the request's stream, if the client wants this level (`notifications/message`).
 
         A client of the stateless era gets messages if the request asked for them, a session gets all until it sets a
-        level. The message is sent when this returns. `await` is allowed, as other frameworks need it, and does nothing.
+        level. The message is sent when this returns. `await` is allowed, because other frameworks need it, and does
+        nothing.
         """
         request = self.request
         if request.caller.rules.logs_by_request:
@@ -128,10 +129,10 @@ class Context(RequestContext, Generic[State]):
         return DONE
 
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Report how far the request has come, if its caller asked for progress (`notifications/progress`).
+        """Report the progress of the request, if the caller asked for it (`notifications/progress`).
 
-        `done` must be higher than before, or nothing is sent, also if the handler runs again after a question. It is
-        sent when this returns; `await` is allowed and does nothing.
+        Nothing is sent unless `done` is higher than before, also when the handler runs again after a question. The
+        notification is sent when this returns; `await` is allowed and does nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
@@ -155,7 +156,7 @@ class Context(RequestContext, Generic[State]):
         if threading.get_ident() == self._thread:
             function(*args)
             return
-        with suppress(RuntimeError):  # the loop is closed: the server has ended, and the thread goes on
+        with suppress(RuntimeError):  # the loop is closed: the server has ended, and the thread continues
             self._loop.call_soon_threadsafe(function, *args)
 
     # -- long calls
@@ -172,7 +173,7 @@ class Context(RequestContext, Generic[State]):
         """Answer the call with a task, and continue as that task; for tools registered with `task="later"`.
 
         Returns False if the client does not know tasks: the call then stays open until the function returns. Questions
-        asked before are part of the call, later ones wait in the task. In a task this does nothing and returns True.
+        asked before it belong to the call, and later ones to the task. In a task this does nothing and returns True.
 
         Raises:
             Overloaded: there are too many tasks.
@@ -240,10 +241,10 @@ class Context(RequestContext, Generic[State]):
         key: str | None = None,
         elicitation_id: str | None = None,
     ) -> bool | None:
-        """Ask the user to open a URL, for example to sign in. True means that they agreed to open it, not more.
+        """Ask the user to open a URL, for example to sign in. True means only that they agreed to open it.
 
-        The page behind the URL learns whether they are done; call `Server.elicitation_complete` with the
-        `elicitation_id` then. Raises like `elicit`.
+        Only the page at the URL knows when they are done. Call `Server.elicitation_complete` with the `elicitation_id`
+        then. Raises the same errors as `elicit`.
         """
         from wharfinger.server.input.input_requests import ElicitUrl
         from wharfinger.server.input.round_trips import remember_url
@@ -277,8 +278,8 @@ class Context(RequestContext, Generic[State]):
         Raises:
             Declined: the client, or its user, refused.
             NoAnswer: the client sent no valid answer, or none in time.
-            MissingClientCapability: the client does not offer a model, or not what this needs of it.
-            ValueError: uses of tools and their results do not match.
+            MissingClientCapability: the client offers no model, or not with the tools or context that this needs.
+            ValueError: tool uses and tool results do not match.
         """
         from wharfinger.server.input.input_requests import Sample
 
@@ -312,8 +313,8 @@ class Context(RequestContext, Generic[State]):
     async def ask(self, **questions: InputQuery) -> dict[str, Any]:
         """Ask several questions at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
 
-        A question is an `Elicit`, `ElicitUrl`, `Sample` or `Roots`; the answers have the same keys. Raises what the
-        first question that failed raises.
+        A question is an `Elicit`, `ElicitUrl`, `Sample` or `Roots`; the answers have the same keys. If a question
+        fails, its error is raised; if several fail, that of the first.
         """
         from wharfinger.server.input.round_trips import ask
 
@@ -335,10 +336,10 @@ class Context(RequestContext, Generic[State]):
     async def once(self, key: str, function: Callable[[], Any], *, kind: Any = None) -> Any:
         """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
-        The result must have a form in JSON: it travels to the client and back, and the client can read but not change
-        it. It is converted to `kind`, else to the return annotation of `function`, else to plain JSON values; already
-        in the first run. `function` may be async; a plain one runs on the event loop and must not block. An exception
-        is not kept. `key` must be unique within the handler.
+        The result must be encodable as JSON: it goes to the client and back, and the client can read but not change it.
+        Also in the first run it is converted to `kind`, else to the return annotation of `function`, else to plain JSON
+        values. `function` may be async; a plain one runs on the event loop and must not block. Exceptions are not kept.
+        `key` must be unique within the handler.
         """
         from wharfinger.server.input.round_trips import once
 
@@ -360,7 +361,7 @@ class Context(RequestContext, Generic[State]):
             raise ResourceNotFound(uri) from None
 
     async def list_resources(self, cursor: str | None = None) -> t.ListResourcesResult:
-        """One page of this server's resources, as the caller sees it."""
+        """Return one page of this server's resources, as this caller sees it."""
         return await self.server.resources.page(self.request, cursor)
 
     async def search(self, query: str, limit: int = 20, *, source: str = "", type: str = "", path: str = "") -> Hits:
@@ -368,7 +369,7 @@ class Context(RequestContext, Generic[State]):
 
         All words must occur, in any order and case; a phrase in double quotes counts as one word. `source` is the name
         of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a path or URI, or a
-        pattern such as `*.md`. While an index is not complete, its progress is reported to the caller.
+        pattern such as `*.md`. While an index is being built, its progress is reported to the caller.
 
         Raises:
             InvalidArgument: there is no such source.
@@ -398,7 +399,7 @@ def _needs_async(name: str) -> Any:
 
 
 class _PlainContext(Context[State]):
-    """The context of a plain function, which would get a coroutine from these methods and could not await it."""
+    """The context of a plain function, which could not await the coroutines that these methods return."""
 
     __slots__ = ()
 

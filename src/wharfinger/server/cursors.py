@@ -1,6 +1,6 @@
 """Cursors and states that clients send back to the server, sealed so that clients can neither forge nor change them.
 
-Nothing is stored here. `features.listing` defines what a list's cursor holds, and each source what its key holds.
+Nothing is stored. `features.listing` defines the content of a list's cursor, and each source that of its key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     mac: int
     """Bytes of the seal."""
     longest: int
-    """Characters of a sealed text at most."""
+    """The maximum length of a sealed text, in characters."""
     refusal: str
 
 

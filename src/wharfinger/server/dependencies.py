@@ -29,11 +29,11 @@ __all__ = ["Depends", "Needs", "OpenDependencies", "Overrides", "depends_of", "n
 class Depends:
     """Marks a parameter that another function fills: `db: Annotated[Database, Depends(database)]`.
 
-    `function` may be async or plain; a plain one runs in a thread, or on the event loop if `inline` promises that it
-    never blocks. It may also be a generator or async generator that yields once, or such a context manager: the code
-    after its `yield` runs after the request, also after an error or a cancellation. It may take the `Context` and
-    dependencies of its own. It is called once per request and its value shared; with `cache=False` it is called for
-    each parameter.
+    `function` may be async or plain. A plain one runs in a thread, or on the event loop with `inline`, if it never
+    blocks. It may also be a generator or async generator that yields once, or a context manager made of one: the code
+    after the `yield` runs after the request, also after an error or a cancellation. It may take the `Context` and its
+    own dependencies. It is called once per request, and its value is shared; with `cache=False` it is called for each
+    parameter.
     """
 
     __slots__ = ("cache", "function", "inline")
@@ -47,7 +47,7 @@ class Depends:
 
 
 class Need(NamedTuple):
-    """A parameter to fill, as far as it can be analysed before a request."""
+    """A parameter that a dependency fills, as analysed at registration."""
 
     depends: Depends
     provider: Provider
@@ -96,7 +96,7 @@ def plan(depends: Depends) -> Need:
     """Decide how a dependency is called, and what it needs itself.
 
     Raises:
-        TypeError: nothing fills a parameter of its function, or dependencies form a circle.
+        TypeError: a parameter of its function cannot be filled, or dependencies form a circle.
     """
     return Need(depends, Provider(depends.function))
 
@@ -109,7 +109,7 @@ def depends_of(annotation: Any) -> Depends | None:
 
 
 def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
-    """Raise TypeError for a `Depends` as a default: callers could set what only the server may fill."""
+    """Raise TypeError for a `Depends` as a default value: callers could then set the parameter themselves."""
     if isinstance(parameter.default, Depends):
         marker = f"Depends({_name(parameter.default.function)})"
         raise TypeError(
@@ -208,9 +208,9 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
 
 
 class OpenDependencies:
-    """The dependencies of one request, made in the order of the parameters and closed in reverse.
+    """The dependencies of one request, created in the order of the parameters and closed in reverse.
 
-    A dependency cannot swallow the error with which it is closed; one that raises another error replaces it.
+    A dependency cannot suppress the error with which it is closed; if it raises another error, that one replaces it.
     """
 
     __slots__ = ("_context", "_made", "_request", "_services", "_stack")
@@ -267,9 +267,9 @@ class OpenDependencies:
 
 
 class _InThreads:
-    """A plain context manager that is entered and left in threads.
+    """A plain context manager that is entered and exited in threads.
 
-    If its request was cancelled while it was being entered, it is left at once.
+    If its request is cancelled while it is being entered, it is exited at once.
     """
 
     __slots__ = ("_entered", "_gone", "_leaving", "_lock", "_manager", "_owner", "_pool")
@@ -307,7 +307,7 @@ class _InThreads:
         except Overloaded:
             if self._leaving:
                 raise
-            return await _in_own_thread(leave)  # it must be closed, however busy the pool is
+            return await _in_own_thread(leave)  # it must be closed even if the pool is busy
 
     def _leave(self, *how: Any) -> Any:
         self._leaving = True

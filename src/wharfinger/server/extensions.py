@@ -1,4 +1,4 @@
-"""What a server supports beyond the core protocol: extensions, and methods and notifications of its own."""
+"""What a server supports besides the core protocol: extensions, and their methods and notifications."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["Extensions", "MethodOptions", "check_id", "declare", "method_of", "n
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
-"""As keys of `_meta`, with a prefix: `com.example/name` (2026-07-28, extensions)."""
+"""Like keys of `_meta`, with a prefix: `com.example/name` (2026-07-28, extensions)."""
 _METHOD = re.compile(r"(?!rpc\.)[A-Za-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+")
 _STAMPED = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
-"""Members of a result that only a struct of `types` may set, since they differ between revisions."""
+"""Members of a result that only a struct of `types` may set, because they differ between revisions."""
 
 
 def check_id(id: str) -> str:
@@ -73,7 +73,7 @@ def require(request: Request, id: str) -> dict[str, Any]:
 
 
 class MethodOptions(TypedDict, total=False):
-    """Options for registering a method that the protocol does not have."""
+    """Options for registering a method of an extension."""
 
     params: type[t.RequestParams] | None
     """The struct that its params are decoded to; by default the annotation of the function's parameter."""
@@ -91,7 +91,7 @@ class MethodOptions(TypedDict, total=False):
     """Seconds that clients may cache a result; by default the server's option."""
     cache_scope: t.CacheScope | None
     inline: bool
-    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
     """Seconds that a call may take."""
 
@@ -120,14 +120,16 @@ class Extensions:
         self._changed()
 
     def add_method(self, name: str, function: Callable[..., Any], **options: Unpack[MethodOptions]) -> None:
-        """Serve a method that the protocol does not have, such as `tides/forecast`.
+        """Serve a method of an extension, such as `tides/forecast`.
 
         The function takes the decoded params, a struct that derives from `types.RequestParams`, and may take a
-        `Context`; it returns a struct that derives from `types.Result`, or what encodes to a JSON object.
+        `Context`; it returns a struct that derives from `types.Result`, or a value that encodes to a JSON object.
 
         Raises:
-            TypeError: the params' type is not allowed, the function takes something else, or there is no such option.
-            ValueError: the name is invalid, the protocol's own, taken, or registered with other params or options.
+            TypeError: the type of the params is not allowed, the function has another parameter, or an option is
+                unknown.
+            ValueError: the name is invalid, a method of the protocol, taken, or registered with other params or
+                options.
         """
         if name in self._services.methods.handlers:
             raise ValueError(f"The method {name!r} is served already.")
@@ -142,14 +144,14 @@ class Extensions:
     def add_notification(
         self, name: str, function: Callable[..., Any], *, params: type[t.NotificationParams] | None = None
     ) -> None:
-        """Handle a client's notification that the protocol does not have, with a plain function.
+        """Handle a client's notification of an extension with a plain function.
 
         The function takes the decoded params, a struct that derives from `types.NotificationParams`, and must not
         block. Stateless HTTP has no notifications from clients.
 
         Raises:
             TypeError: the function is async, or the params' type is not allowed.
-            ValueError: the name is invalid, the protocol's own, taken, or registered with other params.
+            ValueError: the name is invalid, one of the protocol's, taken, or registered with other params.
         """
         if name in self._handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
@@ -161,8 +163,8 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
     """Make the handler of a new method, and add its row to the table of methods.
 
     Raises:
-        TypeError: the params do not derive from `types.RequestParams`, the function takes something else, or there is
-            no such option.
+        TypeError: the params do not derive from `types.RequestParams`, the function has another parameter, or an option
+            is unknown.
         ValueError: the name is invalid, the protocol's own, or registered with a different row.
     """
     check_options("method", None, options, MethodOptions)
@@ -215,7 +217,7 @@ def notification_of(
     """
     _check_name(name)
     if is_async(function):
-        raise TypeError(f"{name}: write a plain function for a notification, since it must not wait.")
+        raise TypeError(f"{name}: use a plain function for a notification, because it must not wait.")
     parameter, annotated, _ = _signature(function)
     shape = _params(name, params or annotated, t.NotificationParams)
     if not name.startswith("notifications/"):

@@ -1,4 +1,4 @@
-"""Starts a server for its first owner, and ends it after its last one.
+"""Starts a server for its first owner, and ends it when the last owner has closed it.
 
 Each transport of a server is an owner, and each server that it is mounted in. The first owner starts the server, the
 others wait for that, and it ends when the last one has closed it. Some resources must be closed by the task that opened
@@ -34,7 +34,7 @@ class ServerLifespan:
         self._owners: set[object] = set()
 
     def __bool__(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it has started and not ended."""
         return self._run is not None
 
     async def begin(self, owner: object) -> None:

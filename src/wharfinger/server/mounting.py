@@ -1,6 +1,6 @@
 """Mounting: one server as a part of another.
 
-Here the mounted server is the part, and the server that it is mounted in is the whole. Nothing of the part is copied:
+The mounted server is called the part here, and the server that it is mounted in the whole. Nothing is copied:
 its features stay in its own sets, and the sets of the whole show them under a prefix (`features.feature_set`); its
 sources are listed, read, searched and completed by the part. So later changes of the part show at once.
 
@@ -34,17 +34,17 @@ __all__ = ["WHOLE_SERVER_METHODS", "Mount", "include"]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
 _THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete")
-"""The methods by which features of a part are used."""
+"""The methods that use a feature of a part."""
 
 WHOLE_SERVER_METHODS: dict[str, Callable[[FeatureService], None]] = {}
-"""Methods that a server answers for all of its parts together, each with a function that serves it in the whole."""
+"""Methods that the whole answers for all of its parts together, each with the function that serves it there."""
 
 
 def include(parent: FeatureService, other: FeatureService, prefix: str) -> None:
     """Make `other` a part of `parent`.
 
     Raises:
-        ValueError: as `Mount`.
+        ValueError: for the same reasons as in `Mount`.
         RuntimeError: `parent` runs, and the calling thread does not run its event loop.
     """
     if parent.running:
@@ -112,7 +112,7 @@ class Mount:
         publish_extensions(self.parent, self.other)
 
     async def serve(self, request: Request, **own: Any) -> Any:
-        """Serve a request by the part's own handler; `own` are params to replace, which hold the part's own names."""
+        """Serve a request with the part's handler; `own` are params to replace, with the names that the part uses."""
         params = request.params
         if own:
             request.params = msgspec.structs.replace(params, **own)
@@ -147,7 +147,7 @@ class Mount:
 
 
 class _Silent:
-    """A watcher that only keeps a part's sources at work. Changes reach the whole through the part's `observers`."""
+    """A watcher that only keeps a part's sources watching. Changes reach the whole through the part's `observers`."""
 
     __slots__ = ()
 

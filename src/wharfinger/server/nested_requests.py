@@ -17,7 +17,7 @@ __all__ = ["read_request"]
 
 
 def read_request(request: Request, uri: str) -> Request:
-    """A `resources/read` for the caller of another request, on its stream, but without progress of its own."""
+    """Return a `resources/read` for the caller of another request, on its stream. It reports no progress."""
     meta = request.params.meta
     params = t.ReadResourceRequestParams(
         uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)

@@ -1,4 +1,4 @@
-"""Finds the owner of a request, in whose share of threads, watches and tasks it counts."""
+"""The owner of a request: the caller whose share of threads, watches and tasks it uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["owner_of", "share_of"]
 
 
 def share_of(request: Request) -> str:
-    """The owner of a request: its principal, else its address, else its connection.
+    """Return the owner of a request: its principal, else its address, else its connection.
 
     All HTTP callers without an address have the same owner, since each call may have a connection of its own.
     """
@@ -21,7 +21,7 @@ def share_of(request: Request) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """The owner of a request's threads: `share_of`, and a session within a principal or an address.
+    """Return the owner of a request's threads: `share_of`, and the session within that principal or address.
 
     For requests without a session, the client's name takes its place. The connection does not identify an application,
     since HTTP/1.1 needs one for each concurrent call.

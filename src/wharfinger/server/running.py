@@ -17,7 +17,7 @@ __all__ = ["HttpRunOptions", "UnixRunOptions", "run"]
 
 
 class HttpRunOptions(TypedDict, total=False):
-    """What can be said of serving over HTTP; see `wharfinger.transports.http_server.runner.serve_http`."""
+    """Options for serving over HTTP; see `wharfinger.transports.http_server.runner.serve_http`."""
 
     verify: Verify | None
     """Turns a bearer token into a principal."""
@@ -26,9 +26,9 @@ class HttpRunOptions(TypedDict, total=False):
     allow_hosts: Iterable[str]
     allow_origins: Iterable[str]
     public_url: str
-    """Where clients reach the server, if that is not where it listens."""
+    """The URL at which clients reach the server, if that is not where it listens."""
     tls_cert: str
-    """The file of a certificate, with its key or without it."""
+    """The file of a certificate, with or without its key."""
     tls_key: str
     limits: HttpLimits | None
     pages: Mapping[str, Page] | None
@@ -40,7 +40,7 @@ class HttpRunOptions(TypedDict, total=False):
 
 
 class UnixRunOptions(TypedDict, total=False):
-    """What can be said of serving on a Unix socket; see `wharfinger.transports.unix_server.serve_unix`."""
+    """Options for serving on a Unix socket; see `wharfinger.transports.unix_server.serve_unix`."""
 
     mode: int
     """The mode of the socket's file: who may write to it may connect."""
@@ -79,7 +79,7 @@ def run(
             raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
         run_http(service, host or "127.0.0.1", int(port), **options)
     elif options:
-        raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").')
+        raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP write run(http="127.0.0.1:8000").')
     else:
         from wharfinger.transports.stdio_server import serve_stdio
 
@@ -89,7 +89,7 @@ def run(
 
 
 def _explain_silence(name: str, tool: str | None) -> None:
-    """Say on stderr why nothing happens at a terminal: hosts start servers, and people may not know that."""
+    """Explain on stderr why nothing happens at a terminal: people may not know that hosts start servers."""
     file = shlex.quote(sys.argv[0])
     ways = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
     sys.stderr.write(

@@ -37,7 +37,7 @@ __all__ = ["FeatureService", "TaskSettings"]
 
 
 class TaskSettings(NamedTuple):
-    """Where tasks are kept, and for how long."""
+    """Where tasks are stored, and for how long."""
 
     store: Store | None
     """None: in memory."""
@@ -89,15 +89,15 @@ class FeatureService:
         }
         self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
-        """Runs and keeps tasks; None if no tool can become one."""
+        """Runs and stores tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None
-        """The same if this server made them; None if they belong to a server in which it is mounted."""
+        """`tasks` if this server created them; None if they belong to a server in which it is mounted."""
         self._task_settings = tasks
         self.served: set[ListName] = set()
         """The kinds of features that have handlers."""
         self.lifespan = lifespan
         self.running = ServerLifespan(self._serving, self._stop)
-        """True from the start to the end."""
+        """Whether the server has started and not ended."""
 
     def serve(self, name: ListName) -> None:
         """Set the handlers of a kind of feature, here and in every server in which this one is mounted."""
@@ -228,7 +228,7 @@ class FeatureService:
         await self.running.begin(holder or self)
 
     def drain(self) -> None:
-        """End every open listen with its final result, and take no new task."""
+        """End every open `subscriptions/listen` with its final result, and refuse new tasks."""
         self.listening.drain()
         if self.own_tasks is not None:
             self.own_tasks.drain()
@@ -236,6 +236,6 @@ class FeatureService:
     async def close(self, holder: object = None) -> None:
         """End the tasks and the sources, and leave the lifespan; does nothing the second time.
 
-        A server with other holders goes on running for them.
+        A server with other holders keeps running for them.
         """
         await self.running.end(holder or self)

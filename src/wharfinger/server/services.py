@@ -1,4 +1,4 @@
-"""What the features of a server share: they get this, not the server, and so depend on nothing above them."""
+"""The objects that the features of a server share, so that they do not depend on the server itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Services:
     notify: Watching
     """Where to report that a list or a resource changed."""
     context: Callable[[Request], RequestContext]
-    """Makes the `Context` of a request, which knows the server; features only pass it on."""
+    """Makes the `Context` of a request, which has the server; features only pass it on."""
     ttl_ms: int = 0
     """The default caching hints."""
     cache_scope: t.CacheScope = "private"
@@ -49,4 +49,4 @@ class Services:
     overrides: Overrides = field(default_factory=Overrides)
     """Functions that replace dependencies."""
     open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
-    """The session to notify when a user is done at a URL, by the elicitation's id (2025-11-25)."""
+    """The session to notify when a user has finished at a URL, by the elicitation's id (2025-11-25)."""

@@ -30,7 +30,7 @@ __all__ = ["serve_skills"]
 
 
 def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
-    """Declare the extension and serve its methods; does nothing the second time.
+    """Declare the extension and serve its methods. Does nothing the second time.
 
     A source has skills if it has two methods: `skills(after, limit)` returns `(skills, key)` as `Source.page` does,
     and `skill(uri)` returns one or raises `ResourceNotFound`. Its directories can be read if it has
@@ -57,7 +57,7 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
                 return GetSkillResult(skill=await _adapted(ctx, find)(params.uri))
         except ResourceNotFound:
             pass
-        raise InvalidParams("No skill is served at this URI: skills/list has those that are.", data={"uri": params.uri})
+        raise InvalidParams("There is no skill at this URI: skills/list lists the skills.", data={"uri": params.uri})
 
     async def read_directory(params: ReadResourceDirectoryRequestParams, ctx: Context) -> ReadResourceDirectoryResult:
         purpose = f"directory {params.uri}"
@@ -71,7 +71,7 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
                 return ReadResourceDirectoryResult(resources=shown, next_cursor=cursor)
         except ResourceNotFound:
             pass
-        raise InvalidParams("This URI is not that of a directory here.", data={"uri": params.uri})
+        raise InvalidParams("This URI is not a directory of this server.", data={"uri": params.uri})
 
     server.extensions.add_method("skills/list", list_skills, extension=EXTENSION, cacheable=True)
     server.extensions.add_method("skills/get", get_skill, extension=EXTENSION, cacheable=True)

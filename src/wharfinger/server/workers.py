@@ -20,6 +20,6 @@ def check_secret(keys: Keys) -> None:
     workers = os.environ.get("WEB_CONCURRENCY", "")
     if keys.random and workers.isdecimal() and int(workers) > 1:
         raise RuntimeError(
-            f"{workers} workers serve this, and none could open what another has sealed (cursors, the states of calls "
-            "that ask): set WHARFINGER_SECRET to the same long random text for all of them, or pass Server(secret=…)."
+            f"{workers} workers serve this server, and one cannot open the cursors and request states that another "
+            "has sealed: set WHARFINGER_SECRET to the same long random text for all of them, or pass Server(secret=…)."
         )
