@@ -19,7 +19,7 @@ __all__ = ["is_address", "is_loopback", "is_public", "join_headers", "make_resol
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine (RFC 6761 §6.3 for names below `localhost`)."""
+    """Return whether a host, by name or address, is this machine (RFC 6761 §6.3 for names below `localhost`)."""
     name = host.strip("[]").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an IP address rather than a name."""
+    """Return whether a host is an IP address rather than a name."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host.partition("%")[0]))
     return False
@@ -59,7 +59,7 @@ _BEFORE_IPV4 = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is on the public internet, rather than in a private network or on this machine.
+    """Return whether an IP address is on the public internet, rather than in a private network or on this machine.
 
     An IPv6 address that contains an IPv4 address is public if the IPv4 address is: a gateway may forward to it.
     """

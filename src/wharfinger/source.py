@@ -107,7 +107,10 @@ class Source:
     """Shown by `resources/templates/list`; `complete` completes their variables."""
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this source, even if nothing is there. Called on the event loop; must be fast."""
+        """Return whether this URI belongs to this source, even if nothing is there.
+
+        Called on the event loop; must be fast.
+        """
         raise NotImplementedError
 
     def page(self, after: str | None, limit: int) -> MaybeAwaitable[ResourcePage]:
@@ -121,7 +124,7 @@ class Source:
         return [], None
 
     def stat(self, uri: str) -> MaybeAwaitable[t.Resource]:
-        """The resource of one URI, with its version in `_meta` under `VERSION`.
+        """Return the resource of one URI, with its version in `_meta` under `VERSION`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -129,7 +132,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def version(self, uri: str) -> MaybeAwaitable[str]:
-        """A text that is the same while the content is the same; empty if unknown. By default, the one from `stat`.
+        """Return a text that stays the same while the content does; empty if unknown. By default, the one from `stat`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -137,7 +140,7 @@ class Source:
         return _then(self.stat(uri), version_of)
 
     def read(self, uri: str) -> MaybeAwaitable[t.ReadResourceResult]:
-        """The content of one URI: all of it, or the first window if it is large.
+        """Return the content of one URI: all of it, or the first window if it is large.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -146,7 +149,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> MaybeAwaitable[ResourcePage]:
-        """The direct children of a directory, in pages like those of `page`.
+        """Return the direct children of a directory, in pages like those of `page`.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -169,14 +172,14 @@ class Source:
         return None
 
     def documents(self, after: str | None, limit: int) -> MaybeAwaitable[DocumentPage]:
-        """The documents to search, in pages like those of `page`. By default, all listed resources except directories.
+        """Return the documents to search, in pages like those of `page`. By default, all resources except directories.
 
         The server looks for the words of a query in their titles and, if they are not there, in their text.
         """
         return _then(self.page(after, limit), _documents_of)
 
     def text(self, uri: str) -> MaybeAwaitable[TextPieces]:
-        """The text of one of `documents` in pieces, from its beginning; no pieces if it is not text.
+        """Return the text of one of `documents` in pieces, from its beginning; no pieces if it is not text.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -201,12 +204,12 @@ class Source:
 
 
 def version_of(resource: t.Resource) -> str:
-    """The version in a resource's `_meta`; empty if there is none."""
+    """Return the version in a resource's `_meta`; empty if there is none."""
     return "" if resource.meta is UNSET else str(resource.meta.get(VERSION, ""))
 
 
 def document_of(resource: t.Resource) -> Document:
-    """The document for a listed resource."""
+    """Return the document for a listed resource."""
     return Document(
         uri=resource.uri,
         title=resource.title or resource.name,

@@ -172,7 +172,7 @@ class Cache:
         self.drop(lambda _: True)
 
     def get(self, key: Key, *, stale: bool = False) -> bytes | None:
-        """The result for this key, or the public one; with `stale` also one that expired a short time ago."""
+        """Return the result for this key, or the public one; with `stale` also one that expired a short time ago."""
         if not self._entries:
             return None
         now = self._clock()
@@ -216,7 +216,7 @@ class Cache:
                 request.spoiled = True
 
     def is_uncacheable(self, key: Key) -> bool:
-        """Whether the last result could not be cached, so that waiting for another call's result is no use."""
+        """Return whether the last result could not be cached, so that waiting for another call's result is no use."""
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
@@ -313,7 +313,7 @@ class CacheStep:
     # Calls.
 
     def applies_to(self, row: Method) -> bool:
-        """Whether the method's results may be cached."""
+        """Return whether the method's results may be cached."""
         return row.name in NAME_PARAMS
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
@@ -321,7 +321,7 @@ class CacheStep:
         return next(call) if key is None else self._answer(call, next, key, valid)
 
     def find_key(self, method: str, params: Any) -> tuple[Key | None, IsValid | None]:
-        """The key of a result, or None if it must not be cached, and its validity check, if it has one."""
+        """Return the key of a result, or None if it must not be cached, and its validity check, if it has one."""
         rules, valid = self._rules, None
         if rules is None:
             return None, None
@@ -414,7 +414,7 @@ class CacheStep:
         return None
 
     def _is_current(self, key: Key) -> bool:
-        """Whether this client is open, and has the same credentials or session as when it sent the request."""
+        """Return whether this client is open, and has the same credentials or session as when it sent the request."""
         if self._rules is None:
             return False
         return key.partition == (self._session if self._rules.era == "handshake" else self._credentials)
@@ -452,7 +452,10 @@ class _ById:
 
 
 def _server_key(target: Any) -> Hashable:
-    """The key of a server in a shared cache. Each client of a command has a process of its own, and so its own key."""
+    """Return the key of a server in a shared cache.
+
+    Each client of a command has a process of its own, and so its own key.
+    """
     if isinstance(target, str):
         return target
     if isinstance(target, list):
@@ -477,7 +480,7 @@ def _weight(key: Key) -> int:
 
 
 def _touches(one: str, other: str) -> bool:
-    """Whether one of two URIs is the other, or lies below it: a folder changes if something in it changes."""
+    """Return whether one of two URIs is the other, or lies below it: a folder changes if something in it changes."""
     # The cheapest test comes first, since every change is compared with every cached result.
     if one.startswith(other):
         shorter, longer = other, one

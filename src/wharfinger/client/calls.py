@@ -154,7 +154,7 @@ class Step(Protocol):
     """One of the client's own steps."""
 
     def applies_to(self, row: Method) -> bool:
-        """Whether calls of this method go through the step."""
+        """Return whether calls of this method go through the step."""
         ...
 
     def __call__(self, call: Call, next: Next, /) -> Awaitable[Any]:
@@ -163,7 +163,7 @@ class Step(Protocol):
 
 
 def compose(steps: Sequence[Middleware], last: Next) -> Next:
-    """The chain of these steps, the first one outermost."""
+    """Return the chain of these steps, the first one outermost."""
     for step in reversed(steps):
         last = _bind(step, last)
     return last
@@ -262,7 +262,7 @@ class ProgressStep:
 
 
 def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:
-    """The arguments for a progress function in a `notifications/progress`; None if it is invalid."""
+    """Return the arguments for a progress function in a `notifications/progress`; None if it is invalid."""
     try:
         said = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
     except msgspec.MsgspecError:

@@ -254,7 +254,7 @@ class Client:
     # Resources.
 
     def list_resources(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Resource]:
-        """Every resource: `await` it for a list, or iterate over it with `async for`, page by page.
+        """Return every resource: `await` it for a list, or iterate over it with `async for`, page by page.
 
         With `bypass_cache` the server is asked even if its answer is cached.
         """
@@ -263,7 +263,7 @@ class Client:
     def list_resource_templates(
         self, *, timeout: float | None = None, bypass_cache: bool = False
     ) -> Listing[t.ResourceTemplate]:
-        """Every resource template; as `list_resources`."""
+        """Return every resource template; as `list_resources`."""
         return self._list(METHODS["resources/templates/list"], "resource_templates", timeout, bypass_cache)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> ReadResult:
@@ -308,7 +308,7 @@ class Client:
         return await gather_limited(read, uris, concurrency, return_errors=errors == "return")
 
     def template(self, name: str | t.ResourceTemplate, *, timeout: float | None = None) -> Template:
-        """A family of resources: `await client.template("log://{vessel}/today").read(vessel="mary")`.
+        """Return a family of resources: `await client.template("log://{vessel}/today").read(vessel="mary")`.
 
         `name` is a URI template (RFC 6570), one from `list_resource_templates`, or the name of one of these, which is
         looked up when it is first used.
@@ -354,7 +354,7 @@ class Client:
     # Tools and prompts.
 
     def list_tools(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Tool]:
-        """Every tool; as `list_resources`."""
+        """Return every tool; as `list_resources`."""
         return self._list(METHODS["tools/list"], "tools", timeout, bypass_cache, self._session.learn_tools)
 
     @overload
@@ -392,7 +392,7 @@ class Client:
         return ToolResult(data_of(result, returns), result)
 
     def list_prompts(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Prompt]:
-        """Every prompt; as `list_resources`."""
+        """Return every prompt; as `list_resources`."""
         return self._list(METHODS["prompts/list"], "prompts", timeout, bypass_cache)
 
     async def get_prompt(
@@ -405,7 +405,7 @@ class Client:
     # Skills (extension `io.modelcontextprotocol/skills`).
 
     def list_skills(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[Skill]:
-        """Every skill, with its files, their sizes and digests. No file is read. As `list_resources`."""
+        """Return every skill, with its files, their sizes and digests. No file is read. As `list_resources`."""
         from wharfinger.client import skills
 
         return self._list(skills.LIST, "skills", timeout, bypass_cache)
@@ -419,7 +419,7 @@ class Client:
         return result.skill
 
     def read_directory(self, uri: str, *, timeout: float | None = None) -> Listing[t.Resource]:
-        """The direct entries of a directory, if the server declares `directoryRead`; as `list_resources`."""
+        """Return the direct entries of a directory, if the server declares `directoryRead`; as `list_resources`."""
         from wharfinger.client import skills
 
         return self._list(skills.DIRECTORY, "resources", timeout, uri=uri)
@@ -513,7 +513,7 @@ class Client:
         return Listing(page, self._max_pages)
 
     async def _was_called_wrongly(self, name: str, failure: Any, timeout: float | None) -> bool:
-        """Whether the tool must be called in another way; its listing is read again to find out."""
+        """Return whether the tool must be called in another way; its listing is read again to find out."""
         agreed = self._session.agreed
         return await self._tools.was_called_wrongly(
             name, failure, agreed, lambda: self.list_tools(timeout=timeout, bypass_cache=True)

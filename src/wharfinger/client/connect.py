@@ -498,7 +498,7 @@ class _Opening:
         return True
 
     async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
-        """The step after a late response to `server/discover`; None if `initialize` is answered first."""
+        """Return the step after a late response to `server/discover`; None if `initialize` is answered first."""
         try:
             await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
@@ -532,7 +532,7 @@ class _Opening:
     # Failures.
 
     def with_history(self, failure: BaseException) -> BaseException:
-        """The failure, with a sentence about earlier attempts."""
+        """Return the failure, with a sentence about earlier attempts."""
         if self._refused is None or not isinstance(failure, WharfingerError):
             return failure
         if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
@@ -548,7 +548,7 @@ class _Opening:
         return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
     def silent(self) -> WharfingerError:
-        """The error to raise if the server did not respond in time."""
+        """Return the error to raise if the server did not respond in time."""
         waited = f"{self.settings.open_time:g} s"
         if not self.opened:
             return ConnectionFailed(f"The server did not start within {waited}.")
@@ -562,14 +562,14 @@ class _Opening:
 
 
 def _failed(lost: ConnectionLost) -> ConnectionFailed:
-    """The same error, for a connection that was never established."""
+    """Return the same error, for a connection that was never established."""
     text = str(lost)
     message = text.removesuffix(f"\n{lost.stderr}") if lost.stderr else text
     return ConnectionFailed(f"{message.removesuffix('.')}, before it had answered.", stderr=lost.stderr)
 
 
 def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
-    """The error for an HTTP answer to `initialize` that is no message. Suggests other paths."""
+    """Return the error for an HTTP answer to `initialize` that is no message. Suggests other paths."""
     if error.status not in _NO_ENDPOINT:
         return error
     path = redacted(str(target)).partition("?")[0].rstrip("/")
@@ -585,7 +585,7 @@ _NO_ENDPOINT = frozenset((400, 404, 405))
 
 
 def _info_in(meta: Any) -> t.Implementation | None:
-    """The server's name and version in the `_meta` of a stateless result; None if missing or invalid."""
+    """Return the server's name and version in the `_meta` of a stateless result; None if missing or invalid."""
     try:
         return None if meta is UNSET else msgspec.convert(meta.get(t.META_SERVER_INFO), t.Implementation)
     except msgspec.ValidationError:
@@ -593,7 +593,7 @@ def _info_in(meta: Any) -> t.Implementation | None:
 
 
 def _revision_key(target: Checked, settings: Settings) -> Hashable:
-    """The cache key of a server's era: a URL without its query, or a command and its folder."""
+    """Return the cache key of a server's era: a URL without its query, or a command and its folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

@@ -149,7 +149,7 @@ class ConnectionManager:
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:
-        """The connection. If it was lost, it is opened again, in at most so many `attempts` (by default as configured).
+        """Return the connection; if it was lost, open it again in at most so many `attempts` (default: as configured).
 
         Raises:
             ConnectionLost: the client is closed, or may not connect again.
@@ -312,7 +312,7 @@ class ConnectionManager:
 
 
 def _restamp(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
-    """The params with the `_meta` of the agreed revision; they may have been made before a reconnection."""
+    """Return the params with the `_meta` of the agreed revision; they may have been made before a reconnection."""
     given: t.RequestMeta = params.meta
     new = t.RequestMeta() if isinstance(meta, UnsetType) else meta
     if given.protocol_version == new.protocol_version is not UNSET:

@@ -265,7 +265,7 @@ def _consented(answer: Any) -> t.ElicitResult:
 
 
 def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
-    """The answer to a form; missing fields get the form's defaults (2025-11-25, elicitation)."""
+    """Return the answer to a form; missing fields get the form's defaults (2025-11-25, elicitation)."""
     if isinstance(answer, t.ElicitResult):
         if answer.action != "accept":
             return msgspec.structs.replace(answer, content=UNSET)

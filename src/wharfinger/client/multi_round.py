@@ -49,7 +49,7 @@ class MultiRoundStep:
         self._completions = completions
 
     def applies_to(self, row: Method) -> bool:
-        """Whether the method's result may ask for input, or the server may send the user to a URL first."""
+        """Return whether the method's result may ask for input, or the server may send the user to a URL first."""
         return row.name in ASKABLE or self._handlers.any
 
     async def __call__(self, call: Call, next: Next) -> Any:
@@ -84,7 +84,7 @@ class MultiRoundStep:
 
 
 async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, call: Call) -> dict[str, Raw]:
-    """The answers to the questions of a result, within `max_timeout` of the call.
+    """Return the answers to the questions of a result, within `max_timeout` of the call.
 
     Raises:
         RequestTimeout: they took too long.
@@ -105,7 +105,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """The visits to URLs that a refusal requires before the call is sent again; empty if it names none or too many."""
+    """Return the URLs to visit that a refusal requires before the call is sent again; empty if none or too many."""
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations
     except msgspec.ValidationError:

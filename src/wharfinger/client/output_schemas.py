@@ -66,7 +66,7 @@ class OutputSchemas:
 
 
 def _compiled(name: str, schema: Any) -> Any:
-    """A checker; None if the extra `schema` is not installed or the schema cannot be used."""
+    """Return a checker; None if the extra `schema` is not installed or the schema cannot be used."""
     from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema  # on use: few clients need it
 
     try:
@@ -79,7 +79,7 @@ def _compiled(name: str, schema: Any) -> Any:
 
 
 def _is_small(schema: Any, value: Any) -> bool:
-    """Whether checking a value is quick even in the worst case."""
+    """Return whether checking a value is quick even in the worst case."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
     each = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP

@@ -99,7 +99,7 @@ class Listing(Generic[T]):
                 yield item
 
     async def pages(self) -> AsyncIterator[Sequence[T]]:
-        """Each page as it comes.
+        """Yield each page as it comes.
 
         Raises:
             InvalidResponse: the list does not end: a cursor comes twice, or there are more pages than allowed.
@@ -196,7 +196,7 @@ class ReadResult(msgspec.Struct, eq=False):
     @overload
     def json(self, type: type[U]) -> U: ...
     def json(self, type: Any = Any) -> Any:
-        """The content decoded from JSON, and converted to `type` if it is given.
+        """Return the content decoded from JSON, and converted to `type` if it is given.
 
         Raises:
             ValueError: there are several contents, or none, or it is not JSON of that type.
@@ -219,7 +219,10 @@ class ReadResult(msgspec.Struct, eq=False):
 
 
 def _is_summary(content: t.ResourceContents) -> bool:
-    """Whether a content only describes the others, such as which part comes next. Wharfinger's servers mark it."""
+    """Return whether a content only describes the others, such as which part comes next.
+
+    Wharfinger's servers mark it.
+    """
     return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
@@ -254,7 +257,7 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
 
 
 def text_of(result: t.CallToolResult) -> str:
-    """All blocks of text, one after the other."""
+    """Return all blocks of text, one after the other."""
     content = result.content
     if len(content) == 1 and type(content[0]) is t.TextContent:  # nearly always
         return content[0].text
@@ -262,7 +265,7 @@ def text_of(result: t.CallToolResult) -> str:
 
 
 def data_of(result: t.CallToolResult, wanted: Any) -> Any:
-    """The data of a tool's result as the type `wanted`; UNSET accepts any.
+    """Return the data of a tool's result as the type `wanted`; UNSET accepts any.
 
     Raises:
         InvalidResponse: it is not of that type.
@@ -281,7 +284,7 @@ def data_of(result: t.CallToolResult, wanted: Any) -> Any:
 
 
 def _plain(result: t.CallToolResult) -> Any:
-    """The structured content, or the value in `{"result": value}` if the server only wrapped it.
+    """Return the structured content, or the value in `{"result": value}` if the server only wrapped it.
 
     It is wrapped if FastMCP's mark says so, or if the text is the value: the text of a real object is the whole object.
     """
@@ -305,7 +308,7 @@ def _plain(result: t.CallToolResult) -> Any:
 
 
 def _unwrapped(structured: Any, wanted: Any) -> Any:
-    """The value as it is, or its `result`: older revisions allow only objects, so servers wrap other values."""
+    """Return the value as it is, or its `result`: older revisions allow only objects, so servers wrap other values."""
     try:
         return convert(structured, wanted)
     except (msgspec.MsgspecError, ValueError):

@@ -77,7 +77,10 @@ NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether another attempt may succeed. It cannot if the server is of the wrong kind, or refuses the credentials."""
+    """Return whether another attempt may succeed.
+
+    It cannot if the server is of the wrong kind, or refuses the credentials.
+    """
     if isinstance(error, NotAuthorized | NotMCP | UnsupportedRevision):
         return False
     if isinstance(error, ConnectionFailed):

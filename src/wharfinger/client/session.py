@@ -84,7 +84,7 @@ class ClientSession:
         """By method, the chain of steps that a call goes through."""
 
     def compose(self, row: Method) -> Next:
-        """The chain of steps of a method: middleware, and the steps that apply to it."""
+        """Return the chain of steps of a method: middleware, and the steps that apply to it."""
         steps: list[Middleware] = [step for step in self._steps if step.applies_to(row)]
         return compose([*self._middleware, *steps], self.connections.send)
 

@@ -36,7 +36,7 @@ DIRECTORY = Method(
 
 
 def check_entry(skill: Skill, uri: str) -> SkillResource | None:
-    """The file's entry in the manifest; None if the skill is `dynamic`, so that its manifest lists no files.
+    """Return the file's entry in the manifest; None if the skill is `dynamic`, so that its manifest lists no files.
 
     Raises:
         NotVerified: the manifest has no such file.

@@ -525,7 +525,7 @@ def _may_recover(error: WharfingerError) -> bool:
 
 
 def _covers(watched: str, uri: str) -> bool:
-    """Whether `uri` is the watched URI, or lies below it."""
+    """Return whether `uri` is the watched URI, or lies below it."""
     if not uri.startswith(watched):
         return False
     return len(uri) == len(watched) or watched.endswith("/") or uri[len(watched)] in "/?#"

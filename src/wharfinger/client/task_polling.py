@@ -90,7 +90,7 @@ class TaskTools:
 
     @staticmethod
     def supported(agreed: Negotiated) -> bool:
-        """Whether the server takes calls of tools as tasks."""
+        """Return whether the server takes calls of tools as tasks."""
         declared = agreed.capabilities.tasks
         if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
             return False
@@ -260,7 +260,10 @@ class TaskStep:
 
 
 def _unbounded(call: Call) -> Call:
-    """A copy of a call that became a task, with a new deadline. The client's default timeout does not apply to it."""
+    """Return a copy of a call that became a task, with a new deadline.
+
+    The client's default timeout does not apply to it.
+    """
     return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, ends=None)
 
 
@@ -277,7 +280,7 @@ def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
 
 
 def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:
-    """The params that send a call as a task, whose result the server need not keep for longer than `seconds`."""
+    """Return the params that send a call as a task, whose result the server need not keep for longer than `seconds`."""
     return msgspec.structs.replace(
         params,
         task=t.TaskMetadata(ttl=UNSET if seconds == math.inf else max(1, int(seconds * 1000))),
@@ -286,7 +289,7 @@ def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: f
 
 
 def _started_in(raw: Raw) -> tasks.Task | t.CallToolResult:
-    """The task that a call became, or its result if the server answered at once."""
+    """Return the task that a call became, or its result if the server answered at once."""
     try:
         started: tasks.CreateTaskResult = open_result(_STARTED, raw)
     except InvalidResponse as error:

@@ -44,7 +44,7 @@ class Template:
         return f"<Template {self._name if self._parsed is None else self._parsed.text!r}>"
 
     async def uri(self, **values: Any) -> str:
-        """The URI for these values: text, numbers, lists or maps; None means no value.
+        """Return the URI for these values: text, numbers, lists or maps; None means no value.
 
         Raises:
             TypeError: a value is missing or cannot be put into a URI, or the template has no such variable.

@@ -70,7 +70,7 @@ class KnownTools:
     async def was_called_wrongly(
         self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: List
     ) -> bool:
-        """Whether a call failed because its tool must be called in another way. The listing, read again now, says so.
+        """Return whether a call failed because its tool must be called in another way; list the tools again to see.
 
         The tool did nothing then. Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it must be
         called as a task, or must not (2025-11-25, tasks: -32601). Some servers say -32601 in a result, whose text only

@@ -79,7 +79,7 @@ class Method:
         )
 
     def within(self, rules: Revision) -> bool:
-        """Whether the method exists in this revision."""
+        """Return whether the method exists in this revision."""
         return self.first <= rules.order <= self.last
 
     def _first_params(self, raw: Raw | bytes) -> Any:

@@ -105,7 +105,7 @@ def view(
 
 
 def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visible] | None) -> dict[str, Any]:
-    """A tool's `_meta`, with the page that shows its results and who may call it.
+    """Return a tool's `_meta`, with the page that shows its results and who may call it.
 
     Raises:
         ValueError: `app` is not a `ui://` URI, or `visibility` names anything else.
@@ -150,7 +150,7 @@ class _View(HandlerFunction):
 
 
 def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
-    """A function that returns the page, and whether it may run on the event loop."""
+    """Return a function that returns the page, and whether it may run on the event loop."""
     if callable(page):
         return page, inline
     if isinstance(page, str) and "<" not in page:

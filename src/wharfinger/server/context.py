@@ -299,7 +299,7 @@ class Context(RequestContext, Generic[State]):
         return result
 
     async def roots(self, *, key: str | None = None) -> list[t.Root]:
-        """The client's roots, the folders in which its user works (`roots/list`). They grant no permission.
+        """Return the client's roots, the folders in which its user works (`roots/list`). They grant no permission.
 
         Raises:
             NoAnswer: the client sent no valid answer, or none in time.
@@ -384,7 +384,7 @@ class Context(RequestContext, Generic[State]):
         return await search(self._services, self.server.resources, self.request, wanted, indexed)
 
     def for_plain_function(self) -> Context[State]:
-        """The context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
         return _PlainContext(self.server, self.request)
 
 

@@ -102,7 +102,7 @@ def plan(depends: Depends) -> Need:
 
 
 def depends_of(annotation: Any) -> Depends | None:
-    """The `Depends` in an annotation, if it has one."""
+    """Return the `Depends` in an annotation, if it has one."""
     if get_origin(annotation) is not Annotated:
         return None
     return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Depends)), None)
@@ -119,7 +119,7 @@ def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]:
-    """The name of the parameter that takes the `Context`, and the parameters that dependencies fill.
+    """Return the name of the parameter that takes the `Context`, and the parameters that dependencies fill.
 
     Other parameters are ignored.
 

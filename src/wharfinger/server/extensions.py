@@ -238,7 +238,7 @@ def _check_name(name: str) -> None:
 
 
 def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
-    """The name and type of the parameter that takes the params ("" and None if there is none), and the return type."""
+    """Return the name and type of the parameter for the params ("" and None if there is none), and the return type."""
     from wharfinger.server.dependencies import depends_of
     from wharfinger.server.signature.annotations import annotations_of, is_context
 

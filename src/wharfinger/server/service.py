@@ -152,7 +152,7 @@ class FeatureService:
         return tasks
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
-        """The capabilities that this server declares: those for which it has handlers."""
+        """Return the capabilities that this server declares: those for which it has handlers."""
         has = self.handlers.__contains__
         changes: Any = True
         extensions = dict(self.extensions.declared) if rules.extensions else {}

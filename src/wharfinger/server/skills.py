@@ -84,7 +84,7 @@ async def _no_skills(owner: str, after: object, limit: int) -> tuple[list[Any], 
 
 
 def _sources(server: FeatureService) -> list[Source]:
-    """The sources of a server, then those of the servers mounted in it."""
+    """Return the sources of a server, then those of the servers mounted in it."""
     return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.other))]
 
 
@@ -93,11 +93,11 @@ def _source_of(server: FeatureService, uri: str) -> Source | None:
 
 
 def _position(server: FeatureService, purpose: str, cursor: Any) -> Any:
-    """The key in a cursor; None if there is no cursor."""
+    """Return the key in a cursor; None if there is no cursor."""
     return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
 
 
 def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """An async form of a source's method, which uses the caller's share of the threads."""
+    """Return an async form of a source's method, which uses the caller's share of the threads."""
     call = ctx.server.pool.adapt(method)
     return lambda *arguments: call(owner_of(ctx.request), *arguments)

@@ -60,7 +60,7 @@ class Script:
 
 
 def question_key(method: str, params: Any) -> str:
-    """The key of a question in `Answers`: the message that the user reads, or the method if there is none."""
+    """Return the key of a question in `Answers`: the message that the user reads, or the method if there is none."""
     return str(getattr(params, "message", method))
 
 

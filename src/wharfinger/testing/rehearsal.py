@@ -85,7 +85,7 @@ async def rehearse(
 
 
 def _change(before: Any, after: Any) -> Any:
-    """What changed between two snapshots: the difference of numbers, the new items of lists, else both values."""
+    """Return the change between two snapshots: the difference of numbers, the new items of lists, else both values."""
     if isinstance(before, (int, float)):
         return after - before
     if isinstance(before, (list, tuple)):
@@ -94,7 +94,7 @@ def _change(before: Any, after: Any) -> Any:
 
 
 def _shown(result: Any) -> Any:
-    """A result as JSON; its members that only one era has are not encoded."""
+    """Return a result as JSON; its members that only one era has are not encoded."""
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
@@ -152,15 +152,15 @@ class _Run:
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Any:
-        """The answer to a question, or None in the stateless era."""
+        """Return the answer to a question, or None in the stateless era."""
         return None if request.session is None else self.reply(method, params)
 
     async def reply(self, method: str, params: Any) -> Message:
-        """The answer as a message."""
+        """Return the answer as a message."""
         return Message(id=1, result=Raw(msgspec.json.encode(self.answer(method, params))))
 
     def answer(self, method: str, params: Any) -> Any:
-        """The result for one question, from the answers of the test."""
+        """Return the result for one question, from the answers of the test."""
         self.questions.append(question_key(method, params))
         return answer_to(method, params, self.answers)
 

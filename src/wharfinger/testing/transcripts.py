@@ -79,7 +79,7 @@ class Transcript:
         Path(path).write_text(str(self), encoding="utf-8")
 
     def messages(self, sender: Literal[">", "<"] | None = None) -> Iterator[dict[str, Any]]:
-        """The decoded messages, of both ends or of one."""
+        """Yield the decoded messages, of both ends or of one."""
         for line in self.lines:
             if line.sender != "#" and sender in (None, line.sender):
                 yield msgspec.json.decode(line.text, type=dict[str, Any])
@@ -118,7 +118,7 @@ class Transcript:
 
 
 def normalized(text: str, skipped: frozenset[str] = VOLATILE) -> str:
-    """A message without the skipped members, and with the others sorted."""
+    """Return a message without the skipped members, and with the others sorted."""
     return msgspec.json.encode(_without(msgspec.json.decode(text), skipped), order="sorted").decode()
 
 

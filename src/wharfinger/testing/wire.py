@@ -96,7 +96,7 @@ class Wire:
         return link
 
     def next_fault(self, method: str, answer: bool) -> _Fault | None:
-        """The fault for the next message of this method, or None; a fault is used as often as its `times` says."""
+        """Return the fault for the next message of this method, or None; each fault is used `times` times."""
         for fault in self._faults:
             if fault.method == method and fault.answer is answer:
                 fault.times -= 1
@@ -167,7 +167,7 @@ class _WireLink(MemoryLink):
             deliver(line + b"\n")
 
     def _method_of(self, sender: Sender, line: bytes) -> tuple[str, bool]:
-        """The method of a message, and whether it is a response; an empty method if it is a batch or not valid."""
+        """Return the method of a message, empty for a batch or an invalid message; and whether it is a response."""
         try:
             head = _decode_head(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -204,7 +204,7 @@ class Replay:
         return _ReplayLink(self, limits, events)
 
     def answers_to(self, text: str) -> list[str] | str:
-        """The server's messages after this one of the client; or the message that was expected instead of it."""
+        """Return the server's messages after this one of the client; or the message that was expected instead of it."""
         line = self._next
         if line is None or line.sender != ">" or normalized(line.text) != normalized(text):
             return "nothing more" if line is None else line.text

@@ -148,7 +148,7 @@ async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
 
 RESOURCES: list[tuple[Callable[..., Any], str]] = [
     MISTAKES[0], MISTAKES[1], MISTAKES[2], MISTAKES[4], MISTAKES[10], MISTAKES[11],
-    (forgets_to_return, "None: return text, bytes, or something with a JSON form"),
+    (forgets_to_return, "None: return text, bytes, or a value that JSON can express"),
 ]  # fmt: skip
 
 
@@ -510,7 +510,7 @@ def nested(depth: int, inside: Any) -> Any:
             f"the result has the key {Half} of type type: keys must be strings.",
         ),
         ({"a": "x\ud800"}, "the result['a'] contains half of a surrogate pair, which UTF-8 cannot encode."),
-        (["é", "\udcff"], "the result[1] has half of a surrogate pair"),
+        (["é", "\udcff"], "the result[1] contains half of a surrogate pair"),
         ([{"fine": None, "b": float("nan")}], "the result[0]['b'] is nan, which JSON does not have"),
         ([Record(1), Record("x"), Record(float("inf"))], "the result[2].inner is inf"),
         (nested(99, Half()), "is of type Half"),

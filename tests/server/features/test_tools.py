@@ -706,9 +706,9 @@ def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
         yield 1
 
     for function in (counted, told, functools.partial(told)):
-        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+        with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
             Server("test").tools.add(function)
-        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+        with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
             Server("test").prompts.add(function)
 
 

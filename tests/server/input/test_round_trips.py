@@ -460,7 +460,7 @@ async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
 async def test_what_has_no_form_in_json_cannot_be_kept() -> None:
     @tool()
     async def server(ctx: Context) -> str:
-        with pytest.raises(TypeError, match=r"result of once\('x', …\) must have a form in JSON"):
+        with pytest.raises(TypeError, match=r"result of once\('x', …\) must be encodable as JSON"):
             await ctx.once("x", object)
         with pytest.raises(ZeroDivisionError):
             await ctx.once("y", lambda: 1 // 0)

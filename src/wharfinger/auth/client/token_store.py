@@ -61,11 +61,11 @@ class MemoryTokens:
         self._clients: dict[str, RegisteredClient] = {}
 
     async def grant(self, server: str) -> Grant | None:
-        """The newest grant for a server."""
+        """Return the newest grant for a server."""
         return _newest(server, list(self._grants.values()))
 
     async def grants(self) -> list[Grant]:
-        """Every grant."""
+        """Return every grant."""
         return list(self._grants.values())
 
     async def keep(self, grant: Grant) -> None:
@@ -77,7 +77,7 @@ class MemoryTokens:
         self._grants.pop(_key(grant), None)
 
     async def client(self, issuer: str) -> RegisteredClient | None:
-        """The client at an issuer."""
+        """Return the client at an issuer."""
         return self._clients.get(issuer)
 
     async def keep_client(self, client: RegisteredClient) -> None:
@@ -100,7 +100,7 @@ class FileTokens:
         self.folder = Path(folder) if folder is not None else default_folder()
 
     async def grant(self, server: str) -> Grant | None:
-        """The newest grant for a server.
+        """Return the newest grant for a server.
 
         Raises:
             StoreUnusable: the folder cannot be read, or others may read it.
@@ -132,7 +132,7 @@ class FileTokens:
         await asyncio.to_thread(self._delete, f"grant-{_key(grant)}.json")
 
     async def client(self, issuer: str) -> RegisteredClient | None:
-        """The client at an issuer.
+        """Return the client at an issuer.
 
         Raises:
             StoreUnusable: as `grant`.

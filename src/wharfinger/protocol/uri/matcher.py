@@ -164,7 +164,7 @@ def _run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bo
 
 
 def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:
-    """Whether some text can match both rows, ignoring limits and escapes: a search over pairs of states."""
+    """Return whether some text can match both rows, ignoring limits and escapes: a search over pairs of states."""
     ours, theirs = _states(left), _states(right)
     todo, seen = [(0, 0)], {(0, 0)}
     while todo:

@@ -64,7 +64,7 @@ class TemplateIndex(Generic[T]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[tuple[UriTemplate, T]]:
-        """All templates in the order in which they were added, with their values."""
+        """Return all templates in the order in which they were added, with their values."""
         return iter([(entry.template, entry.value) for entry in self._entries.values()])
 
     def get(self, text: str) -> T | None:

@@ -1,4 +1,4 @@
-"""Completion of prompts' arguments and templates' variables."""
+"""Completion of the arguments of prompts and the variables of templates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST = 100
 
 
 class Completions:
-    """The handler of `completion/complete` for everything of one server."""
+    """Serves `completion/complete` for one server."""
 
     def __init__(self, services: Services, prompts: Prompts, resources: Resources) -> None:
         self._services = services
@@ -37,7 +37,7 @@ class Completions:
         self._resources = resources
 
     async def complete(self, request: Request) -> t.CompleteResult:
-        """Values for one argument of a prompt, or one variable of a template; an empty list if nothing completes it.
+        """Return values for an argument of a prompt or a variable of a template; an empty list if it has no completer.
 
         Raises:
             InvalidParams: there is no such prompt, template, argument or variable.
@@ -52,7 +52,7 @@ class Completions:
         return t.CompleteResult(completion=completion_of(values))
 
     def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
-        """What a part that has the prompt or template calls it, and this part; None if it is the server's own."""
+        """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.features.find(ref.name)
             if prompt is None or prompt.part is None:
@@ -76,7 +76,7 @@ class Completions:
                 return lambda value, others: complete(owner_of(request), ref.uri, argument, value, others)
         if ref.uri in self._resources.static.by_key:
             raise InvalidParams("This resource has no variables.")
-        raise InvalidParams("There is no such resource template: send its text as resources/templates/list shows it.")
+        raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
 
     def _by_marker(
         self, request: Request, names: Any, completers: Mapping[str, Complete], argument: str
@@ -100,13 +100,13 @@ class Completions:
                 await opened.fill(marker.needs, filled)
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
                 values = await complete(owner_of(request), *given)
-                return completion_of(values)  # read while what it depends on is open
+                return completion_of(values)  # read while its dependencies are open
 
         return complete_it
 
 
 def completion_of(values: Any) -> t.Completion:
-    """What a completer returned, within the protocol's bound; a `Completion` may have a total of its own."""
+    """Convert the return value of a completer to a result, cut to the protocol's limit."""
     if isinstance(values, t.Completion):
         shown, more = values.values[:MOST], len(values.values) > MOST
         return t.Completion(values=shown, total=values.total, has_more=True if more else values.has_more)

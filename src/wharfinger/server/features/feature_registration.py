@@ -1,4 +1,4 @@
-"""Checks that registering a tool, a prompt, a resource or a method has in common."""
+"""Checks that are common to the registration of tools, prompts, resources and methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_options", "feature_name", "refuse_generator", "unwrapped"]
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:
-    """The function itself, also if it is a static method that is decorated inside its class."""
+    """Return the function; that of a static method if it is decorated inside its class."""
     return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
 
 
@@ -19,14 +19,14 @@ def check_options(word: str, function: object, options: Mapping[str, Any], known
     """Refuse unknown options of `@server.tool` and similar decorators.
 
     Raises:
-        TypeError: there is no such option, or a name was passed instead of the function.
+        TypeError: an option is unknown, or a name was passed instead of the function.
     """
     if isinstance(function, str):
         raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
     names = known.__annotations__
     unknown = next((name for name in options if name not in names), None)
     if unknown is not None:
-        import difflib  # on use: only to suggest a name
+        import difflib  # imported on use: only to suggest a name
 
         near = difflib.get_close_matches(unknown, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}."
@@ -39,13 +39,13 @@ def refuse_generator(function: Callable[..., Any]) -> None:
         function = function.func
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{function.__name__}() is a generator, but there is one result: return a list, "
-            "and report how far it is by ctx.report_progress()."
+            f"{function.__name__}() is a generator, but a call has one result: return a list, "
+            "and report progress with ctx.report_progress()."
         )
 
 
 def feature_name(function: Callable[..., Any], name: str | None) -> str:
-    """The given name, else the function's."""
+    """Return the given name, else the function's."""
     if name is not None:
         return name
     while isinstance(function, functools.partial):

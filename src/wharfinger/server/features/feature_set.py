@@ -1,6 +1,6 @@
 """One ordered set of features: tools, prompts, resources or templates, with those of mounted servers.
 
-Features keep the order in which they were added. Each gets the next number, and a page begins after a number, so that
+Features keep the order in which they were added. Each gets the next number, and a page starts after a number, so that
 adding or removing features does not shift later pages.
 
 The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (the whole) shows
@@ -42,7 +42,7 @@ class Found(NamedTuple, Generic[F]):
     feature: F
     fallback: bool
     part: Part | None = None
-    """The part through which it shows; None for the set's own."""
+    """The part that it comes from; None for the set's own."""
     key: str = ""
     """Its key in that part."""
 
@@ -56,7 +56,7 @@ class Features(Generic[F]):
         self.parts: list[MountedFeatures[F]] = []
         """The sets of mounted servers, whose features this set shows."""
         self.wholes: list[MountedFeatures[F]] = []
-        """The mounts by which other sets show this one."""
+        """The mounts through which other sets show this one."""
         self.by_key: dict[str, F] = {}
         """The set's own features that are enabled; change it only by `add`, `remove`, `disable` and `enable`."""
         self.disabled: dict[str, F] = {}
@@ -68,7 +68,7 @@ class Features(Generic[F]):
         self._keys: dict[int, str] = {}
         self._next = 1
         self._hidden: dict[str, bool] = {}
-        """Keys of parts' features that this set does not show: True if it disabled them, False if it removed them."""
+        """Keys of parts' features that this set hides: True if they were disabled here, False if they were removed."""
         self._visible: dict[str, Found[F]] | None = None
         self._places: list[tuple[tuple[int, ...], str]] = []
         """The places and keys of the visible features, in order."""
@@ -76,7 +76,7 @@ class Features(Generic[F]):
     # -- changing
 
     def add(self, key: str, feature: F, *, fallback: bool = False) -> None:
-        """Add a feature. A feature that is no fallback replaces a fallback of the same key, whichever is added first.
+        """Add a feature. A fallback is replaced by another feature of the same key, whichever is added first.
 
         Raises:
             ValueError: the key is taken, here or in a set that shows this one.
@@ -135,7 +135,7 @@ class Features(Generic[F]):
         self._changed()
 
     def enable(self, key: str) -> None:
-        """Bring a disabled feature back to its place.
+        """Enable a disabled feature again, at its old place.
 
         Raises:
             KeyError: there is no feature of this key.
@@ -176,26 +176,26 @@ class Features(Generic[F]):
     # -- looking up
 
     def has(self, key: str) -> bool:
-        """Whether this key is taken, by an enabled or a disabled feature."""
+        """Return whether this key is taken, by an enabled or a disabled feature."""
         return self.holder(key) is not None
 
     def is_disabled(self, key: str) -> bool:
-        """Whether there is a disabled feature of this key."""
+        """Return whether there is a disabled feature of this key."""
         return key in self.disabled or self._hidden.get(key, False)
 
     def hides(self, key: str) -> bool:
-        """Whether this set does not show a part's feature of this key."""
+        """Return whether this set hides a part's feature of this key."""
         return key in self._hidden
 
     def find(self, key: str) -> Found[F] | None:
-        """The enabled feature of this key, the set's own or a part's."""
+        """Return the enabled feature of this key, the set's own or a part's."""
         if not self.parts:
             feature = self.by_key.get(key)
             return None if feature is None else Found(feature, key in self._fallbacks)
         return self._shown().get(key)
 
     def items(self) -> Iterator[tuple[str, F]]:
-        """Every enabled feature with its key, in order."""
+        """Return every enabled feature with its key, in order."""
         if not self.parts:
             return ((key, self.by_key[key]) for key in map(self._keys.__getitem__, self._order))
         shown = self._shown()
@@ -229,7 +229,7 @@ class Features(Generic[F]):
                     yield mounted.prefix + key, fallback
 
     def holder(self, key: str) -> _Holder | None:
-        """The server whose feature has this key; one that is no fallback is preferred."""
+        """Return the server whose feature has this key, preferring one that is not a fallback."""
         found = _Holder("", key in self._fallbacks) if key in self._numbers else None
         for mounted in self.parts:
             if found is not None and not found.fallback:
@@ -245,7 +245,7 @@ class Features(Generic[F]):
             raise KeyError(f"There is no {self.kind} {key!r}.")
 
     def _shown(self) -> dict[str, Found[F]]:
-        """The visible features by key: enabled, and not replaced by another one."""
+        """Return the visible features by key: enabled, and not replaced by another one."""
         if self._visible is None:
             places: list[tuple[tuple[int, ...], str]] = []
             best: dict[str, tuple[tuple[int, ...], Found[F]]] = {}
@@ -306,7 +306,7 @@ class MountedFeatures(Generic[F]):
             self.check(key, fallback)
 
     def show(self) -> None:
-        """Show the part's features from now on."""
+        """Begin to show the part's features."""
         self.whole.parts.append(self)
         self.features.wholes.append(self)
         self.whole._touch()

@@ -33,8 +33,8 @@ class HandlerFunction:
 
     `direct` is True if `function(**values)` can be awaited directly: the function is async, with nothing to convert, no
     context, no dependencies and no timeout.
-    `variables` are the variables of a URI template, which `values` holds as text; each goes to the parameter of the
-    same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
+    `variables` are the variables of a URI template, whose texts are passed as `values`; each goes to the parameter of
+    the same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
 
     Raises:
         TypeError: a parameter has no variable, or a variable has no parameter.
@@ -88,7 +88,7 @@ class HandlerFunction:
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
-        # Which know completers and dependencies, which need `owner_of`.
+        # These import completers and dependencies, which import `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
         from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 
@@ -119,7 +119,7 @@ class HandlerFunction:
         return context
 
     def _plan_variable(self, name: str, annotation: Any) -> None:
-        """Decide what a variable is converted to, and find its completer."""
+        """Find the type that a variable is converted to, and its completer."""
         from wharfinger.server.signature.arguments import completer_of
 
         kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
@@ -131,14 +131,14 @@ class HandlerFunction:
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function, or a dependency of it, may look at the request."""
+        """Whether the function, or one of its dependencies, may use the request."""
         return self._context is not None or bool(self._needs)
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         """Call the function for a request.
 
         Raises:
-            ResourceNotFound: a variable does not convert to its parameter's type, so there is no such resource.
+            ResourceNotFound: a variable cannot be converted to its parameter's type, so there is no such resource.
             HandlerFailed: the function exceeded its timeout.
         """
         arguments = dict(values)
@@ -171,7 +171,7 @@ class HandlerFunction:
             raise self.needs_url(request, error) from None
 
     def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
-        """The exception to raise when the function requires that its user opens a URL first."""
+        """Return the exception to raise if the function requires that the user opens a URL first."""
         from wharfinger.server.input.round_trips import required_url  # few servers raise it
 
         return required_url(self._services, request, error)
@@ -211,5 +211,5 @@ def _is_bounded(annotation: Any) -> bool:
 
 
 def _made(kind: Any, text: Any) -> Any:
-    """Make what msgspec does not support, such as a `Path`, from the text; if that fails, there is no such resource."""
+    """Convert text to a type that msgspec does not support, such as `Path`; if that fails, no such resource exists."""
     return kind(text)

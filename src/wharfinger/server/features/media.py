@@ -1,4 +1,4 @@
-"""`Image`, `Audio` and `File`: content for tools and prompts to return, from bytes or a file."""
+"""`Image`, `Audio` and `File`: content that tools and prompts return, made from bytes or a file."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from wharfinger import types as t
 __all__ = ["Audio", "File", "Image", "Media"]
 
 _SUBTYPES: Mapping[str, str] = {"jpg": "jpeg", "svg": "svg+xml", "tif": "tiff", "mp3": "mpeg", "m4a": "mp4"}
-"""What people call a format, and its media type where that is another word."""
+"""Common names of formats, with the subtype of the media type if that differs."""
 
 
 class Media:
-    """Bytes, or the file that holds them; what kind of content they become is up to the class.
+    """Bytes, or the file that contains them; subclasses make them into one kind of content.
 
-    `Image(path)` and `Image(data=…)` are the same but for where the bytes come from. `format` is a short name such as
-    `png`, `mime_type` the whole type; without either it is found out from the name and the first bytes. The
-    file is read when the result is sent, in a thread.
+    Pass a path, or the bytes as `data`. `format` is a short name such as `png`, `mime_type` the whole type; without
+    either, the type is detected from the name and the first bytes. The file is read in a thread when the result is
+    sent.
 
     Raises:
-        TypeError: neither a path nor data, or both.
+        TypeError: both a path and data are given, or neither.
     """
 
     __slots__ = ("annotations", "data", "meta", "mime_type", "path")
@@ -62,7 +62,7 @@ class Media:
         return short if "/" in short else f"{self.family}/{_SUBTYPES.get(short, short)}"
 
     def read(self, most: int) -> bytes:
-        """The bytes, from the file if they are there; blocks.
+        """Return the bytes, reading the file if necessary; blocks.
 
         Raises:
             OSError: the file cannot be read.
@@ -71,7 +71,7 @@ class Media:
         if self.data is not None:
             data = self.data
         else:
-            assert self.path is not None  # __init__ saw to it
+            assert self.path is not None  # checked by __init__
             with self.path.open("rb") as file:
                 data = file.read(most + 1)
         if len(data) > most:
@@ -79,7 +79,7 @@ class Media:
         return data
 
     def block(self, most: int) -> t.ContentBlock:
-        """The block of content; blocks while the file is read. `most` and errors as for `read`."""
+        """Return the block of content; blocks while the file is read. `most` and the errors are those of `read`."""
         data = self.read(most)
         return self._block(data, self.mime_type or self._found(data))
 
@@ -116,7 +116,7 @@ class Image(Media):
 class Audio(Media):
     """Sound for a tool or a prompt to return: `Audio("horn.wav")`, `Audio(data=…, format="mp3")`.
 
-    In a revision without sound a text says what is missing. See `Media` for the arguments.
+    In a revision without audio, a text says what is missing. See `Media` for the arguments.
     """
 
     __slots__ = ()
@@ -128,9 +128,9 @@ class Audio(Media):
 
 
 class File(Media):
-    """Any file, embedded as a resource: text as text, other bytes as they are.
+    """Any file, embedded as a resource: text as `text`, other bytes as `blob`.
 
-    `uri` is what the embedded resource is called, by default `file:///` and the name. See `Media` for the rest.
+    `uri` is the URI of the embedded resource, by default `file:///` and the name. See `Media` for the other arguments.
     """
 
     __slots__ = ("name", "uri")

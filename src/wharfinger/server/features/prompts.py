@@ -1,4 +1,4 @@
-"""Prompts: messages that a user chooses and fills in. Decodes their arguments and makes their messages."""
+"""Prompts: messages that a user chooses and fills in. Decodes their arguments and builds their messages."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class PromptOptions(TypedDict, total=False):
     """Options for registering a prompt."""
 
     name: str | None
-    """What clients call it; by default the function's name."""
+    """Its name for clients; by default the function's name."""
     title: str | None
     description: str | None
-    """What people read; by default the function's docstring."""
+    """Its description for people; by default the function's docstring."""
     icons: Sequence[t.Icon] | None
     meta: dict[str, Any] | None
     """`_meta` of the definition."""
     inline: bool
-    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
     """Seconds that filling it in may take."""
 
@@ -52,7 +52,7 @@ class PromptFeature:
     """A registered prompt: its definition and its function.
 
     Raises:
-        TypeError: the function's parameters cannot be filled from strings.
+        TypeError: the type of a parameter cannot be converted from a string.
         ValueError: the name is empty.
     """
 
@@ -130,11 +130,11 @@ class Prompts:
     ) -> PromptFeature:
         """Register a function as a prompt, and report that the list has changed.
 
-        Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
+        Its parameters are the prompt's arguments, converted from text; it returns text, content, messages, or a list of
         these. Another prompt of the same name replaces a `fallback`.
 
         Raises:
-            TypeError: a parameter cannot be filled from text, or there is no such option.
+            TypeError: the type of a parameter cannot be converted from text, or an option is unknown.
             ValueError: the name is taken or empty.
         """
         check_options("prompt", function, options, PromptOptions)
@@ -144,7 +144,7 @@ class Prompts:
         return prompt
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of the methods of prompts."""
+        """Return the handlers of the methods of prompts."""
         return {"prompts/list": self.listing.serve, "prompts/get": self.fill}
 
     def remove(self, name: str) -> None:
@@ -156,7 +156,7 @@ class Prompts:
         self.features.remove(name)
 
     def disable(self, name: str) -> None:
-        """Take a prompt out of lists and use until `enable` brings it back, and report that the list has changed.
+        """Disable a prompt until `enable`: it is not listed and cannot be used. Reports that the list has changed.
 
         Raises:
             KeyError: there is no prompt of this name.
@@ -164,7 +164,7 @@ class Prompts:
         self.features.disable(name)
 
     def enable(self, name: str) -> None:
-        """Bring a disabled prompt back to its place, and report that the list has changed.
+        """Enable a disabled prompt again, at its old place, and report that the list has changed.
 
         Raises:
             KeyError: there is no prompt of this name.
@@ -172,11 +172,11 @@ class Prompts:
         self.features.enable(name)
 
     def names(self) -> list[str]:
-        """The names of the enabled prompts, those of mounted servers too, in the order of the list."""
+        """Return the names of all enabled prompts in the order of the list, with those of mounted servers."""
         return [name for name, _ in self.features.items()]
 
     def get(self, name: str) -> PromptFeature:
-        """The prompt of this name.
+        """Return the prompt of this name.
 
         Raises:
             InvalidParams: there is no such prompt.
@@ -190,7 +190,7 @@ class Prompts:
         return found
 
     async def fill(self, request: Request) -> t.GetPromptResult:
-        """The handler of `prompts/get`.
+        """Serve `prompts/get`.
 
         Raises:
             InvalidParams: there is no such prompt, or its arguments are not valid.
@@ -213,7 +213,7 @@ def _prompts_result(shown: list[Any], next_cursor: Any) -> t.ListPromptsResult:
 
 
 def _message(value: Any) -> t.PromptMessage:
-    """Make a message; content without a role is the user's."""
+    """Convert a function's result to a message; content without a role gets the role `user`."""
     if isinstance(value, t.PromptMessage):
         return value
     role: Any = "user"
@@ -223,7 +223,7 @@ def _message(value: Any) -> t.PromptMessage:
         if isinstance(value, Mapping):
             value = msgspec.convert(cast("object", value), t.ContentBlock)
         if role not in ("user", "assistant"):
-            raise TypeError("the role of a prompt's message is user or assistant")
+            raise TypeError("the role of a prompt's message must be user or assistant")
     if isinstance(value, str):
         value = t.TextContent(text=value)
     if not isinstance(value, (*BLOCKS, Media)):

@@ -35,15 +35,15 @@ __all__ = [
 log = logging.getLogger("wharfinger.server.features.resources")
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
-"""RFC 3986, §3: a scheme, then opaque text that is compared as given."""
+"""A URI by RFC 3986 §3: a scheme, then text that is compared as it is."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
-"""The start of a template: a scheme, or variables that may hold one."""
+"""The start of a template: a scheme, or variables that may contain one."""
 _LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
 LONGEST_URI = 8192
 
 
 class ResourceFeature:
-    """A registered resource or template: what lists show, and how it is read."""
+    """A registered resource or template: its definition, and the function that reads it."""
 
     __slots__ = ("annotate", "cache_scope", "call", "completers", "definition", "mime_type", "template", "ttl_ms")
 
@@ -73,7 +73,7 @@ class ResourceFeature:
         return shown.uri if isinstance(shown, t.Resource) else shown.uri_template
 
     def shown(self) -> t.Resource | t.ResourceTemplate:
-        """The definition with its annotations computed now, or without them if that fails."""
+        """Return the definition with its annotations computed now, or without them if that fails."""
         if self.annotate is None:
             return self.definition
         try:
@@ -93,21 +93,21 @@ class ResourceOptions(TypedDict, total=False):
     """By default the first paragraph of the function's docstring."""
     mime_type: str | None
     size: int | None
-    """Bytes; templates have none."""
+    """The size in bytes; templates have none."""
     annotations: t.Annotations | Callable[[], t.Annotations] | None
-    """A struct, or a function that is called for every list."""
+    """Annotations: a struct, or a function that is called for every list."""
     icons: Sequence[t.Icon] | None
     ttl: float | None
-    """Seconds that clients may cache what they read; by default the server's."""
+    """Seconds that clients may cache its content; by default the server's option."""
     cache_scope: t.CacheScope | None
     inline: bool
-    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
     """Seconds that a read may take."""
     meta: dict[str, Any] | None
     """`_meta` of the definition."""
     allow_traversal: bool
-    """Whether `{+name}` and `{#name}` may hold anything, absolute paths and ".." too: the function must check them."""
+    """Whether `{+name}` and `{#name}` may contain anything, even absolute paths and ".."; the function must check."""
 
 
 def make_resource(
@@ -134,7 +134,7 @@ def make_resource(
     definition: t.Resource | t.ResourceTemplate
     if template is not None and template.variables:
         if size is not None:
-            raise ValueError("A template has no size: its resources have.")
+            raise ValueError("A template has no size=: only its resources have one.")
         definition = t.ResourceTemplate(uri_template=uri, **shared)
     else:
         if template is not None:
@@ -189,18 +189,18 @@ def _given(value: Any) -> Any:
 
 
 def _summary(function: Callable[..., Any]) -> str | None:
-    """The first paragraph of the docstring."""
+    """Return the first paragraph of the docstring."""
     text = (getattr(function, "__doc__", None) or "").strip()
     return " ".join(text.split("\n\n")[0].split()) or None
 
 
 def is_literal(uri: str) -> bool:
-    """Whether a text is certainly a URI and no template. Faster than parsing it as a template."""
+    """Return whether a text is certainly a URI and no template. Faster than parsing it as a template."""
     return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text is an absolute URI."""
+    """Return whether a text is an absolute URI."""
     return _URI.match(text) is not None
 
 

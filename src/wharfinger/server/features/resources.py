@@ -51,9 +51,9 @@ log = logging.getLogger("wharfinger.server.features.resources")
 
 
 class Content:
-    """One of several contents that a resource function returns; `data` is text, bytes, or anything with a JSON form.
+    """One of several contents that a resource function returns; `data` is text, bytes, or a JSON value.
 
-    `uri` is the resource's by default; `mime_type` is detected by default.
+    By default `uri` is that of the resource, and `mime_type` is detected.
     """
 
     __slots__ = ("data", "meta", "mime_type", "uri")
@@ -80,13 +80,13 @@ class Resources:
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
         self._wholes: list[tuple[Part, Resources]] = []
-        """The resources of servers in which this one is mounted, each with this server as a part."""
+        """The resources of the servers in which this one is mounted, each with this server as a part."""
         self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(
             "resource template", lambda: services.notify.list_changed("resources")
         )
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
-        """Templates that can be read but are not listed."""
+        """Templates that can be read and are not listed."""
         self.sources: list[Source] = []
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
@@ -103,15 +103,15 @@ class Resources:
     def add(self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
         """Register a function as a resource, or as a template if `uri` has variables; report that the list has changed.
 
-        `{name}` is one part of a path: it never holds "/", "\\" or a control character, escaped or not, and is never
-        "." or "..". `{+name}` and `{#name}` hold "/", but are never an absolute path and have no "." or ".." in them.
-        With `allow_traversal` these two hold anything: then check the path yourself before you open it.
+        `{name}` is one segment of a path: it never contains "/", "\\" or a control character, escaped or not, and is
+        never "." or "..". `{+name}` and `{#name}` may contain "/", but are never an absolute path and contain no "." or
+        ".." segment. With `allow_traversal` these two may contain anything: check the path before you open it.
 
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
             ValueError: it is taken, is not a URI, or is ambiguous with another template (both are named);
                 `allow_traversal` is set and the template has neither `{+name}` nor `{#name}`.
-            TypeError: the function's parameters are not the template's variables, or there is no such option.
+            TypeError: the function's parameters are not the template's variables, or an option is unknown.
         """
         check_options("resource", None, options, ResourceOptions)
         self.put(make_resource(self._services, uri, function, options))
@@ -155,7 +155,7 @@ class Resources:
         raise KeyError(f"There is no resource {uri!r}.")
 
     def disable(self, uri: str) -> None:
-        """Take a resource, or a template by its text, out of lists and reads, and report that the list has changed.
+        """Disable a resource, or a template by its text, until `enable`; it is not listed and cannot be read.
 
         Raises:
             KeyError: there is no such resource or template.
@@ -168,7 +168,7 @@ class Resources:
         self.templates.disable(uri)
 
     def enable(self, uri: str) -> None:
-        """Bring a disabled resource or template back to its place, and report that the list has changed.
+        """Enable a disabled resource or template again, at its old place, and report that the list has changed.
 
         Raises:
             KeyError: there is no such resource or template.
@@ -186,7 +186,7 @@ class Resources:
                     raise
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of the methods of resources, except subscriptions."""
+        """Return the handlers of the methods of resources, except subscriptions."""
         return {
             "resources/list": self.listing.serve,
             "resources/templates/list": self.templates_listing.serve,
@@ -194,7 +194,7 @@ class Resources:
         }
 
     def uris(self) -> list[str]:
-        """The URIs of the enabled resources that are registered, those of mounted servers too, in the list's order."""
+        """Return the URIs of all enabled, registered resources in the list's order, with those of mounted servers."""
         return [uri for uri, _ in self.static.items()]
 
     def mount(self, part: Part, resources: Resources) -> None:
@@ -275,10 +275,10 @@ class Resources:
     # -- reading
 
     async def read(self, request: Request) -> t.ReadResourceResult:
-        """The handler of `resources/read`.
+        """Serve `resources/read`.
 
         Raises:
-            ResourceNotFound: nothing here has this URI.
+            ResourceNotFound: there is no resource at this URI.
             InvalidParams: it is not a URI.
         """
         uri = request.params.uri
@@ -340,9 +340,9 @@ class Resources:
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
-        """Let stored bytes be read while they are sent, or load them now if all are needed at once.
+        """Arrange for a stored blob to be read while it is sent, or load it now if it is needed as a whole.
 
-        Middleware needs them at once. So does stdio, where a line that has begun cannot be taken back if reading fails.
+        Middleware needs it as a whole. So does stdio: a line that has begun cannot be taken back if reading fails.
         """
         run = functools.partial(self._services.pool.run, owner_of(request))
         if request.accepts_lazy_blobs:
@@ -398,10 +398,10 @@ class Resources:
         return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
 
     async def exists(self, request: Request, uri: str) -> bool:
-        """Whether the caller could read this URI, so that it may be watched.
+        """Return whether the caller can read this URI, and so may watch it.
 
-        The function of a template, or of a resource that looks at its request, is called to find out. So is middleware
-        around `resources/read` that may answer callers differently.
+        To find out, this calls the function of a template, of a resource that uses its request, and middleware around
+        `resources/read` that may answer callers differently.
         """
         methods = self._services.methods
         try:
@@ -442,27 +442,27 @@ class Resources:
         return False
 
     def source_of(self, uri: str) -> Source | None:
-        """The source that a URI belongs to, of this server or of a mounted one."""
+        """Return the source that a URI belongs to, of this server or of a mounted one."""
         return next((source for source in self.every_source() if source.matches(uri)), None)
 
     def every_source(self) -> Iterator[Source]:
-        """The sources of this server, then those of mounted servers."""
+        """Yield the sources of this server, then those of mounted servers."""
         yield from self.sources
         for _, resources in self._parts:
             yield from resources.every_source()
 
     def may_differ(self) -> bool:
-        """Whether middleware, here or in a part, may let one caller read what another may not."""
+        """Return whether middleware, here or in a part, may let one caller read what another may not."""
         return self._services.methods.may_differ("resources/read") or any(
             resources.may_differ() for _, resources in self._parts
         )
 
     def part_of_template(self, text: str) -> Part | None:
-        """The mounted server of which a source shows this template."""
+        """Return the mounted server of which a source shows this template."""
         return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
 
     def has_source_template(self, text: str) -> bool:
-        """Whether a source shows this template."""
+        """Return whether a source shows this template."""
         return any(shown.uri_template == text for source in self.every_source() for shown in source.templates)
 
     # -- listing
@@ -480,9 +480,9 @@ class Resources:
 
 
 def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
-    """`(text, blob, MIME type)` of what a function returned; one of the first two is UNSET."""
+    """Return `(text, blob, MIME type)` of what a function returned; one of the first two is UNSET."""
     if value is None:
-        raise TypeError("None: return text, bytes, or something with a JSON form")
+        raise TypeError("None: return text, bytes, or a value that JSON can express")
     if isinstance(value, str):
         return value, UNSET, "text/plain" if mime_type is UNSET else mime_type
     if isinstance(value, (bytes, bytearray, memoryview)):

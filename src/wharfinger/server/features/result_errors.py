@@ -20,7 +20,7 @@ from wharfinger.server.signature.type_schemas import to_json
 __all__ = ["UNAWAITED", "UnusableResult", "check_texts", "place_of", "refuse_unawaited", "unusable"]
 
 UNAWAITED = "<coroutine object "
-"""How the text of a coroutine begins."""
+"""The beginning of `str()` of a coroutine."""
 _UNAWAITED = re.compile(r"<coroutine object (?:\S*\.)?(\w+) at 0x[0-9a-fA-F]+>")
 _MAX_VALUES = 100_000
 """Values to check for the one that cannot be sent."""
@@ -33,7 +33,7 @@ class UnusableResult(TypeError):
 
 
 def code_of(function: Any) -> Any:
-    """The code of a function, also of a partial, a method or a callable object; None if it is not written in Python."""
+    """Return the code of a function, partial, method or callable object; None if it is not written in Python."""
     while isinstance(function, functools.partial):
         function = cast("Any", function).func
     function = inspect.unwrap(function)
@@ -43,7 +43,7 @@ def code_of(function: Any) -> Any:
 
 
 def place_of(function: Any) -> str:
-    """The function's name, and the file and line where it is defined."""
+    """Return the function's name, and the file and line where it is defined."""
     while isinstance(function, functools.partial):
         function = cast("Any", function).func
     code = code_of(function)
@@ -52,7 +52,7 @@ def place_of(function: Any) -> str:
 
 
 def unusable(function: Callable[..., Any], value: Any, error: Exception) -> UnusableResult:
-    """The error to raise for a result that `error` says cannot be sent."""
+    """Return the error to raise for a result that `error` says cannot be sent."""
     if isinstance(error, UnusableResult):
         return error
     problem = None if isinstance(error, OSError) else _find_problem(value)
@@ -60,9 +60,9 @@ def unusable(function: Callable[..., Any], value: Any, error: Exception) -> Unus
 
 
 def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
-    """Raise UnusableResult if a text is that of a coroutine, as `str(fetch())` gives it.
+    """Raise UnusableResult if a text is the `str()` of a coroutine, as after a forgotten `await`.
 
-    A longer text that contains one may quote a log, and is sent. Python warns of the coroutine that was not awaited.
+    A longer text that contains one may quote a log, and is sent. Python itself warns of the coroutine.
     """
     found = _UNAWAITED.fullmatch(text)
     if found is not None:
@@ -72,7 +72,7 @@ def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
 
 
 def check_texts(function: Callable[..., Any], blocks: Sequence[Any]) -> None:
-    """Raise UnusableResult if a block of text has no text, or that of a coroutine."""
+    """Raise UnusableResult if the text of a text block is not a string, or is the `str()` of a coroutine."""
     for block in blocks:
         if isinstance(block, t.TextContent):
             text: object = block.text
@@ -117,7 +117,7 @@ def _parts(path: str, item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _problem(item: Any) -> str:
-    """Why one value cannot be sent; empty if it can."""
+    """Return why one value cannot be sent; empty if it can."""
     if inspect.iscoroutine(item):
         name = item.__name__
         item.close()  # it is reported here: without this, Python reports it as "never awaited" too

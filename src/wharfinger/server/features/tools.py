@@ -43,7 +43,7 @@ __all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "reports_tool_erro
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _REPORTED = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
-"""Errors that authors raise for the model, which are sent as a result with `isError` (2025-11-25, tools)."""
+"""Errors that authors raise for the model; they are sent as a result with `isError` (2025-11-25, tools)."""
 _UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
 
@@ -57,10 +57,10 @@ class ToolOptions(TypedDict, total=False):
     """Options for registering a tool."""
 
     name: str | None
-    """What clients call it; by default the function's name."""
+    """Its name for clients; by default the function's name."""
     title: str | None
     description: str | None
-    """What models read; by default the function's docstring."""
+    """Its description for models; by default the function's docstring."""
     annotations: t.ToolAnnotations | Mapping[str, Any] | None
     """Hints for hosts: a struct, or a mapping with the protocol's names. The next four options set one hint each."""
     read_only: bool | None
@@ -75,16 +75,16 @@ class ToolOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any] | None
     """A JSON Schema of the result, instead of the one made from the return annotation."""
     decode_json_strings: bool | None
-    """Whether arrays and objects may also come as strings of JSON; by default the server's option."""
+    """Whether arrays and objects may also be strings that contain their JSON; by default the server's option."""
     inline: bool
-    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
     """Seconds that a call may take."""
     task: TaskKind
     """Whether calls become tasks for clients that support tasks. True: at once; other clients wait for the result.
     `"required"`: other clients are refused. `"later"`: when the function calls `await ctx.start_task()`."""
     task_ttl: float | None
-    """Seconds that a task may take and that its result is kept; None: for ever. By default the server's option."""
+    """Seconds that a task may take, and its result is kept; None for no limit. By default the server's option."""
     app: str | None
     """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
     visibility: Sequence[Literal["model", "app"]] | None
@@ -95,7 +95,7 @@ class ToolFeature:
     """A registered tool: its definition and its function.
 
     Raises:
-        TypeError: the function's parameters cannot be filled from JSON.
+        TypeError: the type of a parameter cannot be decoded from JSON.
         ValueError: the name is not 1 to 128 letters, digits, "_", "-", "." and "/", or a schema cannot be used.
         MissingExtra: a schema is given, and the extra `schema` is not installed.
     """
@@ -121,15 +121,15 @@ class ToolFeature:
     )
 
     definition: t.Tool
-    """Valid in every revision: its output schema is an object's, which wraps any other value, or is absent."""
+    """The definition for every revision: its output schema is absent, or is an object's, which wraps other values."""
     full_definition: t.Tool
-    """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
+    """The definition with an output schema of any type, for revisions whose rules have `any_structured_content`."""
     header_params: tuple[HeaderParam, ...]
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
-    """Decodes the arguments of a function that takes nothing else and can be awaited directly; None for others."""
+    """Decodes the arguments, if the function takes nothing else and can be awaited directly; else None."""
     answer: Callable[[Request], Awaitable[t.CallToolResult]] | None
-    """Answers calls of a tool that may become tasks; None for any other tool."""
+    """Answers the calls, if they may become tasks; else None."""
     exact: Any
     """Results of exactly this type need no check."""
     texts: bool
@@ -204,7 +204,7 @@ class ToolFeature:
         return _output_of_class(returns) if isinstance(returns, type) else Output(returns)
 
     def decode_again(self, request: Request) -> dict[str, Any]:
-        """Decode the arguments of a function that takes more than arguments, or those that `decode` refused.
+        """Decode the arguments if the function also takes other parameters, or if `decode` has refused them.
 
         Raises:
             BadArguments: they are not valid.
@@ -219,7 +219,7 @@ class ToolFeature:
             raise
 
     async def result(self, request: Request, value: Any) -> t.CallToolResult:
-        """The result to send for the value that the function returned.
+        """Return the result to send for the value that the function returned.
 
         Raises:
             UnusableResult: the value cannot be sent as content, or does not match the output schema.
@@ -245,18 +245,18 @@ class Tools:
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = lambda tool: tool.full_definition
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
-        """The arguments that HTTP headers repeat, by the name of the tool; tools without any are absent."""
+        """The arguments that HTTP headers repeat, by the name of the tool, for tools that have such arguments."""
 
     def add(
         self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[ToolOptions]
     ) -> ToolFeature:
         """Register a function, or a bound method, as a tool, and report that the list has changed.
 
-        Its parameters make the input schema and are checked by type, its docstring describes it, and its return
-        annotation makes the output schema. Another tool of the same name replaces a `fallback`.
+        The input schema is made from its parameters, which are checked by type, the description from its docstring,
+        and the output schema from its return annotation. Another tool of the same name replaces a `fallback`.
 
         Raises:
-            TypeError: a parameter cannot be filled from JSON, or there is no such option.
+            TypeError: a parameter's type cannot be decoded from JSON, or an option is unknown.
             ValueError: the name is taken, or is not 1 to 128 letters, digits, "_", "-", "." and "/".
         """
         check_options("tool", function, options, ToolOptions)
@@ -269,7 +269,7 @@ class Tools:
                 raise TypeError("A tool without task= has no option 'task_ttl'.")
             tool = ToolFeature(self._services, function, options)
         else:
-            from wharfinger.server.tasks.task_tool import TaskTool  # on use: most servers have none
+            from wharfinger.server.tasks.task_tool import TaskTool  # imported on use: most servers have none
 
             tool = TaskTool(self._services, function, options, self)
         self.features.add(tool.name, tool, fallback=fallback)
@@ -277,7 +277,7 @@ class Tools:
         return tool
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of the methods of tools."""
+        """Return the handlers of the methods of tools."""
         return {"tools/list": self.listing.serve, "tools/call": self.call}
 
     def remove(self, name: str) -> None:
@@ -289,7 +289,7 @@ class Tools:
         self.features.remove(name)
 
     def disable(self, name: str) -> None:
-        """Take a tool out of lists and calls until `enable` brings it back, and report that the list has changed.
+        """Disable a tool until `enable`: it is not listed and cannot be called. Reports that the list has changed.
 
         Raises:
             KeyError: there is no tool of this name.
@@ -297,7 +297,7 @@ class Tools:
         self.features.disable(name)
 
     def enable(self, name: str) -> None:
-        """Bring a disabled tool back to its place, and report that the list has changed.
+        """Enable a disabled tool again, at its old place, and report that the list has changed.
 
         Raises:
             KeyError: there is no tool of this name.
@@ -305,15 +305,15 @@ class Tools:
         self.features.enable(name)
 
     def names(self) -> list[str]:
-        """The names of the enabled tools, those of mounted servers too, in the order of the list."""
+        """Return the names of the enabled tools, those of mounted servers too, in the order of the list."""
         return [name for name, _ in self.features.items()]
 
     async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
-        """The handler of `tools/call`; `tool` is given if it is known already and has no `answer`.
+        """Serve `tools/call`; `tool` is passed if it is known already and has no `answer`.
 
         Invalid arguments, and the errors that authors raise for the model, are results with `isError`; the transport
-        handles any other exception. This is one function because each further call of a function would slow down every
-        tool: a function that takes only arguments is awaited here, and a result that needs no check is encoded here.
+        handles any other exception. This is one long function because each further call would slow down every tool: a
+        function that takes only arguments is awaited here, and a result that needs no check is encoded here.
 
         Raises:
             InvalidParams: there is no such tool, or `arguments` is not an object.
@@ -387,7 +387,7 @@ _output_of_class = functools.lru_cache(256)(Output)
 
 
 def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
-    """The annotations of a tool, with the hints of the short options."""
+    """Return the annotations of a tool, with the hints of the short options."""
     given = options.get("annotations")
     if isinstance(given, Mapping):
         known = t.ToolAnnotations.__struct_encode_fields__
@@ -427,7 +427,7 @@ def reports_tool_errors(handler: Handler) -> Handler:
 
 
 def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
-    """The result that reports the errors of a task group; re-raises a group with any other exception."""
+    """Return the result that reports the errors of a task group; re-raises a group with any other exception."""
     reported, others = group.split(_REPORTED)
     if reported is None or others is not None:
         raise group
@@ -443,7 +443,7 @@ def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
 
 
 def error_result(error: Exception) -> t.CallToolResult:
-    """The result that reports an author's error; re-raises the error of another server, which must not be passed on."""
+    """Return the result for an error that an author raised; re-raise another server's error, which is private."""
     if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
         raise error
     return _failed(str(error))

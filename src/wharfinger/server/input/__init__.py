@@ -1,1 +1,1 @@
-"""Asking a client for input while its call is served: forms, URLs, samples and roots."""
+"""Requests for input from a client while its call is served: forms, URLs, samples and roots."""

@@ -25,7 +25,7 @@ __all__ = ["Form", "InvalidAnswer", "form_of"]
 ALONE = "value"
 """The name of the only field of a form that asks for a single value."""
 _MAX_KEPT_FORMS = 512
-"""Forms that are cached, by their type."""
+"""Forms to cache, by their type."""
 
 
 class InvalidAnswer(ValueError):
@@ -33,7 +33,7 @@ class InvalidAnswer(ValueError):
 
 
 class Form:
-    """A form: its fields by name, which of them are required, and `build`, which makes the value of an answer."""
+    """A form: its fields by name, the required ones, and `build`, which makes the value from an answer."""
 
     __slots__ = ("_build", "fields", "nullable", "required")
 
@@ -51,14 +51,14 @@ class Form:
         """Fields that become None if they are left empty."""
 
     def schema_for(self, rules: Revision) -> t.RequestedSchema:
-        """The form's schema in this revision."""
+        """Return the form's schema in this revision."""
         fields = self.fields
         if not rules.full_forms:
             fields = {name: _downgraded(field) for name, field in fields.items()}
         return t.RequestedSchema(type="object", properties=fields, required=self.required or UNSET)
 
     def read(self, content: Any) -> Any:
-        """The value of an answer's `content`, which is decoded JSON; UNSET counts as an empty form.
+        """Return the value of an answer's `content`, which is decoded JSON; UNSET counts as an empty form.
 
         Raises:
             InvalidAnswer: a required field is missing, or a value is not valid.
@@ -89,7 +89,7 @@ _kept: dict[Any, Form] = {}
 
 
 def form_of(schema: Any) -> Form:
-    """The form for a struct, dataclass, TypedDict or pydantic model; for the type of a single value; or for a schema.
+    """Return the form for a struct, dataclass, TypedDict or pydantic model, the type of a single value, or a schema.
 
     Raises:
         TypeError: a form cannot have one of the fields; the message names it.
@@ -117,7 +117,7 @@ def form_of(schema: Any) -> Form:
 
 
 def _from_value_type(schema: Any) -> Form:
-    """A form of one field."""
+    """Return a form of one field."""
     field, required, nullable = _field(ALONE, _Member(ALONE, schema, True, UNSET), {})
 
     def read(values: dict[str, Any]) -> Any:
@@ -155,7 +155,7 @@ def _members(kind: Any) -> Iterator[_Member]:
 
 
 def _bare(annotation: Any) -> tuple[Any, set[str]]:
-    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and the names of those removed."""
+    """Return an annotation without `Required`, `NotRequired` and `ReadOnly`, and the names of those removed."""
     marks: set[str] = set()
     while (mark := str(get_origin(annotation)).rpartition(".")[2]) in ("Required", "NotRequired", "ReadOnly"):
         marks.add(mark)
@@ -195,7 +195,7 @@ def _from_record(kind: Any) -> Form:
 
 
 def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
-    """`(field, whether it is required, whether it may be None)`."""
+    """Return `(field, whether it is required, whether it may be None)`."""
     annotation = member.annotation
     try:
         (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
@@ -269,7 +269,7 @@ def _from_model(model: Any) -> Form:
 
 
 def _from_schema(schema: Mapping[str, Any]) -> Form:
-    """The form for a `requestedSchema`, which is sent unchanged if the protocol allows it."""
+    """Return the form for a `requestedSchema`, which is sent unchanged if the protocol allows it."""
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
         raise TypeError("A schema of a form is an object with properties: {'type': 'object', 'properties': {…}}.")
     fields: dict[str, t.PrimitiveSchema] = {}
@@ -317,7 +317,7 @@ def _no_field(where: str, what: str) -> str:
 
 
 def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
-    """A schema with references, unions and null resolved, and whether it had null."""
+    """Return a schema with its references, unions and null resolved, and whether it allowed null."""
     nullable = False
     found = dict(schema)
     for _ in range(8):
@@ -377,7 +377,7 @@ def _primitive(
 
 
 def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
-    """The choices of a schema; None if it has none."""
+    """Return the choices of a schema; None if it has none."""
     titled = schema.get("oneOf")
     if titled is not None:
         return t.EnumItems(any_of=msgspec.convert(titled, list[t.EnumOption]))
@@ -392,7 +392,7 @@ def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | Non
 
 
 def _choice(annotation: Any) -> Any:
-    """The enum or `Literal` in an annotation of one or several choices; None if there is none."""
+    """Return the enum or `Literal` in an annotation of one or several choices; None if there is none."""
     kinds: list[Any] = [annotation]
     while kinds:
         kind = kinds.pop()
@@ -403,7 +403,7 @@ def _choice(annotation: Any) -> Any:
 
 
 def _titles_of(annotation: Any) -> dict[Any, str] | None:
-    """The names of an enum's members as titles; None if they are the same as the values."""
+    """Return the names of an enum's members as titles; None if they are the same as the values."""
     kind = _choice(annotation)
     if not isinstance(kind, type):
         return None
@@ -438,7 +438,7 @@ def _letters(text: str) -> str:
 
 
 def _downgraded(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
-    """The field for a revision without titled choices, several choices, and most defaults."""
+    """Return the field for a revision without titled choices, several choices, and most defaults."""
     default = field.default if field.type == "boolean" else UNSET
     if field.items is not UNSET:
         values = _values(field.items)
@@ -466,12 +466,12 @@ def _values(items: t.EnumItems) -> list[str]:
 
 
 def _rejects_empty(field: t.PrimitiveSchema) -> bool:
-    """Whether an empty text means that the field was left empty, as many clients send it."""
+    """Return whether an empty text means that the field was left empty, as many clients send it."""
     return field.type != "string" or not (field.format is UNSET and field.enum is UNSET and field.one_of is UNSET)
 
 
 def _checked(field: t.PrimitiveSchema, value: Any) -> Any:
-    """The value, if it is valid for the field. Raises ValueError with what is expected."""
+    """Return the value, if it is valid for the field. Raises ValueError with what is expected."""
     return _CHECKS[field.type](field, value)
 
 

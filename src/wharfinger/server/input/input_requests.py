@@ -1,4 +1,4 @@
-"""What a client can be asked for: forms, URLs, samples of its model, and roots. Does no I/O.
+"""The input that a client can be asked for: forms, URLs, samples of its model, and roots. Does no I/O.
 
 Each `InputQuery` knows which capability it needs, its params in each revision, and how to read the answer.
 """
@@ -27,7 +27,7 @@ class InputQuery(Protocol):
 
     method: ClassVar[str]
     key_prefix: ClassVar[str]
-    """The prefix of its key if the author gives none."""
+    """The prefix of its key if the author chooses none."""
     or_none: bool
     """Whether a refusal gives None instead of an exception."""
 
@@ -36,11 +36,11 @@ class InputQuery(Protocol):
         ...
 
     def params(self, rules: Revision) -> Any:
-        """The params of `method` in this revision."""
+        """Return the params of `method` in this revision."""
         ...
 
     def read(self, answer: Raw | bytes) -> Any:
-        """The value of an answer, which is the result of `method`.
+        """Return the value of an answer, which is the result of `method`.
 
         Raises:
             InvalidAnswer: the answer is malformed or does not match the question.
@@ -61,13 +61,13 @@ class _MissingInTool(ToolError, MissingClientCapability):
 
 
 def not_declared(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
-    """The error for a client that does not declare a capability, as its revision has it (2026-07-28, error codes)."""
+    """Return the error of this revision for a client that does not declare a capability (2026-07-28, error codes)."""
     names: list[str] = []
     inner = required
     while inner:
         ((name, inner),) = inner.items()
         names.append(name)
-    message = f"This needs {what}, which the client does not offer: it has to declare the capability {'.'.join(names)}."
+    message = f"This needs {what}, which the client does not offer: it must declare the capability {'.'.join(names)}."
     return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
 
 
@@ -95,7 +95,7 @@ class Elicit(Generic[T]):
         self.form = form_of(schema)
 
     def check(self, caller: Caller) -> None:
-        """Needs `elicitation`; if the client names modes, `form` must be one of them."""
+        """Require `elicitation`; if the client lists modes, `form` must be one of them."""
         rules, declared = caller.rules, caller.capabilities.elicitation
         if not rules.elicits:
             raise _not_in_revision(rules, {"elicitation": {}}, "a form for the user")
@@ -105,11 +105,11 @@ class Elicit(Generic[T]):
             raise not_declared(rules, {"elicitation": {"form": {}}}, "a form for the user")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """The params without a mode, which means a form in every revision."""
+        """Return the params without a mode, which means a form in every revision."""
         return t.ElicitRequestParams(message=self.message, requested_schema=self.form.schema_for(rules))
 
     def read(self, answer: Raw | bytes) -> T:
-        """The value that the form asks for."""
+        """Return the value that the form asks for."""
         return cast("T", self.form.read(_accepted(answer, self.message).content))
 
 
@@ -134,7 +134,7 @@ class ElicitUrl:
         self.or_none = or_none
 
     def check(self, caller: Caller) -> None:
-        """Needs `elicitation.url`."""
+        """Require `elicitation.url`."""
         rules, declared = caller.rules, caller.capabilities.elicitation
         if not rules.elicits_urls:
             raise _not_in_revision(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
@@ -142,7 +142,7 @@ class ElicitUrl:
             raise not_declared(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """The params, with an id in 2025-11-25 only, since no other revision has them."""
+        """Return the params, with an id in 2025-11-25 only, since no other revision has them."""
         id: Any = UNSET
         if rules.url_required:
             if self.elicitation_id is None:
@@ -153,7 +153,7 @@ class ElicitUrl:
         return t.ElicitRequestParams(message=self.message, mode="url", url=self.url, elicitation_id=id)
 
     def read(self, answer: Raw | bytes) -> bool:
-        """True: the user agreed to open it."""
+        """Return True: the user agreed to open it."""
         _accepted(answer, self.message)
         return True
 
@@ -164,7 +164,7 @@ class _ElicitAnswer(msgspec.Struct):
 
 
 def _accepted(answer: Raw | bytes, message: str) -> _ElicitAnswer:
-    """The answer to an elicitation. Raises Declined or Cancelled if the user refused."""
+    """Return the answer to an elicitation. Raises Declined or Cancelled if the user refused."""
     try:
         found = msgspec.json.decode(answer, type=_ElicitAnswer)
     except msgspec.MsgspecError:
@@ -236,7 +236,7 @@ class Sample:
         )
 
     def check(self, caller: Caller) -> None:
-        """Needs `sampling`, and `sampling.tools` or `sampling.context` if the request uses them."""
+        """Require `sampling`, and `sampling.tools` or `sampling.context` if the request uses them."""
         rules, declared = caller.rules, caller.capabilities.sampling
         if declared is UNSET:
             raise not_declared(rules, {"sampling": {}}, "the client's model")
@@ -249,10 +249,10 @@ class Sample:
         if self._context and rules.samples_blocks and declared.context is UNSET:
             raise not_declared(rules, {"sampling": {"context": {}}}, "context of other servers")
         if "audio" in rules.unknown_blocks and any(isinstance(block, t.AudioContent) for block in blocks):
-            raise _not_in_revision(rules, {"sampling": {}}, "a model that hears")
+            raise _not_in_revision(rules, {"sampling": {}}, "a model that takes audio")
 
     def params(self, rules: Revision) -> t.CreateMessageRequestParams:
-        """The params. Before 2025-11-25 a message has one block, so several blocks become several messages."""
+        """Return the params. Before 2025-11-25 a message has one block, so several blocks become several messages."""
         messages: list[t.SamplingMessage] = []
         for message in self._messages:
             blocks = _blocks(message)
@@ -263,12 +263,12 @@ class Sample:
         return msgspec.structs.replace(self._params, messages=messages)
 
     def read(self, answer: Raw | bytes) -> t.CreateMessageResult:
-        """The model's message."""
+        """Return the model's message."""
         return _decoded(answer, t.CreateMessageResult)
 
 
 class Roots:
-    """The client's roots: the folders that its user works in."""
+    """The client's roots: the folders in which its user works."""
 
     method: ClassVar[str] = "roots/list"
     key_prefix: ClassVar[str] = "roots"
@@ -277,16 +277,16 @@ class Roots:
         self.or_none = or_none
 
     def check(self, caller: Caller) -> None:
-        """Needs `roots`."""
+        """Require `roots`."""
         if caller.capabilities.roots is UNSET:
             raise not_declared(caller.rules, {"roots": {}}, "the client's roots")
 
     def params(self, rules: Revision) -> t.RequestParams:
-        """Empty params."""
+        """Return empty params."""
         return t.RequestParams()
 
     def read(self, answer: Raw | bytes) -> list[t.Root]:
-        """The roots, which must be `file:` URIs."""
+        """Return the roots, which must be `file:` URIs."""
         roots = _decoded(answer, t.ListRootsResult).roots
         if any(not root.uri.startswith("file:") for root in roots):
             raise InvalidAnswer("roots: every uri must be a file: URI")

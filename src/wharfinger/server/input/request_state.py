@@ -42,7 +42,7 @@ _REQUESTS: dict[str, Any] = {
 
 
 class CannotAsk(RuntimeError):
-    """A function that may not ask for input did so: it serves no tool, prompt or resource, or is not async."""
+    """A function asked for input that must not: it is not async, or serves no tool, prompt or resource."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
@@ -150,7 +150,7 @@ class RequestState:
     # -- requests and answers
 
     def next_key(self, key: str | None, prefix: str) -> str:
-        """The key of the next request: the author's, or the prefix with a number; unique within this run."""
+        """Return the key of the next request: the author's, or the prefix with a number; unique within this run."""
         base = key or prefix
         number = self._key_counts.get(base, 0) + 1
         while True:
@@ -162,7 +162,7 @@ class RequestState:
             number += 1
 
     def answer(self, key: str, digest: str, chosen: bool) -> Raw | None:
-        """The answer to exactly this request; None if it has to be asked.
+        """Return the answer to exactly this request; None if it has to be asked.
 
         A first request may already bring answers for keys that the author has `chosen`: they are part of an interface.
 
@@ -188,7 +188,7 @@ class RequestState:
         self._answers.pop(key, None)
 
     def count_waits(self, number: int) -> None:
-        """Count requests whose answers are waited for.
+        """Count requests for input, which wait for their answers.
 
         Raises:
             InternalError: they are more than one call may make.
@@ -196,10 +196,10 @@ class RequestState:
         self._waits += number
         limit = self._services.limits.questions
         if self._waits > limit:
-            raise InternalError(f"This call has asked {limit} questions, which is the most (limits.questions).")
+            raise InternalError(f"This call has asked {limit} questions, which is the limit (limits.questions).")
 
     def stop(self, requests: Mapping[str, tuple[str, str, Any]]) -> InputNeeded:
-        """The exception that ends this run, with these requests as `(digest, method, params)` and those open already.
+        """Return the exception that ends this run, with these requests `(digest, method, params)` and the open ones.
 
         Raises:
             InternalError: the call has had too many rounds, or its state is too large.
@@ -207,7 +207,7 @@ class RequestState:
         limits = self._services.limits
         if self._round >= limits.rounds:
             raise InternalError(
-                f"This call has asked {self._round} times without an end, which is the most (limits.rounds)."
+                f"This call has asked {self._round} times without an end, which is the limit (limits.rounds)."
             )
         for key, (digest, method, params) in requests.items():
             self._open[key] = (digest, _REQUESTS[method](params=params))
@@ -232,7 +232,7 @@ class RequestState:
         if len(sealed) > limits.state:
             raise InternalError(
                 f"The state of this call is longer than {limits.state} characters (limits.state): "
-                "ask for less, or keep what is large elsewhere."
+                "ask for less, or store large values elsewhere."
             )
         return t.InputRequiredResult(
             input_requests={key: request for key, (_, request) in self._open.items()},
@@ -248,14 +248,14 @@ class RequestState:
         return self.logged > self._logged_before
 
     def advance(self, progress: float) -> bool:
-        """Note this progress as the highest. Returns False if it is not higher than before."""
+        """Record the progress. Returns False if it is not higher than before."""
         if self.progress is not None and progress <= self.progress:
             return False
         self.progress = progress
         return True
 
     def recall(self, key: str) -> Raw | None:
-        """The result that `once` had in an earlier run, whose log messages count as sent in this one."""
+        """Return the result that `once` had in an earlier run, whose log messages count as sent in this one."""
         found = self.once_results.get(key)
         if found is None:
             return None
@@ -275,14 +275,14 @@ class RequestState:
 
 
 def outermost(request: Request) -> Request:
-    """The request that the client sent, for one that the server made on its behalf."""
+    """Return the client's own request, for a request that the server made on its behalf."""
     while (outer := getattr(request.channel, "outer", None)) is not None:
         request = outer
     return request
 
 
 def state_of(services: Services, request: Request) -> RequestState:
-    """The state of the call that a request belongs to.
+    """Return the state of the call that a request belongs to.
 
     Raises:
         InvalidParams: the `requestState` that came with it is not valid for it.
@@ -295,7 +295,7 @@ def state_of(services: Services, request: Request) -> RequestState:
 
 
 def digest_of(method: str, params: Any) -> str:
-    """A short text that differs for every other input request."""
+    """Return a short text that differs for every other input request."""
     from hashlib import sha256  # on use
 
     return sha256(method.encode() + b"\0" + msgspec.json.encode(params)).hexdigest()[:24]

@@ -52,7 +52,7 @@ DECLINED_CODE = -1
 MAX_OPEN_URLS = 10_000
 """URLs whose completion is still expected; the oldest is forgotten."""
 
-_NO_CHANNEL = "This client cannot be asked: its connection takes no questions."
+_NO_CHANNEL = "This client cannot be asked: its connection does not carry requests to it."
 
 
 class _Asked(NamedTuple):
@@ -115,7 +115,7 @@ def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Rev
 
 
 def _earlier_answer(state: RequestState, one: _Asked) -> Any:
-    """The value of an earlier answer, or its refusal; UNSET if there is no valid one."""
+    """Return the value of an earlier answer, or its refusal; UNSET if there is no valid one."""
     try:
         raw = state.answer(one.key, one.digest, one.chosen)
     except NoAnswer as failure:
@@ -131,7 +131,7 @@ def _earlier_answer(state: RequestState, one: _Asked) -> Any:
 
 
 def _read(query: InputQuery, raw: Raw | bytes) -> Any:
-    """The value of an answer; a refusal is returned, because it must not stop the other queries."""
+    """Return the value of an answer; a refusal is returned, because it must not stop the other queries."""
     try:
         return query.read(raw)
     except (Declined, Cancelled) as refusal:
@@ -183,7 +183,7 @@ async def _wait_for_all(waits: Sequence[Awaitable[Message]]) -> list[Message | N
 
 
 def _read_message(query: InputQuery, found: Message | NoAnswer) -> Any:
-    """The value of an answer, or the refusal or error to raise for it."""
+    """Return the value of an answer, or the refusal or error to raise for it."""
     if isinstance(found, NoAnswer):
         return found
     if found.error is not UNSET:
@@ -195,11 +195,11 @@ def _read_message(query: InputQuery, found: Message | NoAnswer) -> Any:
 
 
 def error_answer(raw: Raw | bytes) -> NoAnswer:
-    """The exception for a client's JSON-RPC error."""
+    """Return the exception for a client's JSON-RPC error."""
     try:
         error = msgspec.json.decode(raw, type=t.ErrorObject)
     except msgspec.MsgspecError:
-        return NoAnswer("The client answered with an error that cannot be read.")
+        return NoAnswer("The client answered with a malformed error.")
     if error.code == DECLINED_CODE:
         return Declined(f"The client declined: {error.message}")
     return NoAnswer(f"The client answered with an error: {error.message} (error {error.code})")
@@ -253,7 +253,7 @@ async def once(services: Services, request: Request, key: str, function: Callabl
     """Call `function` in the first run that gets here, and return its result in every run.
 
     Raises:
-        TypeError: the result has no form in JSON.
+        TypeError: JSON cannot express the result.
     """
     state = state_of(services, request)
     name = key if outermost(request) is request else f"{request.params.uri} {key}"
@@ -285,7 +285,7 @@ def _encode_result(key: str, value: Any) -> Raw:
     try:
         return Raw(msgspec.json.encode(value))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"The result of once({key!r}, …) must have a form in JSON: {error}") from None
+        raise TypeError(f"The result of once({key!r}, …) must be encodable as JSON: {error}") from None
 
 
 def _decode_result(raw: Raw, kind: Any) -> Any:
@@ -303,7 +303,7 @@ def _decode_result(raw: Raw, kind: Any) -> Any:
 
 
 def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
-    """The exception for a handler that needs its user to open a URL first; it depends on the client's revision."""
+    """Return the exception for a handler whose user must open a URL first; it depends on the client's revision."""
     rules = request.caller.rules
     query = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)
     try:
@@ -330,7 +330,7 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
 
 
 def remember_url(services: Services, request: Request, id: str | None) -> None:
-    """Remember which session to notify when the user is done at a URL, if its revision has that notification."""
+    """Remember the session to notify when the user has finished at a URL, if its revision has that notification."""
     if id is None or request.session is None:
         return
     urls = services.open_urls
@@ -340,7 +340,7 @@ def remember_url(services: Services, request: Request, id: str | None) -> None:
 
 
 def complete_url(services: Services, id: str) -> bool:
-    """Notify the client that its user is done at a URL; returns False if no session waits for it, or has ended."""
+    """Notify the client that its user has finished at a URL. Returns False if no session waits for that any more."""
     session = services.open_urls.pop(id, None)
     params = t.ElicitationCompleteNotificationParams(elicitation_id=id)
     return session is not None and session.send(encode_notification("notifications/elicitation/complete", params))

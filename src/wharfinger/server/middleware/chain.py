@@ -69,11 +69,11 @@ class MethodTable:
                 self._compose(method)
 
     def may_differ(self, method: str) -> bool:
-        """Whether the method has middleware that may answer callers differently."""
+        """Return whether the method has middleware that may answer callers differently."""
         return any(not is_transparent(middleware) for middleware in self._around(method))
 
     def has_middleware(self, method: str) -> bool:
-        """Whether the method has any middleware."""
+        """Return whether the method has any middleware."""
         return bool(self._around(method))
 
     def _around(self, method: str) -> list[Middleware]:
@@ -98,7 +98,7 @@ def transparent(middleware: AnyMiddleware) -> AnyMiddleware:
 
 
 def is_transparent(middleware: Middleware) -> bool:
-    """Whether middleware was declared transparent."""
+    """Return whether middleware was declared transparent."""
     return getattr(middleware, "transparent", False) is True
 
 

@@ -190,7 +190,7 @@ def limit_size(max_bytes: int) -> Middleware:
 
 
 def _size(result: Result) -> int:
-    """The approximate bytes of a result; 0 if it has no JSON form."""
+    """Return the approximate bytes of a result; 0 if it has no JSON form."""
     if type(result) is Raw:
         return len(bytes(result))
     if isinstance(result, t.ReadResourceResult):
@@ -208,13 +208,13 @@ def _length(data: Any) -> int:
 
 
 def subject_of(call: Call) -> str:
-    """The name of the tool or prompt, or the URI of the resource, on one line; empty for others."""
+    """Return the name of the tool or prompt, or the URI of the resource, on one line; empty for others."""
     name_param = call.row.name_param if call.row is not None else ""
     return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 
 
 def outcome_of(answer: Any) -> str:
-    """A short word for a call's result or exception.
+    """Return a short word for a call's result or exception.
 
     `ok`, `tool error`, `task`, `input required`, `refused (code)` for a protocol error, `cancelled`, `failed`.
     """

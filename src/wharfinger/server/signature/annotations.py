@@ -21,7 +21,7 @@ class RequestContext:
     __slots__ = ()
 
     def for_plain_function(self) -> RequestContext:
-        """The context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
         return self
 
 
@@ -29,7 +29,7 @@ _CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
 
 
 def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that runs when an object is called: that of a partial, or the `__call__` of its class."""
+    """Return the function that runs when an object is called: that of a partial, or the `__call__` of its class."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):
@@ -38,7 +38,7 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """The function's parameters. A plain function without any is not inspected, which is slow."""
+    """Return the function's parameters. A plain function without any is not inspected, which is slow."""
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -48,7 +48,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The function's annotations, with `Annotated` kept. One that cannot be resolved stays text.
+    """Return the function's annotations, with `Annotated` kept. One that cannot be resolved stays text.
 
     Text that names `Context` counts as that class, because many import it only for type checkers.
     """
@@ -71,7 +71,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _classes(function: Any) -> dict[str, Any] | None:
-    """The annotations, if each of them is a class or names one: most are, and typing takes ten times as long."""
+    """Return the annotations, if each of them is a class or names one: most are, and typing takes ten times as long."""
     scope = getattr(function, "__globals__", {})
     found: dict[str, Any] = {}
     for name, value in getattr(function, "__annotations__", {}).items():
@@ -83,7 +83,7 @@ def _classes(function: Any) -> dict[str, Any] | None:
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """The local names of the function in which this one is being defined, if that is still running."""
+    """Return the local names of the function in which this one is being defined, if that is still running."""
     outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
     frame = inspect.currentframe() if outer else None
     while frame is not None:
@@ -106,7 +106,7 @@ def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether a parameter takes the `Context`, also `Context[State]` and `Context | None`."""
+    """Return whether a parameter takes the `Context`, also `Context[State]` and `Context | None`."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     kinds = (get_origin(kind) or kind for kind in members(annotation) or (annotation,))

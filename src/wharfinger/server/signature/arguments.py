@@ -218,7 +218,7 @@ class Signature:
         return schema
 
     def _find_unsupported(self) -> str:
-        """The parameter whose type is not supported; msgspec does not report its name."""
+        """Return the parameter whose type is not supported; msgspec does not report its name."""
         for parameter in self.parameters.values():
             try:
                 msgspec.json.Decoder(parameter.decoded_as)
@@ -320,7 +320,7 @@ _Fields = tuple[tuple[str, Any, bool], ...]
 
 
 def _decoder_of(fields: _Fields) -> msgspec.json.Decoder[Any]:
-    """A decoder to a struct that has the parameters as members; those that are left out are UNSET.
+    """Return a decoder to a struct that has the parameters as members; those that are left out are UNSET.
 
     Raises:
         TypeError: a type cannot be read from JSON.
@@ -385,7 +385,7 @@ def refuse_unbound(function: Any) -> None:
 
 
 def completer_of(annotation: Any) -> Complete | None:
-    """The completer of a parameter: its `Complete` marker, else its choice of strings, else None."""
+    """Return the completer of a parameter: its `Complete` marker, else its choice of strings, else None."""
     marked = _marked(annotation)
     if marked.completer is None and (choices := _choices(marked.kind)):
         return Complete(choices)
@@ -446,7 +446,10 @@ def _of_only_member(kind: Any) -> list[Any]:
 
 
 def _shown_as(parameter: Parameter) -> Any:
-    """The type whose schema is shown. A header's type is shown without None, since the header is left out instead."""
+    """Return the type whose schema is shown.
+
+    A header's type is shown without None, since the header is left out instead.
+    """
     if parameter.header:
         kinds = [member for member in members(parameter.kind) if member is not type(None)]
         if len(kinds) == 1:
@@ -465,7 +468,7 @@ def _arms(kind: Any) -> tuple[Any, ...]:
 
 
 def _choices(kind: Any) -> list[str]:
-    """The strings of an enum or `Literal`; empty for other types."""
+    """Return the strings of an enum or `Literal`; empty for other types."""
     kinds = [member for member in members(kind) if member is not type(None)] or [kind]
     kind = kinds[0] if len(kinds) == 1 else None
     if get_origin(kind) is Literal:
@@ -518,7 +521,7 @@ def _strictly(parameter: Parameter, data: bytes) -> Any:
 
 
 def _with_integers(data: bytes) -> bytes | None:
-    """The same JSON with integers for numbers such as 1.0; None if it has no such numbers."""
+    """Return the same JSON with integers for numbers such as 1.0; None if it has no such numbers."""
     if not re.search(rb"[.eE]", data):
         return None
     changed = False
@@ -542,7 +545,7 @@ def _with_integers(data: bytes) -> bytes | None:
 
 
 def _inside_string(data: bytes) -> bytes | None:
-    """The array or object in a JSON string; None if it contains neither."""
+    """Return the array or object in a JSON string; None if it contains neither."""
     if data[:1] != b'"':
         return None
     text = msgspec.json.decode(data, type=str).strip()

@@ -23,7 +23,7 @@ _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|va
 
 
 def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
-    """The text of a docstring before its first section, and the description of each parameter."""
+    """Return the text of a docstring before its first section, and the description of each parameter."""
     while isinstance(function, functools.partial):
         function = function.func  # the docstring of a partial object describes `partial`
     text = getattr(function, "__doc__", None)
@@ -49,12 +49,12 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
 
 
 def summary_of(function: Callable[..., Any]) -> str:
-    """The description of a feature: its docstring before the first section."""
+    """Return the description of a feature: its docstring before the first section."""
     return parse_docstring(function)[0]
 
 
 def _begins_section(lines: list[str], number: int) -> str:
-    """The name of the section that a line begins, in lower case; empty for any other line."""
+    """Return the name of the section that a line begins, in lower case; empty for any other line."""
     line = lines[number]
     if line.startswith(":") and (re.match(_SPHINX, line) or re.match(_SPHINX_OTHER, line)):
         return "sphinx"

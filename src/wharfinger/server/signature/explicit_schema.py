@@ -123,7 +123,7 @@ class SchemaSignature:
 
 
 def _unreadable(data: Raw | bytes) -> list[str]:
-    """Why JSON cannot be decoded, one line for each argument: for example a number that is too large, such as 1e400."""
+    """Return why JSON cannot be decoded, in a line for each argument. One cause is a number such as 1e400."""
     faults: list[str] = []
     try:
         for name, value in msgspec.json.decode(data, type=dict[str, Raw]).items():

@@ -28,7 +28,7 @@ class Header:
 
 
 def header_params_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
-    """The arguments that headers repeat, from a tool's input schema.
+    """Return the arguments that headers repeat, from a tool's input schema.
 
     Raises:
         ValueError: `x-mcp-header` is used in a wrong place, or twice with the same name (2026-07-28, `x-mcp-header`).

@@ -32,7 +32,7 @@ class ModelErrors(ValueError):
 
 
 def is_model(kind: Any) -> bool:
-    """Whether a type is a pydantic model."""
+    """Return whether a type is a pydantic model."""
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate_json")
 
 
@@ -40,7 +40,7 @@ def is_model(kind: Any) -> bool:
 
 
 def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
+    """Return a JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
 
     `mode` matters for models only: the schema of what they accept, or of what they return.
 
@@ -164,7 +164,7 @@ _CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length
 
 
 def facts_of(extra: Any) -> FieldFacts | None:
-    """The facts of a marker in `Annotated` or as a default; None if it is not a marker.
+    """Return the facts of a marker in `Annotated` or as a default; None if it is not a marker.
 
     Raises:
         TypeError: it has an alias, which parameters cannot have.
@@ -189,7 +189,7 @@ def facts_of(extra: Any) -> FieldFacts | None:
 
 
 def to_msgspec(kind: Any) -> Any:
-    """The same type with all constraints in msgspec's form: msgspec ignores those of other libraries.
+    """Return the same type with all constraints in msgspec's form: msgspec ignores those of other libraries.
 
     Raises:
         TypeError: like `facts_of`.

@@ -128,11 +128,11 @@ class RunningTask:
         return None if self.ttl_ms is None else self.created + self.ttl_ms / 1000
 
     def started(self) -> TaskStarted:
-        """The result of the call that became this task."""
+        """Return the result of the call that became this task."""
         return TaskStarted(result_type="task", status=self.status, **self._shared())
 
     def state(self) -> bytes:
-        """The result of `tasks/get`, encoded."""
+        """Return the result of `tasks/get`, encoded."""
         asked: Any = {key: question.asked for key, question in self.questions.items()}
         final = self.final_status is not None
         return encode(

@@ -110,7 +110,7 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 
 
 def declares(caller: Caller) -> bool:
-    """Whether a call may be answered with a task: the revision has tasks, and the request declares the extension."""
+    """Return whether a call may be answered with a task: its revision has tasks and it declares the extension."""
     extensions = caller.capabilities.extensions
     return caller.rules.tasks and extensions is not UNSET and TASKS in extensions
 
@@ -319,7 +319,7 @@ class Tasks:
     # -- the methods
 
     async def get(self, request: Request) -> Raw:
-        """The handler of `tasks/get`.
+        """Serve `tasks/get`.
 
         Raises:
             MissingClientCapability: the request does not declare the extension.
@@ -334,7 +334,7 @@ class Tasks:
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
-        """The handler of `tasks/update`: passes answers to the task. Raises like `get`."""
+        """Serve `tasks/update`: passes answers to the task. Raises like `get`."""
         task, record = await self._find(request)
         if task is not None:
             task.answer(request.params.input_responses)
@@ -343,7 +343,7 @@ class Tasks:
         return t.EmptyResult()
 
     async def cancel(self, request: Request) -> t.EmptyResult:
-        """The handler of `tasks/cancel`. A task that has ended stays as it is. Raises like `get`."""
+        """Serve `tasks/cancel`. A task that has ended stays as it is. Raises like `get`."""
         task, record = await self._find(request)
         if task is not None:
             task.stop("cancel")
@@ -362,7 +362,7 @@ class Tasks:
         return None, record
 
     async def _load(self, key: str) -> Record | None:
-        """A task from the store. If its process has died, it is failed first."""
+        """Return a task from the store. If its process has died, it is failed first."""
         while (value := await self.store.get(key)) is not None:
             record = _decode_record(value)
             if not record.worker:
@@ -534,7 +534,7 @@ class Tasks:
 
 
 async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """What a call returns, and what it raises: `sys.exit()` in a task must not end the event loop."""
+    """Return what a call returns, and what it raises: `sys.exit()` in a task must not end the event loop."""
     try:
         return await call(), None
     except BaseException as error:
@@ -542,7 +542,7 @@ async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExceptio
 
 
 def _encoded(result: Any) -> bytes:
-    """A result of the call, with the `resultType` that every result of this era has."""
+    """Return a result of the call, with the `resultType` that every result of this era has."""
     kind = getattr(result, "result_type", UNSET)
     if kind is not UNSET and kind != "complete":
         raise TypeError(f"a task ended with a result of the type {kind!r}")
@@ -560,7 +560,7 @@ def _notify(listener: TaskListener, state: bytes) -> None:
 
 
 def _folder(principal: str) -> str:
-    """The prefix of a principal's tasks in the store; a hash, so that it does not reveal the principal."""
+    """Return the prefix of a principal's tasks in the store; a hash, so that it does not reveal the principal."""
     import hashlib
 
     return f"{_TASKS_PREFIX}{hashlib.sha256(principal.encode()).hexdigest()[:32]}/"
@@ -574,7 +574,7 @@ _RUNS_HERE = Record(worker="", state=Raw(b"{}"))
 
 
 def _failed_record(record: Record) -> tuple[Record, float | None]:
-    """The record of a task whose process has died, with the status `failed`, and when it expires."""
+    """Return the record of a task whose process has died, with the status `failed`, and when it expires."""
     state = msgspec.json.decode(record.state)
     state.pop("inputRequests", None)
     now = time.time()

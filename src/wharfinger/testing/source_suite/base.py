@@ -37,7 +37,7 @@ class ContractBase:
         return None
 
     def whole(self, source: Any) -> str | bytes | None:
-        """The whole content of `windowed`; None to compare only its size with its windows, if `stat` reports one."""
+        """Return the whole content of `windowed`; None to compare only its size, if `stat` reports one."""
         return None
 
     @pytest.fixture

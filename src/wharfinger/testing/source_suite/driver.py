@@ -59,7 +59,7 @@ class ChangeRecorder:
             self._changes.clear()
 
     def receives(self, uri: str | None, seconds: float) -> bool:
-        """Whether a change of this URI was recorded, or is recorded within `seconds`."""
+        """Return whether a change of this URI was recorded, or is recorded within `seconds`."""
         with self._more:
             return self._more.wait_for(lambda: uri in self._changes, seconds)
 
@@ -124,11 +124,11 @@ class SourceDriver:
             raise ContractBroken(f"{what} did not return within {within:g} s.") from None
 
     def pages(self, limit: int, most: int = PAGES, method: str = "page") -> list[Any]:
-        """All items that `page` (or `documents`) returns, requested in pages of `limit`."""
+        """Return all items that `page` (or `documents`) returns, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask(method, after, limit), limit, most, sparse=method == "documents")
 
     def children(self, uri: str, limit: int, most: int = PAGES) -> list[t.Resource]:
-        """All entries of a directory, requested in pages of `limit`."""
+        """Return all entries of a directory, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask("children", uri, after, limit), limit, most)
 
     def _pages(
@@ -148,7 +148,7 @@ class SourceDriver:
         return found
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:
-        """The text of a document, in pieces."""
+        """Return the text of a document, in pieces."""
 
         def text() -> list[str]:
             return list(islice(SourceReader(self._loop).pieces(self.source, uri), pieces))

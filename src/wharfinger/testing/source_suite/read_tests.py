@@ -65,7 +65,7 @@ _STAMP = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def sample(driver: SourceDriver) -> list[t.Resource]:
-    """The first resources of the list."""
+    """Return the first resources of the list."""
     found: list[t.Resource] = driver.pages(SAMPLE, 1)
     return found
 
@@ -108,7 +108,7 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
 
 
 def directories(driver: SourceDriver, most: int = 20) -> list[str]:
-    """The top directory and those below it, at most `most`."""
+    """Return the top directory and those below it, at most `most`."""
     found = [driver.source.uri]
     for directory in found:
         for child in driver.children(directory, SAMPLE, most=1):
@@ -118,7 +118,7 @@ def directories(driver: SourceDriver, most: int = 20) -> list[str]:
 
 
 def is_directory(driver: SourceDriver, uri: str) -> bool:
-    """Whether this is the URI of a directory."""
+    """Return whether this is the URI of a directory."""
     answer = answered(driver, "stat", uri) if uri else None
     return isinstance(answer, t.Resource) and answer.mime_type == DIRECTORY
 
@@ -143,7 +143,7 @@ def check_resource(item: t.Resource, clause: str) -> None:
 
 
 def below(source: Source, ends: tuple[str, ...]) -> list[str]:
-    """The URI of the source with each of these ends; empty if it has none."""
+    """Return the URI of the source with each of these ends; empty if it has none."""
     if not source.uri:
         return []
     top = source.uri if source.uri.endswith("/") else source.uri + "/"
@@ -153,7 +153,7 @@ def below(source: Source, ends: tuple[str, ...]) -> list[str]:
 def completed(
     driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
-    """The completions of a variable of a template."""
+    """Return the completions of a variable of a template."""
     found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
     problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
     expect(is_texts(found) and len(found) <= 100, "complete", problem)
@@ -161,29 +161,29 @@ def completed(
 
 
 def is_texts(found: Any) -> bool:
-    """Whether it is a list of strings."""
+    """Return whether it is a list of strings."""
     return is_all(found, str)
 
 
 def is_all(found: Any, kind: type) -> bool:
-    """Whether it is a list of values of this type."""
+    """Return whether it is a list of values of this type."""
     return isinstance(found, (list, tuple)) and all(isinstance(value, kind) for value in cast("list[Any]", found))
 
 
 def version_of_contents(result: t.ReadResourceResult) -> str:
-    """The version in the first content of a result, or an empty text."""
+    """Return the version in the first content of a result, or an empty text."""
     meta = result.contents[0].meta
     return "" if meta is UNSET else str(meta.get(VERSION, ""))
 
 
 def next_of(content: t.ResourceContents) -> str | None:
-    """The URI of the next window."""
+    """Return the URI of the next window."""
     value = None if content.meta is UNSET else content.meta.get(NEXT)
     return None if value is None else str(value)
 
 
 def bytes_of(content: t.ResourceContents) -> bytes:
-    """A content as bytes."""
+    """Return a content as bytes."""
     return content.text.encode() if content.text is not UNSET else content.blob or b""
 
 
@@ -193,7 +193,7 @@ def few(uris: Any) -> str:
 
 
 def brief(value: Any) -> str:
-    """An answer, shortened for a message."""
+    """Return an answer, shortened for a message."""
     text = repr(value)
     if isinstance(value, WharfingerError):
         text = f"{type(value).__name__}: {value}"

@@ -58,7 +58,7 @@ EventHandler = Callable[[Event[PendingPost], PendingPost | None], None]
 
 
 def is_event_stream(response: ClientResponse, origin: Origin) -> bool:
-    """Whether the response is a stream of events rather than one body.
+    """Return whether the response is a stream of events rather than one body.
 
     Raises:
         InvalidResponse: it is compressed, which was not accepted: decompressing would be unbounded work.

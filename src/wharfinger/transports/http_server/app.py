@@ -579,7 +579,7 @@ def _path(scope: Any) -> str:
 
 
 def _mounted(scope: Any) -> bool:
-    """Whether the application is mounted and this is its endpoint: the mount point, except for GET, or one below it."""
+    """Return whether the application is mounted at this path, or above it; a GET of the mount point does not count."""
     if not scope.get("root_path"):
         return False
     path = _path(scope)

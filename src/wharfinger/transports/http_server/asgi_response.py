@@ -83,7 +83,7 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
 
 
 def is_change_notice(message: bytes) -> bool:
-    """Whether a message is a notification of a change, so that it need not be sent twice."""
+    """Return whether a message is a notification of a change, so that it need not be sent twice."""
     head = message[:100]
     return b"/updated" in head or b"list_changed" in head
 

@@ -179,7 +179,7 @@ class _SseTransport(EventStream):
             self._server.resume_writing()
 
     def is_closing(self) -> bool:
-        """Whether nothing more is accepted."""
+        """Return whether nothing more is accepted."""
         return self.closed
 
     def abort(self) -> None:
