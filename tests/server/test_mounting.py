@@ -455,7 +455,7 @@ def test_names_that_are_none_are_refused() -> None:
         long = Server("long")
         long.tools.add(lambda: "", name="x" * 100)
         Server("s").include(long, prefix="y" * 40)
-    with pytest.raises(TypeError, match="Only a server takes a prefix"):
+    with pytest.raises(TypeError, match="prefix= is only for a server"):
         Server("s").include(Rows(), prefix="rows")
 
 

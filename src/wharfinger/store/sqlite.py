@@ -218,7 +218,7 @@ def _prepare(connection: Connection, path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif application != APPLICATION_ID:
-        raise StoreUnusable(f"{path} is a database of another program: name another file.")
+        raise StoreUnusable(f"{path} is a database of another program: choose another file.")
     elif version != SCHEMA_VERSION:
         raise StoreUnusable(
             f"{path} was written by another version (schema {version}, not {SCHEMA_VERSION}): move it away."
@@ -229,7 +229,7 @@ def _prepare(connection: Connection, path: Path) -> None:
 def _meaning(problem: Exception) -> str:
     text = str(problem)
     if "not a database" in text or "malformed" in text:
-        return f"this is not a SQLite database, or a damaged one ({text}): move it away, or name another file."
+        return f"this is not a SQLite database, or a damaged one ({text}): move it away, or choose another file."
     if isinstance(problem, OSError):
         return f"it cannot be opened: {problem.strerror or text}."
     return f"{text}."

@@ -1,6 +1,6 @@
 """The contract of a source as tests: `class TestMine(SourceContract)` runs them on your source. Needs pytest.
 
-The clauses are the headings of docs/write_a_source.md; each failure names the clause that is broken.
+The clauses are the headings of docs/write_a_source.md; each failure names the clause that the source breaks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error that comparisons raise."""
+"""`Mismatch`, the error of comparisons."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Calls a tool in both eras and compares what happens. Needs neither a transport nor a test framework.
 
 In the handshake era a function waits for the answer to its question. In the stateless era it runs again with the
-answer, so everything that it does before the question happens twice, unless it is inside `ctx.once`.
+answer, so everything before the question happens twice, except what is inside `ctx.once`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def rehearse(
         effects: Returns a snapshot of what the tool changes, such as the number of rows of a table, or a copy of a log.
             It is called before and after each call.
         reset: Called before each call, to restore the state.
-        principal: Who calls.
+        principal: The principal of the caller.
 
     Raises:
         Mismatch: the questions, the results or the effects differ; the message says how.

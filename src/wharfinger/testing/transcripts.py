@@ -29,7 +29,7 @@ VOLATILE = frozenset(
         "taskId",
     }
 )
-"""Members that no comparison looks at, because they differ from run to run, or between versions of the software."""
+"""Members that comparisons skip, because they differ between runs, or between versions of the software."""
 
 Sender = Literal[">", "<", "#"]
 

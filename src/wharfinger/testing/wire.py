@@ -233,5 +233,5 @@ class _ReplayLink(StreamLink):
             self.feed("".join(f"{answer}\n" for answer in answers).encode())
 
     def _end_with(self, text: str, expected: str) -> None:
-        message = f"The client sent\n  {text[:2000]}\nand the transcript goes on with\n  {expected[:2000]}"
+        message = f"The client sent\n  {text[:2000]}\n and the transcript continues with\n  {expected[:2000]}"
         self.lose(lambda: ConnectionLost(message))

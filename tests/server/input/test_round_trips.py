@@ -1119,7 +1119,7 @@ async def test_where_nothing_can_be_asked_the_handshake_era_gets_an_error() -> N
         request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
     )
     result = await server.handlers["tools/call"](request)
-    assert "takes no questions" in result.content[0].text
+    assert "does not carry requests" in result.content[0].text
     stateless = opened(
         server, "tools/call", {"name": "it", "_meta": {f"{META}clientCapabilities": EVERYTHING}}, channel=Closed()
     )

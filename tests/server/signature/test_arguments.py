@@ -203,7 +203,7 @@ def test_only_an_integer_is_an_integer(value: Any) -> None:
         ("extra", {"secret": "s3cret"}, "extra[...]: expected an integer, got a string"),
         ("mode", "s3cret", 'mode: must be one of "in", "out"'),
         ("side", "s3cret", 'side: must be one of "port", "starboard"'),
-        ("berth", {"quay": 1, "side": "s3cret"}, "berth.side: is not one of the values that are allowed here"),
+        ("berth", {"quay": 1, "side": "s3cret"}, "berth.side: is not one of the allowed values"),
         ("berth", {}, "berth.quay: missing"),
         ("ship", {"name": 1}, "ship.name: expected a string, got an integer"),
         ("cargo", {"what": "rope"}, "cargo.crates: missing"),

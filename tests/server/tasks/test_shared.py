@@ -140,7 +140,9 @@ async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
         for _ in range(2):
             assert "inputResponses" not in await result(second, "tasks/update", taskId=id, inputResponses={})
         answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
-        assert answer["error"]["message"] == "Too much waits for the process that runs this task: try again later."
+        assert answer["error"]["message"] == (
+            "The process that runs this task has too many messages to handle: try again later."
+        )
         assert (await two.tasks.store.usage("task-inbox/"))[0] == 2
 
 
@@ -353,7 +355,7 @@ async def test_a_store_that_cannot_be_read_for_a_while_is_said_in_the_log_and_re
         await result(second, "tasks/cancel", taskId=id)
         assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
         assert "The disk is away." in caplog.text
-        assert "A message of another process cannot be read" in caplog.text
+        assert "A message from another process is malformed" in caplog.text
 
 
 @looped

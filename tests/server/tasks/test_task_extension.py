@@ -1240,7 +1240,7 @@ async def test_the_results_of_one_principal_may_take_half_of_the_room_and_not_on
     most = 2 * (store.used + size)
     assert (await outcome_of(large(task_results=most)))["status"] == "completed"
     state = await outcome_of(large(task_results=most - 1))
-    assert state["error"]["message"] == ("The results of tasks take too much room: try again when some have expired.")
+    assert state["error"]["message"] == ("The stored results of tasks are too large: try again when some have expired.")
 
 
 @looped

@@ -1,1 +1,1 @@
-"""Middleware, which wraps the handlers of methods, and ready-made middleware."""
+"""Middleware, which wraps the handlers of methods; and some middleware to use."""

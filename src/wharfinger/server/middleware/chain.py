@@ -1,7 +1,7 @@
 """Middleware: functions around the handlers of methods, composed when they are added.
 
-Nothing is looked up or looped over when a request comes: `handlers` has, for each method, the handler itself or the
-outermost middleware with the others inside it. So a method without middleware costs nothing.
+For each method, `handlers` has the handler itself, or the outermost middleware with the others inside it. A request
+needs no loop and no further look-up, and methods without middleware are not slowed down.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from wharfinger.server.threads import is_async
 __all__ = ["Call", "MethodTable", "Middleware", "Next", "Result", "is_transparent", "transparent"]
 
 Call = Request
-"""The argument of middleware: one request that is about to be served.
+"""The argument of middleware: the request to serve.
 
-`method`, `params` (a struct of `types`, decoded; assign another to change what is served), `raw_params` (encoded),
+`method`, `params` (a decoded struct of `types`; assign another one to change the request), `raw_params` (encoded),
 `caller` (`principal`, `info`, `capabilities`, `rules`), `headers` (of HTTP, names in lower case, else None), `session`
 (None in the stateless era), `peer` (address, if there is one), `id`, and `ttl_ms` and `cache_scope`, which the handler
-sets and middleware may change after it.
+sets, and which middleware may change afterwards.
 """
 
 Result = Any
@@ -33,7 +33,7 @@ Next = Callable[[Call], Awaitable[Result]]
 """The rest of the chain: the next middleware, or the handler. Pass it the same call."""
 
 Middleware = Callable[[Call, Next], Awaitable[Result]]
-"""`async def middleware(call, next)`: returns what `await next(call)` returned, or an answer of its own, or raises."""
+"""`async def middleware(call, next)`: returns the result of `await next(call)` or another one, or raises."""
 
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
@@ -89,7 +89,7 @@ class MethodTable:
 
 
 def transparent(middleware: AnyMiddleware) -> AnyMiddleware:
-    """Declare that middleware returns each result unchanged or raises, alike for every caller, and reads no blobs.
+    """Declare that middleware returns results unchanged or raises, for every caller alike, and reads no blobs.
 
     Then large blobs need not be loaded for it, and a source's public results stay public.
     """
@@ -127,7 +127,7 @@ def _check(middleware: Middleware, methods: tuple[str, ...]) -> None:
             import difflib  # on use: only to suggest a name
 
             near = difflib.get_close_matches(method, METHODS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "add an extension's method before its middleware."
+            hint = f"did you mean {near[0]!r}?" if near else "add the method of an extension before its middleware."
             raise ValueError(f"There is no method {method!r}: {hint}")
         if row.notification or row.sender == "server":
-            raise ValueError(f"{method} is not a request of a client: only these have middleware.")
+            raise ValueError(f"{method} is not a request from clients: middleware is only for these.")

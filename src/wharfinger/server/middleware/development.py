@@ -1,4 +1,4 @@
-"""Middleware for development: sends full errors, logs what blocks the event loop. `wharfinger run --dev` adds both."""
+"""Middleware for development: full errors, and a log of blocking code. `wharfinger run --dev` adds both."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Watchdog:
             time.sleep(BLOCKED / 5)
 
     def _warn(self, frame: FrameType | None) -> None:
-        """Log the innermost line of the author's code that blocks the loop's thread, and the call that led there."""
+        """Log the innermost line of the author's code that blocks the loop's thread, and its traceback."""
         found: FrameType | None = None
         call: Call | None = None
         while frame is not None:

@@ -24,7 +24,7 @@ from wharfinger.server.middleware.chain import Call, Middleware, Next, Result, t
 __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
 
 Clock = Callable[[], float]
-"""Returns seconds since any fixed time; they never go back."""
+"""Returns seconds since any fixed time, and never decreases."""
 
 MAX_SUBJECT_LENGTH = 200
 """Characters of a name or URI that a log line shows."""
@@ -128,16 +128,16 @@ def limit_rate(
 ) -> Middleware:
     """Refuse calls of a principal, or of an anonymous caller's address, above a rate.
 
-    `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The refusal says
-    when to try again: in words, as `retryAfter` (seconds) in the error's data, and over stateless HTTP as status 429
-    with the header `Retry-After`. It remembers the `max_callers` that it has seen last.
+    `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
+    when to try again: in its message, as `retryAfter` (seconds) in its data, and over stateless HTTP as status 429
+    with the header `Retry-After`. It remembers the last `max_callers` callers.
 
     Raises:
         ValueError: a bound is not positive.
     """
     room = max(1.0, per_second) if burst is None else float(burst)
     if per_second <= 0 or room < 1 or max_callers < 1:
-        raise ValueError("limit_rate() wants a positive rate, and a burst and a number of callers of at least 1.")
+        raise ValueError("limit_rate() needs a positive rate, and a burst and a number of callers of at least 1.")
     left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     @transparent
@@ -167,14 +167,14 @@ def _come_again(seconds: int) -> Overloaded:
 def limit_size(max_bytes: int) -> Middleware:
     """Refuse results of more than `max_bytes` bytes, before they are sent.
 
-    A tool's caller gets a result with `isError` that says so, so that a model can ask for less; others get an error.
-    Contents of resources are counted as they are; any other result is encoded once more to count them.
+    For tools, the caller gets a result with `isError`, so that the model can ask for less; for other methods, an error.
+    Contents of resources are counted directly; any other result is encoded once more to count its bytes.
 
     Raises:
         ValueError: `max_bytes` is not positive.
     """
     if max_bytes < 1:
-        raise ValueError("limit_size() wants a positive number of bytes.")
+        raise ValueError("limit_size() needs a positive number of bytes.")
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:

@@ -1,1 +1,1 @@
-"""From a function's signature, or an explicit schema, to the arguments of a call."""
+"""Makes the arguments of a call from a function's signature, or from an explicit schema."""

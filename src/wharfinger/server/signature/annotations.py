@@ -38,7 +38,7 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """Return the function's parameters. A plain function without any is not inspected, which is slow."""
+    """Return the function's parameters. A plain function without any is not inspected, because that is slow."""
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -48,7 +48,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's annotations, with `Annotated` kept. One that cannot be resolved stays text.
+    """Return the function's annotations, with `Annotated` kept. One that cannot be resolved remains text.
 
     Text that names `Context` counts as that class, because many import it only for type checkers.
     """
@@ -71,7 +71,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _classes(function: Any) -> dict[str, Any] | None:
-    """Return the annotations, if each of them is a class or names one: most are, and typing takes ten times as long."""
+    """Return the annotations if each one is a class or names one, as usual: typing takes ten times as long."""
     scope = getattr(function, "__globals__", {})
     found: dict[str, Any] = {}
     for name, value in getattr(function, "__annotations__", {}).items():

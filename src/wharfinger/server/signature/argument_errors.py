@@ -1,4 +1,4 @@
-"""Faults of arguments, one line each: where it is and what is expected, never the value itself."""
+"""Error texts for invalid arguments, one line each: the place and what is expected, never the value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORDS = {
     "bytes": "base64 text",
     "Path": "a string",
 }
-# Patterns are text: most processes never need them, and compiling them at import takes time.
+# The patterns are not compiled here: most processes never need them, and it would slow down the import.
 _PATH = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
 _EXPECTED = r"(?s)Expected `([^`]+)`(?:, got `([^`]+)`| (.*))?"
 _FIXED = {
@@ -55,7 +55,7 @@ _MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
 
 
 def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
-    """One line for each fault of a value called `name` that `error` reports."""
+    """Return a line for each fault of the value `name` that `error` reports."""
     found = re.fullmatch(_PATH, str(error))
     message, place = (found[1], found[3] or "") if found else ("", "")
     where = name + printable(place)
@@ -80,7 +80,7 @@ def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) ->
     if message.startswith("Invalid enum value") and not place and (choices := allowed(kind)):
         return f"must be one of {', '.join(choices)}"
     if message.startswith(("Invalid enum value", "Invalid value")):
-        return "is not one of the values that are allowed here"
+        return "is not one of the allowed values"
     return _FIXED.get(message, "is not valid here")
 
 

@@ -1,6 +1,6 @@
 """A function's signature, as a JSON Schema of its arguments and as a decoder of them.
 
-`Signature` reads a function once, at registration, so that a type without a JSON form is an error there. It makes:
+`Signature` reads a function once, at registration, so that a type that JSON cannot express is an error there. It makes:
 
 - a msgspec struct with a field for each parameter. Most calls are decoded by it in one step. JSON types are strict: "1"
   is not an integer, and neither is true.
@@ -9,8 +9,9 @@
 If decoding fails, each argument is decoded by itself, to report each fault on a line of its own: with its path, but
 without the value, and without msgspec's vocabulary. In this step 1.0 is an integer, as JSON Schema says.
 
-A union that JSON types alone cannot tell apart, such as two structs without a tag, is decoded as Any; its first member
-that fits is taken. Pydantic's `Field` and `annotated_types` become msgspec's constraints (see `type_schemas`).
+A union whose members JSON types do not distinguish, such as two structs without a tag, is decoded as Any, and then
+converted to its first member that fits. Pydantic's `Field` and `annotated_types` become msgspec's constraints (see
+`type_schemas`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 MAX_DECODERS = 256
-"""Decoders that are kept for functions whose parameters have the same names and types."""
+"""Decoders to cache; functions whose parameters have the same names and types share one."""
 _EXACT = 2**53
 """Not every JSON reader can represent larger integers exactly."""
 
@@ -63,11 +64,11 @@ class Parameter(NamedTuple):
     default: Any
     completer: Complete | None
     arms: tuple[Any, ...]
-    """The members of a union that JSON types cannot tell apart; the first that fits is taken. Empty for other types."""
+    """The members of a union that JSON types do not distinguish; the first that fits is used. Empty for other types."""
     header: str = ""
-    """The name of the header that repeats it, without its prefix; empty if there is none."""
+    """The name of the header that repeats it, without the prefix; empty if there is none."""
     filled: Callable[[], Any] | None = None
-    """Makes the default that a marker such as `Field(default=3)` declares, since Python does not fill it in."""
+    """Makes the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 
     @property
     def decoded_as(self) -> Any:
@@ -80,11 +81,12 @@ _PLAIN_TYPES = frozenset((bool, int, float, str))
 
 
 class Signature:
-    """What a function takes, apart from its context and its dependencies. Immutable.
+    """The arguments that a function takes, apart from its context and its dependencies. Immutable.
 
     Raises:
-        TypeError: a parameter cannot be filled from JSON: it is `*args`, `**kwargs` or positional-only, its annotation
-            cannot be resolved, or its type has no JSON form; or the function is a method without its object.
+        TypeError: a parameter cannot be an argument: it is `*args`, `**kwargs` or positional-only, its annotation
+            cannot be resolved, or JSON cannot express its type; or the function is a method that is not bound to an
+            object.
     """
 
     __slots__ = (
@@ -156,9 +158,7 @@ class Signature:
     def _parameter(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(
-                f"{self.name}(): {parameter} cannot be filled by name; give every argument a name of its own."
-            )
+            raise TypeError(f"{self.name}(): {parameter} cannot be passed by name; give every argument a name.")
         if parameter.default is parameter.empty and type(annotation) is type and annotation in _PLAIN_TYPES:
             return Parameter(name, annotation, descriptions.get(name, ""), True, parameter.empty, None, ())
         if isinstance(annotation, str):
@@ -232,7 +232,7 @@ class Signature:
         if parameter.description:
             schema["description"] = parameter.description
         if not parameter.required and parameter.default is not None:
-            with suppress(TypeError, ValueError):  # a default without a JSON form, such as a sentinel
+            with suppress(TypeError, ValueError):  # JSON cannot express the default, for example a sentinel
                 schema["default"] = msgspec.json.decode(msgspec.json.encode(parameter.default, enc_hook=to_json))
         if parameter.header:
             if "enum" in schema and "type" not in schema and all(isinstance(value, str) for value in schema["enum"]):
@@ -241,9 +241,9 @@ class Signature:
         return schema
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
-        """Arguments by name from a JSON object. Arguments that are left out keep the function's defaults.
+        """Decode a JSON object to arguments by name. Omitted arguments keep the function's defaults.
 
-        With `json_strings` an array or object may also come as a string that contains its JSON.
+        With `json_strings` an array or object may also be a string that contains its JSON.
 
         Raises:
             BadArguments: they are not valid.
@@ -291,7 +291,7 @@ class Signature:
         return [f"{printable(name)}: no such argument; {known}" for name in unknown]
 
     def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """Arguments by name from strings, as prompts have them: scalars are converted, other types are read as JSON.
+        """Convert the strings of a prompt to arguments by name: scalars are converted, other types are read as JSON.
 
         Raises:
             BadArguments: they are not valid.
@@ -327,7 +327,7 @@ def _decoder_of(fields: _Fields) -> msgspec.json.Decoder[Any]:
     """
     try:
         return _kept_decoder(fields)
-    except TypeError:  # a type has no hash, such as a constraint with a list in it; or it cannot be read
+    except TypeError:  # a type is not hashable, such as a constraint that contains a list; or it cannot be decoded
         return _kept_decoder.__wrapped__(fields)
 
 
@@ -365,7 +365,7 @@ def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
 
 
 def refuse_unbound(function: Any) -> None:
-    """Raise TypeError for a method without its object; the message says to add the bound method."""
+    """Raise TypeError for a method that is not bound to an object."""
     if isinstance(function, (classmethod, staticmethod)):
         if isinstance(function, staticmethod):
             return
@@ -379,7 +379,7 @@ def refuse_unbound(function: Any) -> None:
     owner, _, name = function.__qualname__.rpartition(".")
     if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
         raise TypeError(
-            f"{function.__qualname__}() is a method without its object: make the object and add the bound method, "
+            f"{function.__qualname__}() is a method without an object: create the object and add the bound method, "
             f"such as server.tools.add({owner.rpartition('.')[2].lower()}.{name})."
         )
 
@@ -437,7 +437,7 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
 
 
 def _of_only_member(kind: Any) -> list[Any]:
-    """Texts and markers of the only type in a union with None: `Annotated[str, "…"] | None`."""
+    """Return texts and markers of the only type in a union with None: `Annotated[str, "…"] | None`."""
     kinds = [member for member in members(kind) if member is not type(None)]
     if len(kinds) != 1 or get_origin(kinds[0]) is not Annotated:
         return []
@@ -489,11 +489,11 @@ def _first_fit(parameter: Parameter, value: Any) -> Any:
             return msgspec.convert(value, arm, dec_hook=from_json, str_keys=True)
         except (msgspec.ValidationError, NotImplementedError):
             continue
-    raise BadArguments([f"{parameter.name}: fits none of the {len(parameter.arms)} types that it may have"])
+    raise BadArguments([f"{parameter.name}: does not match any of its {len(parameter.arms)} types"])
 
 
 def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
-    """One argument, which may be an integer written as 1.0 or, if allowed, a string that contains JSON.
+    """Decode one argument: also an integer that is written as 1.0 or, if allowed, a string that contains JSON.
 
     Raises:
         BadArguments: it is not valid.

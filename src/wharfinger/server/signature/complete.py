@@ -1,4 +1,4 @@
-"""`Complete`: marks a parameter with what completes it."""
+"""`Complete`: marks a parameter with its completions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Completer = Callable[..., Any]
 
 
 class Complete:
-    """Marks a parameter with what completes it: `vessel: Annotated[str, Complete(vessels)]`.
+    """Marks a parameter with its completions: `vessel: Annotated[str, Complete(vessels)]`.
 
-    `values` is a function of the text typed so far, `(typed)` or `(typed, others)`; `others` maps the names of the
-    arguments that are known already to their text. It returns strings, best first, may be async, and may take the
-    `Context` and dependencies too. Or it is a sequence of strings; those that begin with the typed text are shown.
+    `values` is a sequence of strings, from which those that begin with the typed text are offered; or a function of the
+    text typed so far, `(typed)` or `(typed, others)`, where `others` maps the names of the arguments that are known
+    already to their text. The function returns strings, best first, may be async, and may take the `Context` and
+    dependencies.
     """
 
     __slots__ = ("context", "needs", "takes_others", "values")

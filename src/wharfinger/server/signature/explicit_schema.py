@@ -1,4 +1,4 @@
-"""Arguments of a tool with an explicit input schema: validated by it, then passed as the function takes them."""
+"""The arguments of a tool with an explicit input schema, which are validated by it and passed to the function."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _DICTS = (dict, Mapping, Any, inspect.Parameter.empty)
 class SchemaSignature:
     """Decodes arguments like a `Signature`, by a schema that the author gave.
 
-    A function whose only parameter is a dict, and not a property of the schema, gets all arguments in it. A function
-    with `**rest` gets them by name, as JSON values. Any other function needs a parameter for each property, and the
-    values are converted to its annotations.
+    A function whose only parameter is a dict, and not a property of the schema, gets all arguments as that dict. A
+    function with `**rest` gets them by name, as JSON values. Any other function needs a parameter for each property,
+    and the values are converted to its annotations.
 
     Raises:
         InvalidSchema: the schema cannot be used, or its type is not "object".
@@ -45,7 +45,7 @@ class SchemaSignature:
         self._given = CompiledSchema(schema, what)
         self.schema = self._given.schema
         if self.schema.get("type") != "object":
-            raise InvalidSchema(f'The {what} must say "type": "object": arguments are always an object.')
+            raise InvalidSchema(f'The {what} must have "type": "object": arguments are always an object.')
         known = annotations_of(function)
         self.returns = known.get("return", inspect.Signature.empty)
         self.summary = summary_of(function)
@@ -85,7 +85,7 @@ class SchemaSignature:
         return named
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
-        """Arguments by name from a JSON object; `json_strings` is that of `Signature.decode`.
+        """Decode a JSON object to arguments by name; `json_strings` is that of `Signature.decode`.
 
         Raises:
             BadArguments: they are not valid.
@@ -108,7 +108,7 @@ class SchemaSignature:
         return cast("dict[str, Any]", given)
 
     def _unwrap(self, given: dict[str, Any]) -> bool:
-        """Replace strings that hold arrays and objects by these. Returns whether there were any."""
+        """Replace strings that contain arrays and objects by these. Returns whether there were any."""
         changed = False
         properties = self.schema.get("properties", {})
         for name, value in given.items():

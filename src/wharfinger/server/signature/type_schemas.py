@@ -42,7 +42,7 @@ def is_model(kind: Any) -> bool:
 def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
 
-    `mode` matters for models only: the schema of what they accept, or of what they return.
+    `mode` is for pydantic models only: the schema of the values that they accept, or of those that they produce.
 
     Raises:
         TypeError: a type has no schema, or two different types have the same name.
@@ -104,7 +104,7 @@ def from_json(kind: Any, value: Any) -> Any:
 _PLAIN_REASONS: Mapping[str, str] = {
     "missing": "missing",
     "extra_forbidden": "no such member",
-    "union_tag_invalid": "is not one of the kinds that are allowed here",
+    "union_tag_invalid": "is not of an allowed kind",
     "int_type": "expected an integer",
     "string_type": "expected a string",
     "float_type": "expected a number",
@@ -113,7 +113,7 @@ _PLAIN_REASONS: Mapping[str, str] = {
     "dict_type": "expected an object",
     "model_type": "expected an object",
 }
-"""Pydantic's error types in the words used for other types. Its other messages are passed on: they contain no value."""
+"""The texts for pydantic's error types. Its other messages are passed on, since they contain no values."""
 
 
 def _model_from(kind: Any, value: Any) -> Any:
@@ -138,20 +138,20 @@ def to_json(value: Any) -> Any:
     """msgspec's `enc_hook`: converts a value of a type that msgspec does not support.
 
     Raises:
-        TypeError: it has no form in JSON.
+        TypeError: JSON cannot express it.
     """
     if hasattr(value, "model_dump_json"):
         return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"JSON cannot express {type(value).__name__}")
 
 
-# --- constraints beside a type -----------------------------------------------------------------------------
+# --- constraints next to a type -----------------------------------------------------------------------------
 
 
 class FieldFacts(NamedTuple):
-    """The facts that a marker beside a type declares: pydantic's `Field`, or a class of `annotated_types`."""
+    """The declarations of a marker next to a type: pydantic's `Field`, or a class of `annotated_types`."""
 
     description: str
     meta: msgspec.Meta | None
@@ -164,7 +164,7 @@ _CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length
 
 
 def facts_of(extra: Any) -> FieldFacts | None:
-    """Return the facts of a marker in `Annotated` or as a default; None if it is not a marker.
+    """Return the declarations of a marker in `Annotated` or as a default; None if it is not a marker.
 
     Raises:
         TypeError: it has an alias, which parameters cannot have.
@@ -172,7 +172,7 @@ def facts_of(extra: Any) -> FieldFacts | None:
     module = type(extra).__module__
     if type(extra).__name__ == "FieldInfo" and hasattr(extra, "is_required"):
         if extra.validation_alias is not None or extra.alias is not None:
-            raise TypeError("a parameter cannot have an alias: call it what its callers call it")
+            raise TypeError("a parameter cannot have an alias: give it the name that callers use")
         facts = dict(_constraints(extra.metadata))
         if extra.title:
             facts["title"] = extra.title

@@ -1,1 +1,1 @@
-"""Tasks: calls that continue after they were answered (the extension `io.modelcontextprotocol/tasks`)."""
+"""Tasks: calls that continue after they are answered (the extension `io.modelcontextprotocol/tasks`)."""

@@ -34,7 +34,7 @@ class TaskQuestion:
 class RunningTask:
     """A running task, and the `Channel` of its request: questions wait here, and nothing else can be sent.
 
-    `ttl` is in seconds from now, None means for ever; the task fails if it takes longer. `poll` is how often clients
+    `ttl` is in seconds from now, None means no limit; the task fails if it takes longer. `poll` is how often clients
     should ask, in seconds. `changed` is called with the task after each change that clients can see.
     """
 
@@ -56,7 +56,7 @@ class RunningTask:
         self.label = ""
         """The method and name that were called, for the log."""
         self.share = share
-        """The owner in whose share of the running tasks it counts."""
+        """The owner whose share of the running tasks it uses."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
@@ -69,9 +69,9 @@ class RunningTask:
         self.stop_reason = ""
         """Why `stop` was called: `cancel`, `late`, `end` or `lost`; empty if it was not."""
         self.timer: asyncio.TimerHandle | None = None
-        """Stops it when its `ttl` is over."""
+        """The timer that stops it when its `ttl` is over."""
         self.notify_timer: asyncio.TimerHandle | None = None
-        """Notifies listeners of the latest changes."""
+        """The timer that notifies listeners of the latest changes."""
         self.save_lock = asyncio.Lock()
         self.stored: bytes | None = None
         """The state in the store; None before the first write."""
@@ -119,7 +119,7 @@ class RunningTask:
 
     @property
     def status(self) -> TaskStatus:
-        """The status that clients see."""
+        """The status for clients."""
         return self.final_status or ("input_required" if self.questions else "working")
 
     @property

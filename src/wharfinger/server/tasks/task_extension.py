@@ -1,15 +1,15 @@
 """The extension `io.modelcontextprotocol/tasks`: calls that are answered at once and continue as tasks.
 
 The life of a task: `begin` writes it to the store, and only then its call is answered with the task's id. `run` lets
-the handler work on, in an asyncio task of its own; questions wait in the `RunningTask` (see `task_channel`). Changes
-are written and sent to listeners, several within 50 ms as one. `_finish` writes the result, and memory forgets the
-task; `tasks/get` reads it from the store until its `ttl` is over.
+the handler continue in its own asyncio task; questions wait in the `RunningTask` (see `task_channel`). Changes
+are written and sent to listeners, several within 50 ms as one. `_finish` writes the result and removes the task
+from memory; `tasks/get` reads it from the store until its `ttl` is over.
 
 Several processes may share a store. Each runs its own tasks, and any of them answers for all, from the store. Answers
 and cancellations for a task of another process go through that process's inbox in the store, which it reads with
 every heartbeat. The heartbeat also renews a lease: if the lease of a process has expired, the next look-up of one of
-its tasks marks that task as failed. Every write compares with the last known value, so that of two processes one
-wins.
+its tasks marks that task as failed. Every write compares with the last known value, so that only one of two
+processes can succeed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = logging.getLogger("wharfinger.server.tasks.task_extension")
 COALESCE_SECONDS = 0.05
 """Changes of one task within this time become one notification and one write."""
 MIN_KEPT_SECONDS = 300.0
-"""How long a result is kept at least, however late it came."""
+"""The minimum time that a result is kept, even if the task took nearly all of its `ttl`."""
 GRACE_SECONDS = 60.0
 """How long the store keeps a running task beyond its `ttl`, so that clients find its failure."""
 LEASE_SECONDS = 15.0
@@ -144,7 +144,7 @@ class Tasks:
         self._listeners: dict[str, dict[TaskListener, None]] = {}
         self._listened: dict[TaskListener, set[str]] = {}
         self._last_sent: dict[str, bytes] = {}
-        """The last state that was sent of each task of another process."""
+        """The last state that was sent, for each task of another process."""
         self._jobs = BackgroundTasks(report_failures=True)
         self._heartbeat_task: asyncio.Task[Any] | None = None
         self._lease_renewed = 0.0
@@ -156,7 +156,7 @@ class Tasks:
         """Make a task for this request and write it to the store. Nothing runs yet.
 
         Raises:
-            Overloaded: too many tasks run, or are kept.
+            Overloaded: too many tasks run, or are stored.
             StoreUnusable: it cannot be stored.
         """
         share, limits = share_of(request), self._services.limits
@@ -183,14 +183,14 @@ class Tasks:
         return task
 
     async def _check_room(self, folder: str, tasks: int, size: int) -> None:
-        """Raise Overloaded if so many tasks and bytes more are too many for the store, or for one principal."""
+        """Raise Overloaded if the store, or one principal's part of it, has no room for more tasks or bytes."""
         limits = self._services.limits
         for prefix, part in ((_TASKS_PREFIX, 1), (folder, 2)):
             kept, bytes_kept = await self.store.usage(prefix)
             if tasks and (kept + tasks) * part > limits.tasks_kept:
-                raise Overloaded("Too many tasks are kept: try again when some have expired.")
+                raise Overloaded("Too many tasks are stored: try again when some have expired.")
             if (bytes_kept + size) * part > limits.task_results:
-                raise Overloaded("The results of tasks take too much room: try again when some have expired.")
+                raise Overloaded("The stored results of tasks are too large: try again when some have expired.")
 
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
         """Start the task with `runner`, the asyncio task that runs `capture`."""
@@ -225,7 +225,7 @@ class Tasks:
     # -- ending tasks
 
     async def _finish(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
-        if task.final_status is not None:  # `end` did not wait for it any longer
+        if task.final_status is not None:  # `end` has stopped waiting for it
             return
         result, error = (None, asyncio.CancelledError()) if runner.cancelled() else runner.result()
         if error is None:
@@ -275,7 +275,7 @@ class Tasks:
                 return
             try:
                 encode_error(None, answer)
-            except Exception:  # an author's message or data that has no form on the wire
+            except Exception:  # an author's message or data cannot be encoded
                 log.exception("The error of a task cannot be sent (reference %s)", reference)
                 answer = to_protocol_error(RuntimeError(), reference)
             task.fail(answer)
@@ -362,7 +362,7 @@ class Tasks:
         return None, record
 
     async def _load(self, key: str) -> Record | None:
-        """Return a task from the store. If its process has died, it is failed first."""
+        """Return a task from the store. If its process has died, the task is marked as failed first."""
         while (value := await self.store.get(key)) is not None:
             record = _decode_record(value)
             if not record.worker:
@@ -370,7 +370,7 @@ class Tasks:
             if record.worker != self.worker and await self.store.get(_WORKERS_PREFIX + record.worker) is not None:
                 return record  # its process is alive
             task = self.running.get(key)
-            if task is not None:  # it was begun meanwhile
+            if task is not None:  # its process has started meanwhile
                 return Record(worker=self.worker, state=Raw(task.state()))
             failed, expires = _failed_record(record)
             if await self.store.put(key, encode(failed), expires=expires, instead_of=value):
@@ -392,7 +392,7 @@ class Tasks:
         message = encode(TaskMessage(key=key, responses=responses))
         waiting, size = await self.store.usage(f"{_INBOX_PREFIX}{worker}/")
         if waiting >= MAX_INBOX_MESSAGES or size + len(message) > MAX_INBOX_BYTES:
-            raise Overloaded("Too much waits for the process that runs this task: try again later.")
+            raise Overloaded("The process that runs this task has too many messages to handle: try again later.")
         await self.store.put(place, message, expires=time.time() + self.lease + GRACE_SECONDS)
 
     def _start_heartbeat(self) -> None:
@@ -400,7 +400,7 @@ class Tasks:
             self._heartbeat_task = asyncio.get_running_loop().create_task(self._run_heartbeat())
 
     async def _run_heartbeat(self) -> None:
-        """While tasks run or are listened to: renew the lease, read the inbox, and poll tasks of other processes."""
+        """Renew the lease, read the inbox and poll tasks of other processes, while tasks run or have listeners."""
         while self.running or self._listeners:
             try:
                 if self.running:
@@ -419,8 +419,8 @@ class Tasks:
                     await self._poll(key)
             except StoreUnusable as error:
                 log.warning("%s", error)
-            except Exception:  # without a heartbeat every task of this process would be failed
-                log.exception("A message of another process cannot be read")
+            except Exception:  # without a heartbeat, other processes would mark every task of this one as failed
+                log.exception("A message from another process is malformed")
             await asyncio.sleep(min(self.heartbeat, self.lease / 3))
 
     async def _poll(self, key: str) -> None:
@@ -454,7 +454,7 @@ class Tasks:
         return found
 
     async def catch_up(self, listener: TaskListener) -> None:
-        """Send the present state of its tasks, since those that have ended will not change any more."""
+        """Send the current state of its tasks, because tasks that have ended will not change any more."""
         for key in tuple(self._listened.get(listener, ())):
             if key in self.running:
                 _notify(listener, self.running[key].state())
@@ -534,7 +534,7 @@ class Tasks:
 
 
 async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """Return what a call returns, and what it raises: `sys.exit()` in a task must not end the event loop."""
+    """Return the result and the exception of a call: `sys.exit()` in a task must not end the event loop."""
     try:
         return await call(), None
     except BaseException as error:

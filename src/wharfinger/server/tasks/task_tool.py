@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["TaskTool"]
 
 _SERVER_TTL = -1.0
-"""As long as the server's."""
+"""The default of `task_ttl`: that of the server."""
 
 
 class TaskTool(ToolFeature):
-    """A tool registered with `task=`. `task_ttl` is in seconds; absent it is the server's, None is for ever.
+    """A tool registered with `task=`. `task_ttl` is in seconds, None for no limit; by default the server's.
 
     Raises:
         ValueError: `task` is not one of its values, or `task_ttl` is not more than 0.
@@ -59,7 +59,7 @@ class TaskTool(ToolFeature):
             MissingClientCapability: the tool has `task="required"`, and the request does not declare the extension.
             Overloaded: there are too many tasks.
         """
-        tasks = self._tools.serve_tasks()  # those of the whole, if the server is mounted in another
+        tasks = self._tools.serve_tasks()  # those of the outer server, if this one is mounted
         if not declares(request.caller):
             if self._kind == "required":
                 check_declared(request.caller, f"The tool {self.name!r}")
@@ -103,7 +103,7 @@ class TaskTool(ToolFeature):
             await asyncio.wait((runner, deferred.started), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             runner.cancel()
-            if deferred.task is not None:  # its client will not learn its id
+            if deferred.task is not None:  # its client would never know its id
                 tasks.run(deferred.task, runner)
                 deferred.task.stop("cancel")
             else:
