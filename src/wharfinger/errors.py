@@ -169,7 +169,7 @@ class InternalError(ProtocolError):
     """An error of the server itself. The message must not contain the text of the underlying exception."""
 
     code = -32603
-    default_message = "Internal error: the server's log says more."
+    default_message = "Internal error: the server's log has the details."
 
 
 class HandlerFailed(InternalError):

@@ -268,7 +268,7 @@ def test_file_of_a_skill_is_what_the_manifest_says() -> None:
     assert loading([b"Hemp."], skill, ROPE[0]) == [b"Hemp.", [{"uri": ROPE[0]}]]
     assert "is not a file of the skill" in loading([b"Hemp."], skill, "skill://knots/other.md")[0]
     assert loading([b"Hemp."], skill, "skill://knots/other.md")[1] == []
-    assert "has 6 bytes, and its manifest says 5" in loading([b"Hemp.."], skill, ROPE[0])[0]
+    assert "has 6 bytes, but 5 in its manifest" in loading([b"Hemp.."], skill, ROPE[0])[0]
     assert "does not have the digest" in loading([b"Jute."], skill, ROPE[0])[0]
     assert "has 2 contents" in loading([b"Hemp.", b""], skill, ROPE[0])[0]
     assert "has 0 contents" in loading([], skill, ROPE[0])[0]

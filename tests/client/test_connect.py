@@ -152,7 +152,7 @@ def test_handshake_revision_can_be_pinned(revision: str) -> None:
     )
     other = "2025-03-26" if revision != "2025-03-26" else "2024-11-05"
     code = f"initialized(read(), {other!r}); read()"
-    fails(code, UnsupportedRevision, f"this client wants {revision}", revision=revision)
+    fails(code, UnsupportedRevision, f"this client requires {revision}", revision=revision)
 
 
 def test_server_chooses_an_older_revision() -> None:

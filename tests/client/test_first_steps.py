@@ -226,7 +226,7 @@ def test_revisions_that_nobody_shares_are_named() -> None:
                 assert server.connections == 1
         async with Script(HANDSHAKE) as server:
             server.answers["initialize"]["protocolVersion"] = TASKS_ERA
-            with pytest.raises(UnsupportedRevision, match=f"this client wants {HANDSHAKE}"):
+            with pytest.raises(UnsupportedRevision, match=f"this client requires {HANDSHAKE}"):
                 await server.client().open()
 
     run(test())
@@ -305,13 +305,13 @@ def test_socket_is_named_with_and_without_a_scheme() -> None:
 @pytest.mark.parametrize(
     ("target", "error", "words"),
     [
-        ("unix:", ValueError, "Cannot tell what 'unix:' is"),
-        ("unix://", ValueError, "Cannot tell what"),
-        ("/nowhere.py", ValueError, "Cannot tell what"),
-        (__file__.removesuffix(".py"), ValueError, "Cannot tell what"),
+        ("unix:", ValueError, "'unix:' is not a target of a known kind"),
+        ("unix://", ValueError, "is not a target of a known kind"),
+        ("/nowhere.py", ValueError, "is not a target of a known kind"),
+        (__file__.removesuffix(".py"), ValueError, "is not a target of a known kind"),
         ("run --token=abc", ValueError, r"--token=\*\*\*"),
-        ([], ValueError, "at least its program"),
-        (["x", 3], ValueError, "has only strings"),
+        ([], ValueError, "at least a program"),
+        (["x", 3], ValueError, "consists of strings"),
         (3, TypeError, "not int"),
     ],
 )

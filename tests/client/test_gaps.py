@@ -642,7 +642,7 @@ def test_watch_of_what_the_server_leaves_out_is_refused() -> None:
     ("answer", "error", "words"),
     [
         (Refusal(-32601, "no watches"), RemoteError, "no watches"),
-        ({}, InvalidResponse, "ended a watch without having acknowledged it"),
+        ({}, InvalidResponse, "ended a watch before it had acknowledged it"),
     ],
 )
 def test_watch_that_is_answered_before_it_is_acknowledged_fails(answer: Any, error: Any, words: str) -> None:

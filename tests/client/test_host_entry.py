@@ -55,13 +55,13 @@ def test_a_url_has_its_headers() -> None:
         ({}, 'either "url" or "command"'),
         ({"url": "https://a.test", "command": "x"}, 'either "url" or "command"'),
         ({"url": "ftp://a.test"}, "http:// or https://"),
-        ({"command": "x", "args": "-v"}, "a list of texts"),
-        ({"command": 3}, "a list of texts"),
+        ({"command": "x", "args": "-v"}, "a list of strings"),
+        ({"command": 3}, "a list of strings"),
         ({"command": "x", "cwd": 3}, "path of a folder"),
         ({"command": "x", "env": {"A": 1}}, '"env" of an entry'),
         ({"url": "https://a.test", "headers": []}, '"headers" of an entry'),
-        ({"mcpServers": {}}, "names none"),
-        ({"mcpServers": {"a": {}, "b": {}}}, "names a, b: pass one"),
+        ({"mcpServers": {}}, "has none"),
+        ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass one"),
     ],
 )
 def test_an_entry_that_cannot_be_is_told_at_once(entry: dict[str, Any], said: str) -> None:

@@ -167,7 +167,7 @@ def test_task_that_is_refused_when_it_is_cancelled_or_asked_after_disturbs_nobod
     ("state", "words"),
     [
         ({"status": "cancelled"}, "The server cancelled the task of this tools/call"),
-        ({"status": "working", "taskId": "U"}, "another task than the one"),
+        ({"status": "working", "taskId": "U"}, "about a different task"),
     ],
 )
 def test_task_that_comes_to_nothing_fails_its_call(revision: str, state: Any, words: str) -> None:
@@ -190,7 +190,7 @@ def test_task_that_comes_to_nothing_fails_its_call(revision: str, state: Any, wo
         ({"status": "failed"}, r"^The task failed\. \(error -32603\)$", -32603),
         ({"status": "failed", "statusMessage": "no wind"}, "no wind", -32603),
         ({"status": "failed", "error": {"code": -7, "message": "sunk"}}, "sunk", -7),
-        ({"status": "completed"}, "gives no result", None),
+        ({"status": "completed"}, "but sends no result", None),
     ],
 )
 def test_task_of_the_extension_that_fails_says_why(state: Any, words: str, code: int | None) -> None:
@@ -470,8 +470,8 @@ def test_state_and_answers_go_with_their_call_only() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"resultType": "input_required"}, "asks nothing and gives no state"),
-        ({"resultType": "input_required", "inputRequests": {}}, "asks nothing and gives no state"),
+        ({"resultType": "input_required"}, "sends neither a question nor a state"),
+        ({"resultType": "input_required", "inputRequests": {}}, "sends neither a question nor a state"),
         ({"resultType": "input_required", "inputRequests": 3}, "is no input_required"),
         ({"resultType": "task", "taskId": "T"}, "resultType that is not expected: 'task'"),
         ({"resultType": "surprise"}, "resultType that is not expected: 'surprise'"),
@@ -908,7 +908,7 @@ def test_what_a_client_declares_follows_from_its_handlers(settings: Any, declare
         ({"sampling": []}, "sampling must be an async function, not list"),
         ({"roots": "/srv"}, "roots must be a list"),
         ({"roots": 3}, "roots must be a list"),
-        ({"sampling_tools": True}, "give sampling=, too"),
+        ({"sampling_tools": True}, "pass sampling= too"),
         ({"middleware": [print]}, r"print\(\) must be an async function"),
     ],
 )
@@ -939,7 +939,7 @@ def test_questions_that_are_open_together_are_answered_as_they_are_done() -> Non
 def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None:
     other = remote_error(-32602, "a secret of another server", None)
     error = answered({"sampling": giving(other)}, "sampling/createMessage", **SAMPLE)
-    assert error == {"code": -32603, "message": "This client could not answer."}
+    assert error == {"code": -32603, "message": "This client failed to answer."}
     own = answered({"sampling": giving(InvalidParams("too long"))}, "sampling/createMessage", **SAMPLE)
     assert (own["code"], "too long" in own["message"]) == (-32602, True)
 
@@ -948,7 +948,7 @@ def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None
     ("raised", "error", "words"),
     [
         (remote_error(-32602, "from afar", None), RemoteError, "from afar"),
-        (InvalidParams("too long"), InvalidResponse, "in a way that cannot be answered: .*too long"),
+        (InvalidParams("too long"), InvalidResponse, "in an invalid way: .*too long"),
         (TimeoutError("of the handler"), TimeoutError, "of the handler"),
         (ValueError("of the handler"), ValueError, "of the handler"),
     ],

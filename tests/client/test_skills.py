@@ -76,7 +76,7 @@ async def test_a_file_that_changed_since_is_refused(folder: Path) -> None:
         with pytest.raises(NotVerified, match="digest"):
             await client.read_skill_file(skill, "skill://knots/rope.md")
         (folder / "knots" / "rope.md").write_text("Hemp, and more.\n")
-        with pytest.raises(NotVerified, match="16 bytes, and its manifest says 6"):
+        with pytest.raises(NotVerified, match="16 bytes, but 6 in its manifest"):
             await client.read_skill_file(skill, "skill://knots/rope.md")
 
 

@@ -95,7 +95,7 @@ def test_each_question_of_a_task_is_answered_once() -> None:
         ({"status": "completed", "result": {"x": 1}}, InvalidResponse, "content"),
         ({"status": "confused"}, InvalidResponse, "tasks/get"),
         ({"taskId": "other", "status": "working"}, InvalidResponse, "another task"),
-        ({"status": "completed", "result": {"isError": True, "content": []}}, ToolError, "does not say why"),
+        ({"status": "completed", "result": {"isError": True, "content": []}}, ToolError, "failed, without a reason"),
     ],
 )
 def test_a_task_that_fails_fails_its_call(state: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -228,8 +228,8 @@ def initialized(version: str) -> t.InitializeResult:
 @pytest.mark.parametrize(
     ("chosen", "pinned", "words"),
     [
-        ("x" * 41, None, f"'{'x' * 40}'; this client wants 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05."),
-        ("1900-01-01", "2025-06-18", "'1900-01-01'; this client wants 2025-06-18."),
+        ("x" * 41, None, f"'{'x' * 40}'; this client requires 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05."),
+        ("1900-01-01", "2025-06-18", "'1900-01-01'; this client requires 2025-06-18."),
     ],
 )
 def test_revision_that_is_not_wanted_is_shown_with_those_that_are(chosen: str, pinned: str | None, words: str) -> None:
@@ -244,11 +244,11 @@ def test_offer_is_shown_up_to_ten_revisions_of_forty_characters() -> None:
     verdict = decide_discover(FIRST, reply, NEWEST)
     assert type(verdict) is GiveUp
     shown = ", ".join(f"{number:02}" + "x" * 38 for number in range(10))
-    assert str(verdict.error) == f"No revision in common: the server offers {shown}; this client wants {NEWEST}."
+    assert str(verdict.error) == f"No revision in common: the server offers {shown}; this client requires {NEWEST}."
     verdict = decide_discover(FIRST, discovered(), None)
     assert type(verdict) is GiveUp
     assert str(verdict.error) == (
-        f"No revision in common: the server offers none; this client wants {NEWEST}, 2025-11-25, 2025-06-18, "
+        f"No revision in common: the server offers none; this client requires {NEWEST}, 2025-11-25, 2025-06-18, "
         "2025-03-26, 2024-11-05."
     )
 

@@ -49,7 +49,7 @@ def test_whatever_a_tool_does_is_an_error_of_its_call_without_details(stdio: Std
     result = stdio.call(tool)["result"]
     assert result["isError"] is True
     said = result["content"][0]["text"]
-    assert re.fullmatch(r"Internal error \(reference [0-9a-f]{8}\): the server's log says more\.", said)
+    assert re.fullmatch(r"Internal error \(reference [0-9a-f]{8}\): the server's log has the details\.", said)
     assert text(stdio.call("quick")) == "quick"
 
 

@@ -139,5 +139,5 @@ async def test_an_unexpected_message_fails_with_both_messages(server: Server) ->
     async with Client(wire) as client:
         await client.call_tool("double", {"number": 4})
     async with Client(Replay(wire.transcript)) as client:
-        with pytest.raises(ConnectionLost, match=r'(?s)"number":5.*goes on with.*"number":4'):
+        with pytest.raises(ConnectionLost, match=r'(?s)"number":5.*continues with.*"number":4'):
             await client.call_tool("double", {"number": 5})

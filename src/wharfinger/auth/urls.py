@@ -1,4 +1,4 @@
-"""Which URLs a sign-in may use: origins, well-known URLs, public addresses, and which servers a resource covers."""
+"""The URLs that a sign-in may use: origins, well-known URLs, public addresses, and servers that a resource covers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ COMMANDS = {
     "call": "Call a tool.",
     "prompt": "Fill in a prompt and print its messages.",
     "complete": "Complete an argument of a prompt or template.",
-    "inspect": "Show what a server is, what it can do, and how fast it answers.",
+    "inspect": "Show a server's name, features and speed.",
     "doctor": "Check a server and print what to change.",
     "add": "Add a server to a host.",
     "auth": "Sign in to a server, or find out why that fails.",
@@ -114,7 +114,7 @@ SUGGESTIONS = {
 def suggestion(word: str) -> str:
     """Suggest a sub-command for an unknown word; empty if there is none to suggest."""
     if word.endswith(".py"):
-        return f" Run it with `wharfinger run {word}`, or list what it offers with `wharfinger ls {word}`."
+        return f" Run it with `wharfinger run {word}`, or list its resources with `wharfinger ls {word}`."
     if word.startswith(("http://", "https://")):
         return f" List what a server offers with `wharfinger ls {word}`."
     if word in SUGGESTIONS:

@@ -101,7 +101,7 @@ def connection_options(command: F) -> F:
             "--token-env",
             metavar="NAME",
             envvar="WHARFINGER_TOKEN_ENV",
-            help="Environment variable that holds the bearer token.",
+            help="Environment variable with the bearer token.",
         ),
         click.option(
             "--header",

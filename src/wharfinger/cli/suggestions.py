@@ -16,7 +16,7 @@ NAME_SIMILARITY = 0.6
 URI_SIMILARITY = 0.85
 """Higher than for names, because the URIs of a server begin alike."""
 LIST_SECONDS = 5.0
-"""How long a server is asked for its names."""
+"""Seconds to wait for a server's names."""
 NAME_CHARACTERS = 200
 """Characters of a name that are compared: peers choose names, and comparing takes the square of their length."""
 
@@ -54,7 +54,7 @@ async def suggest_names(
 ) -> AsyncGenerator[None]:
     """Add a suggestion to the error of a request whose name the server does not know.
 
-    Each list is a method of the client with the attribute that holds the name. With `list_all` all names are listed if
+    Each list is a method of the client with the attribute that is the name. With `list_all` all names are listed if
     none is similar. A server that does not answer in time gets no suggestion.
     """
     from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError

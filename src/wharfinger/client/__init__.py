@@ -1,4 +1,4 @@
-"""`Client`, and what its calls take and return. A transport is imported when it is used."""
+"""`Client`, and the types that its calls take and return. A transport is imported on first use."""
 
 from wharfinger.client.cache import Cache
 from wharfinger.client.calls import Call, CallOptions, Middleware, Next, ReadManyOptions

@@ -1,14 +1,14 @@
 """Caches results for as long, and for whom, their server allows.
 
-A server says of a list or a resource how long its result may be kept (`ttlMs`), and for whom (`cacheScope`). `Cache`
-holds such results for any number of clients; `CacheStep` is one client's part of it, and a step of its calls.
+For a list or a resource, the server says how long its result may be kept (`ttlMs`), and for whom (`cacheScope`).
+`Cache` stores such results for any number of clients; `CacheStep` uses it for one client, as a step of its calls.
 
-A result is found by a `Key`: the server, the method, the URI or cursor, the caller (`partition`), and what else the
-response may depend on (`vary`: the revision and the client's capabilities). A public result has no partition.
+The `Key` of a result has the server, the method, the URI or cursor, the caller (`partition`), and everything else that
+the response may depend on (`vary`: the revision and the client's capabilities). A public result has no partition.
 
-Equal calls at the same time make one request (`InFlight`): the first asks, the others wait and take its result, but
-only if it may be kept. Otherwise it belongs to the first alone, and each of the others asks as well; from then on equal
-calls do not wait for each other (`is_uncacheable`).
+Equal calls at the same time make one request (`InFlight`): the first is sent, and the others wait for its result, but
+use it only if it may be cached. Otherwise the others are sent too, and from then on equal calls do not wait for each
+other (`is_uncacheable`).
 
 If a list or resource changes while it is requested, the result goes to the waiting calls, but is not cached.
 """
@@ -47,7 +47,7 @@ NAME_PARAMS = {
 }
 """Methods whose results may be cached, and the param that distinguishes one result from another.
 
-`server/discover` is not among them: a client sends it to find out the present state.
+`server/discover` is not among them: a client sends it to get the current state.
 """
 
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -64,7 +64,7 @@ NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
 MAX_NAME = 8192
-"""Characters of a URI or a cursor whose result is kept: servers choose their cursors, which outlive the result."""
+"""Characters of a URI or cursor whose result is cached. Servers choose cursors, and they are kept with the result."""
 OVERHEAD = 512
 """Approximate bytes that an entry takes in addition to its result."""
 
@@ -90,11 +90,11 @@ class _Entry(NamedTuple):
     expires: float
     """In seconds of the cache's clock."""
     valid: IsValid | None
-    """Checks whether the result is still valid; None if only time decides."""
+    """Checks whether the result is still valid; None if only its age matters."""
 
 
 class InFlight:
-    """A request that is under way, and that others may wait for."""
+    """A request in flight, for which equal calls may wait."""
 
     __slots__ = ("_done", "raw", "spoiled", "uncacheable")
 
@@ -102,9 +102,9 @@ class InFlight:
         self.raw: Raw | None = None
         """The result, once it may be given to waiting calls."""
         self.spoiled = False
-        """Whether something has changed since: the result is not cached, and later calls send their own."""
+        """Whether something has changed since: the result is not cached, and later calls send their own request."""
         self.uncacheable = False
-        """Whether the result is for its caller only, so that waiting calls must send requests of their own."""
+        """Whether the result is for its caller only, so that waiting calls must send their own requests."""
         self._done: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float | None) -> None:
@@ -127,7 +127,7 @@ class Cache:
 
     `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
     time in seconds that a result is kept. For `stale_if_error` seconds after it expired, a result is still returned if
-    the server cannot be reached. `clock` counts seconds, and never goes back.
+    the server cannot be reached. `clock` returns seconds, and never decreases.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Cache:
         return f"<Cache: {len(self._entries)} results, {self._size} bytes>"
 
     def __len__(self) -> int:
-        """How many results are kept, including expired ones."""
+        """The number of results, including expired ones."""
         return len(self._entries)
 
     @property
@@ -216,7 +216,7 @@ class Cache:
                 request.spoiled = True
 
     def is_uncacheable(self, key: Key) -> bool:
-        """Return whether the last result could not be cached, so that waiting for another call's result is no use."""
+        """Return whether the last result could not be cached, so that waiting for another call's result is useless."""
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
@@ -273,7 +273,7 @@ class CacheStep:
     # Events of the client.
 
     def connection_made(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
-        """A connection was opened. If it is not the first one, anything may have changed, even the server."""
+        """Called when a connection was opened. After the first one, anything may have changed, even the server."""
         if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)
         self._was_connected = True
@@ -287,11 +287,11 @@ class CacheStep:
         self._vary = rules.name, self._capabilities
 
     def closed(self) -> None:
-        """The client was closed. It gets no cached results, and those of requests in flight are not cached."""
+        """Called when the client was closed: it gets no more cached results, and caches none of requests in flight."""
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
-        """A resource (`resource` and its URI) or a list has changed, or may have changed."""
+        """Called when a resource (`resource` and its URI) or a list has changed, or may have changed."""
         if kind == "resource":
             self._cache.drop(
                 lambda key: key.server == self._server and key.method in READS and _touches(uri, key.name or "")
@@ -343,7 +343,7 @@ class CacheStep:
         while not alone:
             kept = cache.get(key)
             if kept is not None:
-                return open_result(call.row, kept)  # decoded again: each caller gets objects of its own
+                return open_result(call.row, kept)  # decoded again: each caller gets its own objects
             if cache.is_uncacheable(key):
                 return await self._ask_alone(call, next, key)
             request = cache.in_flight.get(place)
@@ -355,7 +355,7 @@ class CacheStep:
             alone = request.uncacheable
         request = InFlight()
         before = cache.in_flight.get(place)
-        if before is not None:  # its result is older, and must not replace the newer one
+        if before is not None:  # its result is older and must not replace the newer one
             before.spoiled = True
         cache.in_flight[place] = request
         try:
@@ -373,7 +373,7 @@ class CacheStep:
             request.finish()
 
     async def _ask_alone(self, call: Call, next: Next, key: Key) -> Any:
-        """Send a call whose last result could not be cached. If this one could be, the next result is cached."""
+        """Send a call whose last result could not be cached. If this result can be, the next one is cached."""
         try:
             result = await next(call)
         except RemoteError as error:
@@ -437,7 +437,7 @@ class _ObservedAuth:
 
 
 class _ById:
-    """A server of this process as a key: it equals only itself, and stays alive while the cache holds its results."""
+    """A server of this process as a key: equal only to itself, and kept alive while the cache has its results."""
 
     __slots__ = ("_target",)
 

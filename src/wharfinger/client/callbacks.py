@@ -15,11 +15,11 @@ logger = logging.getLogger("wharfinger.client")
 
 MAX_WAITING = 1000
 MAX_BYTES = 16 * 1024 * 1024
-"""Messages that wait for a slow async function, and their bytes; beyond that the oldest are dropped."""
+"""Messages that may wait for a slow async function, and their bytes; beyond that the oldest are dropped."""
 
 
 class CallbackQueue:
-    """Calls one function, plain or async, with one message after the other, never concurrently."""
+    """Calls one plain or async function with one message after the other, never concurrently."""
 
     __slots__ = ("_function", "_size", "_task", "_waiting")
 

@@ -57,7 +57,7 @@ class ReadManyOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds for each read."""
     bypass_cache: bool
-    """Whether the server is asked even if its answers are cached."""
+    """Whether to send the request even if a result is cached."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -90,9 +90,9 @@ class Call(msgspec.Struct, eq=False):
     reset_on_progress: bool = False
     """Whether each report of progress restarts `timeout`."""
     retry: bool | None = None
-    """Whether the call may be sent again after its connection was lost. None: as its method or tool allows."""
+    """Whether the call may be sent again after its connection was lost. None: if its method or tool allows it."""
     bypass_cache: bool = False
-    """Whether the server is asked even if its answer is cached."""
+    """Whether to send the request even if a result is cached."""
     bounded: bool = True
     """Whether the caller gave `timeout`, which then bounds a task too."""
     on_notification: Callable[[Message], None] | None = None
@@ -100,7 +100,7 @@ class Call(msgspec.Struct, eq=False):
     raw: Raw | UnsetType = UNSET
     """The encoded result; UNSET before it has arrived."""
     ends: float | None = None
-    """The deadline by the loop's clock, and the one that cannot be extended; None before the first `left`."""
+    """The deadline by the loop's clock; None before the first call of `left`."""
     ends_last: float = math.inf
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Step(Protocol):
         ...
 
     def __call__(self, call: Call, next: Next, /) -> Awaitable[Any]:
-        """Make the call, or pass it to `next`."""
+        """Handle the call, usually by passing it to `next`."""
         ...
 
 
@@ -189,8 +189,8 @@ class ProgressStep:
     """Reports progress, and extends the deadline: after progress if the call says so, and while a person is asked.
 
     A server of the handshake era sends requests while its client waits for the result. Then the deadline is
-    a `PausableTimeout` around the rest of the chain, which gets no deadline of its own. In the stateless era questions
-    come as results, and nothing has to pause.
+    a `PausableTimeout` around the rest of the chain, which has no deadline itself. In the stateless era questions
+    come as results, and no pause is necessary.
     """
 
     def __init__(

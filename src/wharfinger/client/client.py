@@ -41,7 +41,7 @@ T = TypeVar("T")
 LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
 """Bounds on one message of a server. A client accepts larger messages than a server does."""
 MAX_TIMEOUT = 3600.0
-"""Seconds that a call may take in all, even if its deadline is extended."""
+"""The maximum seconds of a call, even if its deadline is extended."""
 CONCURRENCY = 32
 """Resources that `read_many` reads at the same time."""
 
@@ -94,8 +94,8 @@ class Client:
                 print(resource.uri)
 
     Every call takes a `timeout` in seconds (by default the client's own; `math.inf` for no limit), and may raise
-    `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` for what the server refuses. `max_timeout`
-    also bounds calls whose deadline is extended by progress, a question, or a task.
+    `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` if the server refuses the call.
+    `max_timeout` also bounds calls whose deadline is extended by progress, a question, or a task.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class Client:
     ) -> None:
         """Does not connect yet.
 
-        `revision` pins the protocol's revision; by default the client finds out what the server speaks. If a server
-        does not respond within `probe_timeout` seconds, the client tries the handshake of older revisions too.
+        `revision` pins the revision of the protocol; by default the client finds out which ones the server supports. If
+        a server does not respond within `probe_timeout` seconds, the client tries the handshake of older revisions too.
 
         Transport: `headers` go with each HTTP request. A command runs in `cwd` with `env`, in addition to what every
         program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
@@ -205,7 +205,7 @@ class Client:
 
         Raises:
             ConnectionFailed: there is no server, or it exited or did not respond; with the end of a command's stderr.
-            NotAuthorized: the server wants credentials.
+            NotAuthorized: the server requires credentials.
             NotMCP: the server does not speak the protocol.
             UnsupportedRevision: client and server have no revision in common, or not the pinned one.
         """
@@ -228,7 +228,7 @@ class Client:
 
     @property
     def transport(self) -> str:
-        """How the server is reached: `stdio`, `streamable http`, `http+sse`, `unix socket` or `memory`."""
+        """The transport: `stdio`, `streamable http`, `http+sse`, `unix socket` or `memory`."""
         return getattr(self._session.connections.link, "transport", "")
 
     @property
@@ -256,7 +256,7 @@ class Client:
     def list_resources(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Resource]:
         """Return every resource: `await` it for a list, or iterate over it with `async for`, page by page.
 
-        With `bypass_cache` the server is asked even if its answer is cached.
+        With `bypass_cache` the request is sent even if a result is cached.
         """
         return self._list(METHODS["resources/list"], "resources", timeout, bypass_cache)
 
@@ -267,7 +267,7 @@ class Client:
         return self._list(METHODS["resources/templates/list"], "resource_templates", timeout, bypass_cache)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> ReadResult:
-        """Read a resource. With `bypass_cache` the server is asked even if its answer is cached.
+        """Read a resource. With `bypass_cache` the request is sent even if a result is cached.
 
         Raises:
             ResourceNotFound: there is no such resource, or it may not be read.
@@ -329,7 +329,7 @@ class Client:
     ) -> t.Completion:
         """Complete the value of a prompt's argument or a template's variable that begins with `value`.
 
-        `context` holds the other arguments, as far as they are known (2025-06-18 and later).
+        `context` has the other arguments that are known (2025-06-18 and later).
         """
         params = t.CompleteRequestParams(
             ref=_reference(ref),
@@ -366,7 +366,7 @@ class Client:
     async def call_tool(
         self, name: str, arguments: Any = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
     ) -> ToolResult[Any]:
-        """Call a tool. `arguments` is anything that encodes to a JSON object; with `returns=T` the `data` is a T.
+        """Call a tool. `arguments` may be any value that encodes to a JSON object; with `returns=T` the `data` is a T.
 
         Raises:
             InvalidResponse: the result is not a T, or does not match the tool's output schema.
@@ -386,7 +386,7 @@ class Client:
             if await self._was_called_wrongly(params.name, result, options.get("timeout")):
                 result = await self._call(CALL_AS_TASK, params, **options)
             if result.is_error is True:
-                raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
+                raise ToolError(text_of(result) or "The tool failed, without a reason.", result=result)
         if tools.schemas is not None and name in tools.schemas.by_tool:
             tools.schemas.check(name, result)
         return ToolResult(data_of(result, returns), result)
@@ -428,7 +428,7 @@ class Client:
         """Read a file of a skill, its SKILL.md unless `uri` names another, and check it against the manifest.
 
         Raises:
-            NotVerified: the file is not in the manifest, or differs from it. Do not use anything of the skill.
+            NotVerified: the file is not in the manifest, or differs from it. Do not use any file of the skill.
             MissingExtra: reading a SKILL.md needs the extra `skills`.
         """
         from wharfinger.client import skills
@@ -463,12 +463,12 @@ class Client:
         await self._call(METHODS[method], t.RequestParams(), timeout)
 
     async def set_log_level(self, level: t.LoggingLevel) -> None:
-        """Ask the server for log messages of this level and above, which `log=` receives."""
+        """Ask the server for log messages of this level and above; the function `log=` receives them."""
         if self._session.set_log_level(level):
             await self._call(METHODS["logging/setLevel"], t.SetLevelRequestParams(level=level), None)
 
     def roots_changed(self) -> None:
-        """Notify the server that the roots have changed. Does nothing in the stateless era, where it asks each time."""
+        """Notify the server that the roots have changed. In the stateless era it asks each time: does nothing."""
         if self._session.agreed.rules.era == "handshake":
             self._session.link.notify("notifications/roots/list_changed", UNSET)
 

@@ -1,8 +1,9 @@
-"""Opens a connection to a target: picks the transport, finds out the server's era, and negotiates a revision.
+"""Opens a connection to a target: chooses the transport, detects the server's era, and negotiates a revision.
 
-An unknown server is sent `server/discover` first. Its response decides the next step (see `protocol.negotiation`): it
-speaks the stateless era, or is sent `initialize`, perhaps over a second connection, since some servers exit at an
-unknown first request, and perhaps over HTTP+SSE. The outcome is remembered per server.
+The first request to an unknown server is `server/discover`. The response decides the next step (see
+`protocol.negotiation`): the server supports the stateless era, or the client sends `initialize`, perhaps over a second
+connection, because some servers exit at an unknown first request, and perhaps over HTTP+SSE. The outcome is remembered
+for each server.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ __all__ = ["Checked", "Connection", "LinkFactory", "Negotiated", "Settings", "Ta
 
 
 class Connection(Link, Protocol):
-    """A `Link` with the members that a client also needs."""
+    """A `Link` with more members for the client."""
 
     name: str
     """The server's name for error messages."""
@@ -92,7 +93,7 @@ the path of an existing socket; or a server of this process."""
 
 
 class Socket(msgspec.Struct, frozen=True):
-    """A Unix socket that a server listens on."""
+    """A Unix socket on which a server listens."""
 
     path: str
 
@@ -101,14 +102,14 @@ Checked = str | list[str] | Socket | Service | LinkFactory
 """A URL, a command, a Unix socket, or a server."""
 
 MAX_STEPS = 5
-"""Requests that one opening may take."""
+"""The maximum number of requests to open a connection."""
 MAX_REASON = 200
 """Characters of an earlier failure that a later one repeats."""
 STATELESS_PROBE_FACTOR = 5
-"""How many times longer to wait for a server that was stateless before, since it may only be busy."""
+"""Factor by which to wait longer for a server that was stateless before, because it may only be busy."""
 
 REVISION_CACHE = RevisionCache(time.monotonic)
-"""The eras of servers at URLs, shared by all clients of this process. Each client keeps that of its own command."""
+"""The eras of servers at URLs, for all clients of this process. Each client keeps the era of its own command."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: t.ClientCapabilities = msgspec.field(default_factory=t.ClientCapabilities)
     """The capabilities that this client declares."""
     log_level: t.LoggingLevel | UnsetType = UNSET
-    """The least level of log messages that the server sends; none if it is UNSET (stateless era)."""
+    """The lowest level of log messages that the server should send; UNSET for none (stateless era)."""
     auth: Authorize | None = None
     """Signs in (HTTP)."""
     stderr: Callable[[str], object] | None = None
@@ -158,7 +159,7 @@ def check_target(target: Any) -> Checked:
     """
     accepted = (
         'a URL, a command as a list such as ["python", "server.py"], an entry of a '
-        "configuration, a Python file that is there, unix:/path, or a Server"
+        "configuration, an existing Python file, unix:/path, or a Server"
     )
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return target
@@ -173,11 +174,11 @@ def check_target(target: Any) -> Checked:
         shown = redacted_text(text)
         if " -" in shown:
             shown = redacted_command(shown.split())
-        raise ValueError(f"Cannot tell what {shown!r} is: a client takes {accepted}.")
+        raise ValueError(f"{shown!r} is not a target of a known kind: a client takes {accepted}.")
     if isinstance(target, list | tuple):
         parts = cast("Sequence[object]", target)
         if not parts or not all(isinstance(part, str | os.PathLike) for part in parts):
-            raise ValueError("A command needs at least its program, and has only strings.")
+            raise ValueError("A command needs at least a program, and consists of strings.")
         return [str(part) for part in parts]
     if hasattr(target, "open_link"):
         return cast("LinkFactory", target)
@@ -232,7 +233,7 @@ class _PausingAuth:
 
 
 class _Opening:
-    """One attempt to connect: its link, which another may replace, and the steps of the negotiation."""
+    """One attempt to connect: its link, which may be replaced by another, and the steps of the negotiation."""
 
     link: Connection
 
@@ -255,10 +256,10 @@ class _Opening:
         self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
         self.opened = False
         self._sent_discover = False
-        """Whether the link's server was sent `server/discover`: some servers of the handshake era exit at that, and
-        some bridges open a session of their own."""
+        """Whether `server/discover` was sent on the link: at that some servers of the handshake era exit, and some
+        bridges open their own session."""
         self._refused: WharfingerError | None = None
-        """How the first link failed, which was sent `server/discover`; None if there was no other link."""
+        """The failure of the first link, on which `server/discover` was sent; None if there was no other link."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """The pending `server/discover`, which a slow server may still answer."""
@@ -294,7 +295,7 @@ class _Opening:
                 return self._stateless(step)
             else:
                 raise step.error
-        raise UnsupportedRevision("The server does not settle on a revision.")
+        raise UnsupportedRevision("The server keeps changing its answer about revisions.")
 
     async def _new_link(self) -> Connection:
         # Transports are imported on use: most clients need one of them.
@@ -336,7 +337,7 @@ class _Opening:
                 await link.open()
         except TimeoutError:
             await link.close()
-            raise ConnectionFailed(f"{link.name} did not say in time where to POST.") from None
+            raise ConnectionFailed(f"{link.name} did not send its endpoint event in time.") from None
         return link
 
     async def _replace_link(self, link: Connection) -> None:
@@ -356,7 +357,7 @@ class _Opening:
         params = t.RequestParams(meta=self._meta(step.revision))
         answer = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
         self._sent_discover = True
-        seconds = None  # a pinned revision leaves nothing else to try
+        seconds = None  # with a pinned revision there is nothing else to try
         if self.settings.revision is None:
             seconds = self.settings.probe_time * (STATELESS_PROBE_FACTOR if self._known == "stateless" else 1)
         probe = PausableTimeout(seconds)
@@ -397,7 +398,7 @@ class _Opening:
         return decide_discover(step, answer, self.settings.revision)
 
     async def _reconnect(self, failure: WharfingerError) -> bool:
-        """Open another link that is sent only `initialize`. Returns False if that cannot help."""
+        """Open another link, and send only `initialize` on it. Returns False if that cannot help."""
         first_asked_so = self._sent_discover and self._known != "stateless" and self.settings.revision is None
         if not first_asked_so or not isinstance(self.target, str | list | Socket):
             return False
@@ -429,7 +430,7 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """Call `_initialize`. If only the cache says that the server speaks this era and that fails, begin again."""
+        """Call `_initialize`. If that fails, and only the cache says that the server supports this era, start over."""
         if self._known is None or self._revisions is None:
             return await self._initialize(step)
         try:
@@ -470,10 +471,10 @@ class _Opening:
             asked.cancel()
         if answer.error is not UNSET:
             verdict = decide_refusal(answer, None, self.settings.revision)
-            # An error without an id may come from a URL that takes no messages at all, such as one of HTTP+SSE.
+            # An error without an id may come from a URL that is not for messages, such as one of HTTP+SSE.
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
                 return step
-            # A bridge that opened a session of its own for `server/discover` refuses to open a second one.
+            # A bridge that opened its own session for `server/discover` refuses to open a second one.
             if isinstance(verdict, GiveUp) and await self._reconnect(verdict.error):
                 return step
             return verdict
@@ -485,7 +486,7 @@ class _Opening:
             return step
 
     async def _over_sse(self) -> bool:
-        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not speak it (spec: §2.5)."""
+        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not support it (spec: §2.5)."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True
@@ -517,7 +518,7 @@ class _Opening:
         try:
             result: t.InitializeResult = METHODS["initialize"].decode_result(answer.result)
         except msgspec.MsgspecError as error:
-            raise NotMCP(f"{self.link.name} answered initialize with what is no InitializeResult: {error}.") from None
+            raise NotMCP(f"{self.link.name} answered initialize with an invalid InitializeResult: {error}.") from None
         rules = REVISIONS[decide_initialize(result, self.settings.revision)]
         self.link.rules = rules
         self.link.notify("notifications/initialized", UNSET)
@@ -569,7 +570,7 @@ def _failed(lost: ConnectionLost) -> ConnectionFailed:
 
 
 def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
-    """Return the error for an HTTP answer to `initialize` that is no message. Suggests other paths."""
+    """Return the error for an HTTP response to `initialize` that is not a message. Suggests other paths."""
     if error.status not in _NO_ENDPOINT:
         return error
     path = redacted(str(target)).partition("?")[0].rstrip("/")

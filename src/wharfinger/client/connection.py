@@ -1,14 +1,14 @@
 """Opens the connection of a client, and opens it again after it was lost.
 
-A client has at most one connection at a time, and outlives it. A call asks the `ConnectionManager` for the connection;
-if there is none, it waits for the next one.
+A client has at most one connection at a time, and outlives it. A call gets the connection from the
+`ConnectionManager`; if there is none, it waits for the next one.
 
     closed → connecting → connected → lost → connecting → …
 
 A lost connection is opened again by the next call, or at once while something is watched; all waiting calls share one
 attempt. The delay before an attempt grows with the failures in a row (`Backoff`), also over several calls.
 After a connection is lost, its resources, such as a child process, are released in the background. The next child is
-started only after that, since it may need the same lock or port.
+started only after that, because it may need the same lock or port.
 
 A `ConnectionObserver` receives these events for caches, watches and logs.
 """
@@ -47,19 +47,19 @@ class ConnectionObserver(Protocol):
     """Receives the events of one client's connections."""
 
     def connection_made(self, link: Connection, agreed: Negotiated) -> None:
-        """A connection was opened, for the first time or again; no call was sent on it yet."""
+        """Called when a connection was opened, before any call is sent on it."""
         ...
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
-        """The connection is gone."""
+        """Called when the connection is lost."""
         ...
 
     def notification_received(self, message: Message) -> None:
-        """A notification arrived that belongs to no request."""
+        """Called with each notification that belongs to no request."""
         ...
 
     def notifications_missed(self) -> None:
-        """Notifications may have been lost on their way."""
+        """Called when notifications may have been lost."""
         ...
 
 
@@ -145,7 +145,7 @@ class ConnectionManager:
 
     @property
     def remote(self) -> bool:
-        """Whether the server may vanish without a sign. A process of this machine cannot."""
+        """Whether the connection may break unnoticed; that to a process of this machine cannot."""
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:
@@ -213,13 +213,13 @@ class ConnectionManager:
         await link.request(method, t.RequestParams(meta=self.agreed.meta), timeout=timeout)
 
     def give_up(self, link: Connection) -> None:
-        """Treat this connection as lost, since the server does not respond."""
+        """Treat this connection as lost, because the server does not respond."""
         self._lost(link, ConnectionLost(f"{self._name} does not answer any more."))
 
     async def renegotiate(self) -> bool:
         """Negotiate the revision with the server at a URL again. Returns whether it has changed.
 
-        If it has, the client goes on with a new connection, and the old one is closed.
+        If it has, the client continues with a new connection, and the old one is closed.
         """
         asked = self.agreed
         async with self._negotiating:
@@ -239,7 +239,7 @@ class ConnectionManager:
                 await other.close()
                 return False
             self._take(other, agreed)
-            self._observer.connection_lost(link, ConnectionLost(f"{self._name} speaks another revision by now."))
+            self._observer.connection_lost(link, ConnectionLost(f"{self._name} now speaks another revision."))
             self._dispose(link)
             return True
 
@@ -272,11 +272,11 @@ class ConnectionManager:
     async def _connect(self, delay: float) -> None:
         if delay:
             await self.settings.sleep(delay)
-        await self._disposals.finished()  # after that, what the last child held is free, such as a lock or a port
+        await self._disposals.finished()  # after that, the locks and ports of the last child are free
         self._take(*await connect(self._target, self.settings, self._events, self._revisions))
 
     def _take(self, link: Connection, agreed: Negotiated) -> None:
-        """Make this the connection."""
+        """Use this connection from now on."""
         if not self.is_open:
             self._dispose(link)
             return

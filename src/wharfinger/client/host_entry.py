@@ -1,4 +1,4 @@
-"""An entry of a host's configuration (`mcpServers`) as a client's target. Reads no file and fills in no variables."""
+"""An entry of a host's configuration (`mcpServers`) as a client's target. Reads no file and expands no variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HostEntry(NamedTuple):
 def read_entry(given: Mapping[str, Any]) -> HostEntry:
     """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
 
-    Members that are not about reaching the server are ignored.
+    Other members are ignored.
 
     Raises:
         ValueError: it names no server or several, a server without exactly one of `url` and `command`, or a member of
@@ -32,27 +32,27 @@ def read_entry(given: Mapping[str, Any]) -> HostEntry:
         named = cast("Mapping[str, Any]", servers)
         if len(named) != 1:
             raise ValueError(
-                f"A client takes one server, and this names {', '.join(named) or 'none'}: pass one of them."
+                f"A client takes one server, but this configuration has {', '.join(named) or 'none'}: pass one of them."
             )
         (given,) = named.values()
     url, command = given.get("url"), given.get("command")
     if (url is None) == (command is None):
-        raise ValueError('An entry of a configuration has either "url" or "command".')
+        raise ValueError('An entry of a configuration needs either "url" or "command".')
     if url is not None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise ValueError('"url" of an entry is an http:// or https:// URL.')
+            raise ValueError('"url" of an entry must be an http:// or https:// URL.')
         return HostEntry(url, _texts(given, "headers"), {}, None)
     arguments = given.get("args", [])
     if not isinstance(arguments, list) or not all(isinstance(part, str) for part in [command, *arguments]):  # pyright: ignore[reportUnknownVariableType]
-        raise ValueError('"command" of an entry is text, and "args" a list of texts.')
+        raise ValueError('"command" of an entry must be a string, and "args" a list of strings.')
     cwd = given.get("cwd")
     if not isinstance(cwd, str | None):
-        raise ValueError('"cwd" of an entry is the path of a folder.')
+        raise ValueError('"cwd" of an entry must be the path of a folder.')
     return HostEntry(cast("list[str]", [command, *arguments]), {}, _texts(given, "env"), cwd)
 
 
 def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     found = given.get(name, {})
     if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in cast("Any", found).values()):
-        raise ValueError(f'"{name}" of an entry is an object of texts.')
+        raise ValueError(f'"{name}" of an entry must be an object of strings.')
     return dict(cast("Mapping[str, str]", found))

@@ -1,7 +1,7 @@
-"""Answers what a server asks of its client, with handlers that the client's author provides.
+"""Answers a server's requests for input with the handlers that the client's author provides.
 
 Up to 2025-11-25 a server sends requests; in 2026-07-28 it puts its questions into the result of a call. The same
-handlers answer both. This module shows and opens nothing: that is up to the handlers.
+handlers answer both. Only the handlers show anything to the user.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wharfinger.transports.timeouts import PausableTimeout
 __all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample"]
 
 Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Shows a form. Returns the fields (what encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
+"""Shows a form. Returns the fields (a value that encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
 
 Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows the whole URL to the user and asks before opening it. Returns True if the user opened it."""
@@ -72,7 +72,7 @@ class InputHandlers:
         ):
             raise TypeError("roots must be a list of paths or file: URIs, or an async function that returns one.")
         if sampling_tools and sampling is None:
-            raise TypeError("sampling_tools says what the sampling handler can do: give sampling=, too.")
+            raise TypeError("sampling_tools is about the sampling handler: pass sampling= too.")
         self._elicitation, self._consent = elicitation, consent
         self._sampling, self._sampling_tools = sampling, sampling_tools
         self._roots = roots
@@ -125,8 +125,8 @@ class InputHandlers:
             with self._asking():
                 return _for_task(await handle(params), params.meta)
         except ProtocolError as error:
-            if error.remote:  # it came from another server, and must not be passed on
-                raise InternalError("This client could not answer.") from error
+            if error.remote:  # it came from another server and must not be passed on
+                raise InternalError("This client failed to answer.") from error
             raise
 
     # Questions in a result (stateless era).
@@ -156,7 +156,7 @@ class InputHandlers:
         except (InvalidParams, MethodNotFound) as error:
             if error.remote:
                 raise
-            raise InvalidResponse(f"The server asks {method} in a way that cannot be answered: {error}") from None
+            raise InvalidResponse(f"The server asks {method} in an invalid way: {error}") from None
 
     async def visit_urls(self, visits: Sequence[t.ElicitRequestParams]) -> bool:
         """Ask for consent to open each of these URLs. Returns whether the user opened all of them."""

@@ -1,6 +1,6 @@
-"""Repeats calls for which the server needs input before it returns a result.
+"""Repeats calls for which the server needs input before it can return a result.
 
-In 2026-07-28 a server cannot send requests. Instead it returns an `InputRequiredResult`, which has its questions and an
+In 2026-07-28 a server cannot send requests. Instead it returns an `InputRequiredResult`, with its questions and an
 opaque state. The client answers the questions with its input handlers, and sends the same call again
 with the answers and the state, until there is a result (multi round-trip requests). The answers and the state belong to
 that call only, and the number of rounds is bounded.
@@ -41,7 +41,7 @@ _decode_complete = msgspec.json.Decoder(t.ElicitationCompleteNotificationParams)
 
 
 class MultiRoundStep:
-    """Answers what the server asks, and sends the call again."""
+    """Answers the server's questions, and sends the call again."""
 
     def __init__(self, handlers: InputHandlers, max_rounds: int, completions: URLCompletions) -> None:
         self._handlers = handlers

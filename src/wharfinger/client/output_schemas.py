@@ -1,4 +1,4 @@
-"""Checks tool results against the output schemas that their server listed. Fetches nothing, and skips slow checks."""
+"""Checks tool results against the output schemas that the server listed. Fetches nothing, and skips slow checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("wharfinger.client")
 MAX_TOOLS = 10_000
 """Tools whose schemas are remembered."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of structured content that are checked; larger results are not."""
+"""The maximum size in bytes of structured content that is checked."""
 MAX_STEPS = 3_000_000
 """Applications of a schema to a value that one check may need in the worst case: about 0.2 s."""
 MAX_MATCHED = 1024 * 1024

@@ -1,4 +1,4 @@
-"""What a client's calls return: lists in pages, contents of resources, results of tools. Sends nothing."""
+"""The results of a client's calls: lists in pages, contents of resources, results of tools. Sends nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
         if stateless and kind == "input_required" and row.name in ASKABLE:
             questions = _decode_questions(raw)
             if not questions.input_requests and questions.request_state is UNSET:
-                raise InvalidResponse("The server wants input, but asks nothing and gives no state to come back with.")
+                raise InvalidResponse("The server requires input, but sends neither a question nor a state to return.")
             return questions
         if stateless and tasks and kind == "task" and row.name in TASKED:
             return _decode_started(raw)
@@ -72,7 +72,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
     except msgspec.MsgspecError as error:
         if complete:
             raise failure from None
-        raise InvalidResponse(f"The server's answer to {row.name} is no {kind}: {error}") from None
+        raise InvalidResponse(f"The server's answer to {row.name} is not a valid {kind}: {error}") from None
     if not complete:
         raise InvalidResponse(f"The server's answer to {row.name} has a resultType that is not expected: {kind!r}.")
     raise failure
@@ -112,7 +112,9 @@ class Listing(Generic[T]):
             if following is UNSET:
                 return
             if hash(following) in seen:
-                raise InvalidResponse("The server's list has no end: a page names an earlier one as the next one.")
+                raise InvalidResponse(
+                    "The server's list never ends: a page has the cursor of an earlier page as its next one."
+                )
             seen.add(hash(following))
             cursor = following
         raise InvalidResponse(f"The server's list has more than {self._max_pages} pages; set a larger max_pages.")

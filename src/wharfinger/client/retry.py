@@ -46,7 +46,7 @@ UNAVAILABLE = frozenset({502, 503, 504})
 MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
 """HTTP statuses without a message, which may mean that a different server now answers at this URL."""
 MAX_TOOLS = 10_000
-"""Tools that are remembered as harmless to call twice."""
+"""Tools to remember as harmless to call twice."""
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     retry_reads: bool = True
     """Whether requests that only read are sent again after their connection was lost."""
     trust_hints: bool = False
-    """Whether calls of tools that are hinted read-only or idempotent are too. Only for servers that you trust."""
+    """Whether to send calls of tools with a read-only or idempotent hint again. Only for servers that you trust."""
 
 
 NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)
@@ -92,7 +92,7 @@ class RetryStep:
     """Sends a call a second time if its connection was lost and the call allows it, or the server changed its revision.
 
     A call whose connection is lost may have been served. It is sent again only if that does no harm: the request never
-    left, its method only reads, its caller said so, or its tool is listed as harmless by a server that is trusted.
+    left, its method only reads, its caller allowed it, or a trusted server lists its tool as harmless.
     """
 
     def __init__(self, connections: ConnectionManager) -> None:
@@ -101,7 +101,7 @@ class RetryStep:
         self._harmless: set[str] = set()
 
     def applies_to(self, row: Method) -> bool:
-        """Every call."""
+        """Return True: it applies to every call."""
         return True
 
     async def __call__(self, call: Call, next: Next) -> Any:
@@ -133,7 +133,8 @@ class RetryStep:
             supported, agreed = supported_in(error), connections.agreed
             if supported is None or agreed is None or not retry.attempts:
                 return False
-            # A server may refuse a revision that it lists as its own: the question is worth a second try (spec: §2.4).
+            # A server may refuse a revision that it lists as its own: the request is worth a second attempt (spec:
+            # §2.4).
             return agreed.rules.name in supported or await connections.renegotiate()
         if isinstance(error, ConnectionFailed) and error.status in MAY_BE_OTHER_ERA:
             return await connections.renegotiate()

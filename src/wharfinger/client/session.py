@@ -107,7 +107,7 @@ class ClientSession:
 
     @property
     def agreed(self) -> Negotiated:
-        """What was negotiated with the server. Raises ConnectionLost before the first connection."""
+        """The result of the negotiation. Raises ConnectionLost before the first connection."""
         if self.connections.agreed is None:
             raise ConnectionLost(NOT_OPEN)
         return self.connections.agreed
@@ -124,7 +124,7 @@ class ClientSession:
         return self.tools.learn(tools, self.link, self.agreed)
 
     def set_log_level(self, level: t.LoggingLevel) -> bool:
-        """Set the least level of log messages. Returns whether `logging/setLevel` has to be sent."""
+        """Set the lowest level of log messages. Returns whether `logging/setLevel` must be sent."""
         agreed, self._log_level = self.agreed, level
         if agreed.rules.era == "handshake":
             return True
@@ -132,10 +132,10 @@ class ClientSession:
             agreed.meta.log_level = level
         return False
 
-    # What happens on the connection: `ConnectionObserver`.
+    # Events of the connection: `ConnectionObserver`.
 
     def connection_made(self, link: Connection, agreed: Negotiated) -> None:
-        """A connection was opened, for the first time or again."""
+        """Set up a new connection for the client's state."""
         self.tools.connection_made(link)
         if self._cache is not None:
             self._cache.connection_made(agreed.rules, agreed.capabilities)
@@ -149,15 +149,15 @@ class ClientSession:
             self._background.start(link.request(_SET_LEVEL.name, params, timeout=SET_LEVEL_TIME))
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
-        """The connection is gone."""
+        """Report the loss to the watches."""
         self.watches.connection_lost(link, error)
 
     def notifications_missed(self) -> None:
-        """Notifications may have been lost on their way."""
+        """Report to the watches that notifications may have been lost."""
         self.watches.notifications_missed()
 
     def notification_received(self, message: Message) -> None:
-        """A notification arrived that belongs to no request."""
+        """Handle a notification that belongs to no request."""
         self.watches.notification_received(message)
         self._take(message)
 
@@ -171,7 +171,7 @@ class ClientSession:
         try:
             self._log.put(_decode_log(message.params), size=len(memoryview(message.params)))
         except msgspec.MsgspecError:
-            logger.debug("skipped a log message that cannot be read: %.100r", bytes(message.params))
+            logger.debug("skipped a malformed log message: %.100r", bytes(message.params))
 
 
 def _nothing(kind: str, uri: str) -> None:

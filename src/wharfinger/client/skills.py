@@ -61,9 +61,9 @@ def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> R
     data = read.bytes
     if entry is not None:
         if len(data) != entry.size:
-            raise NotVerified(f"{read.uri} has {len(data)} bytes, and its manifest says {entry.size}.")
+            raise NotVerified(f"{read.uri} has {len(data)} bytes, but {entry.size} in its manifest.")
         if f"sha256:{sha256(data).hexdigest()}" != entry.digest:
-            raise NotVerified(f"{read.uri} does not have the digest that its manifest says.")
+            raise NotVerified(f"{read.uri} does not have the digest in its manifest.")
     if read.uri == skill.uri:
         _check_frontmatter(skill, data)
     return read

@@ -1,13 +1,13 @@
 """Watches of resources and lists, in both eras, which continue over all connections of a client.
 
-A watch is a `_Subscription` with a task that keeps it going: it waits for a connection, subscribes there, waits until
-that ends, and begins again, until the watch or the client is closed or the server is gone for too long. In the
+A watch is a `_Subscription` with a task: it waits for a connection, subscribes there, waits until the connection ends,
+and starts over, until the watch or the client is closed or the server is gone for too long. In the
 stateless era a subscription is one long request (`subscriptions/listen`), whose stream brings its changes. In the
 handshake era it is a short request for each URI (`resources/subscribe`), and the changes come as notifications of the
 connection: two watches of one URI then share one subscription, which is counted.
 
 Pending changes are kept once each, and their number is bounded. Changes in a gap are lost, so after a gap everything
-that is watched is reported with `missed`. A change is a hint to read again, and never has the new content.
+that is watched is reported with `missed`. A change is a hint to read again, without the new content.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _decode_acknowledged = msgspec.json.Decoder(t.SubscriptionsAcknowledgedNotificat
 
 
 class _Subscription:
-    """One watch: the URIs and lists that it watches, its pending changes, and how it ended."""
+    """One watch: its URIs and lists, its pending changes, and how it ended."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Subscription:
         self.uris = uris
         self.lists = lists
         self.begun = begun
-        """Done when the server has acknowledged it for the first time."""
+        """Done as soon as the server has acknowledged the watch for the first time."""
         self.interrupted: Callable[[WharfingerError], object] | None = None
         """Called with the reason when a gap begins."""
         self.in_gap = False
@@ -250,7 +250,7 @@ class Watches:
         self._lost: asyncio.Future[WharfingerError] | None = None
         """Done when that connection is lost."""
         self._counts: dict[str, int] = {}
-        """How many watches want each URI (handshake era: there is one subscription per connection and URI)."""
+        """The number of watches of each URI (handshake era: there is one subscription per connection and URI)."""
         self._order = asyncio.Lock()
         self._background = BackgroundTasks()
         self._heartbeat: asyncio.Task[None] | None = None
@@ -341,7 +341,7 @@ class Watches:
             end = error
         except Exception:
             logger.exception("a watch has failed")
-            end = ConnectionLost("A watch has failed; the log says how.")
+            end = ConnectionLost("A watch has failed; the log has the details.")
         finally:
             self._subscriptions.discard(subscription)
             subscription.finish(end)
@@ -372,7 +372,7 @@ class Watches:
                 try:
                     granted.set_result(_decode_acknowledged(message.params).notifications)
                 except msgspec.MsgspecError:
-                    granted.set_exception(InvalidResponse(f"{link.name} sent an acknowledgement that cannot be read."))
+                    granted.set_exception(InvalidResponse(f"{link.name} sent a malformed acknowledgement."))
 
         listening = subscription.listening = loop.create_task(
             link.request("subscriptions/listen", params, timeout=None, on_notification=take)
@@ -396,7 +396,7 @@ class Watches:
         if answer.error is not UNSET:
             return to_remote_error(answer)
         if granted.cancelled():
-            return InvalidResponse("The server ended a watch without having acknowledged it.")
+            return InvalidResponse("The server ended a watch before it had acknowledged it.")
         return ConnectionLost(ended)
 
     # The handshake era.
@@ -466,7 +466,7 @@ class Watches:
                 await self._connections.ping(link, self._timeout)
                 silences = 0
             except WharfingerError as error:
-                logger.debug("%s does not answer as it should: %s", link.name, error)
+                logger.debug("%s does not answer a ping: %s", link.name, error)
                 silences = silences + 1 if _may_recover(error) else 0
             if silences < MAX_SILENCES:
                 continue

@@ -1,6 +1,6 @@
-"""Tool calls that become tasks: polls the task until it ends, and returns its result as that of the call.
+"""Tool calls that become tasks: polls the task until it ends, and returns its result as the result of the call.
 
-There are two task protocols, which share little but the name:
+There are two task protocols, which have little more than the name in common:
 
 - In 2025-11-25 the client decides: it sends `tools/call` with a `task`, because the tool's listing requires or allows
   it (`CALL_AS_TASK`). The response names the task, `tasks/get` returns its status, and `tasks/result` its result. If
@@ -53,11 +53,11 @@ CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.C
 _GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
 
 POLL_INTERVAL, MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 1.0, 0.05, 60.0
-"""Seconds between polls: the default, and the least and the most that a server can ask for."""
+"""Seconds between polls: the default, and the bounds on the interval that a server asks for."""
 CANCEL_TIME = 5.0
 """Timeout of `tasks/cancel` in seconds."""
 MAX_TOOLS = 10_000
-"""Tools that are remembered as wanting tasks. The server refuses a call of any other, which is then sent as a task."""
+"""Tools to remember as called with tasks. Other calls are sent as tasks after the server has refused them."""
 MAX_QUESTIONS = 1000
 """Questions that one task may ask."""
 CANCELLED = -32603
@@ -68,7 +68,7 @@ _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
 
 
 class TaskTools:
-    """Which tools of a server want to be called as tasks (2025-11-25)."""
+    """The tools of a server that are called as tasks (2025-11-25)."""
 
     __slots__ = ("_optional", "wanted")
 
@@ -90,7 +90,7 @@ class TaskTools:
 
     @staticmethod
     def supported(agreed: Negotiated) -> bool:
-        """Return whether the server takes calls of tools as tasks."""
+        """Return whether the server accepts tool calls as tasks."""
         declared = agreed.capabilities.tasks
         if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
             return False
@@ -166,7 +166,7 @@ class TaskStep:
         return result
 
     async def _poll(self, whole: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
-        """Poll a task as often as its server wants, and fetch the result; each request times out after `seconds`.
+        """Poll a task as often as its server asks for, and fetch the result; each request times out after `seconds`.
 
         Raises:
             InvalidResponse: a response about the task breaks the protocol.
@@ -184,7 +184,7 @@ class TaskStep:
                 changed.clear()  # before the request: a notification may come together with the response
                 state = await next(whole.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
                 if state.task_id != id:
-                    raise InvalidResponse("The server answered for another task than the one it was asked for.")
+                    raise InvalidResponse("The server answered about a different task than the one in the request.")
             if state.status == "cancelled":
                 raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
             # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
@@ -217,7 +217,7 @@ class TaskStep:
     # Tasks of the extension.
 
     async def _poll_extension(self, call: Call, task: TaskStarted, next: Next) -> Any:
-        """Poll a task as often as its server wants, answer what it asks, and return its result.
+        """Poll a task as often as its server asks for, answer what it asks, and return its result.
 
         Raises:
             InvalidResponse: a response about the task breaks the protocol.
@@ -240,13 +240,13 @@ class TaskStep:
                     await asyncio.sleep(_poll_delay(state.poll_interval_ms, whole))
                 state = await next(whole.follow_up(_GET, TaskParams(task_id=task.task_id), call.timeout))
                 if state.task_id != task.task_id:
-                    raise InvalidResponse("The server answered for another task than the one it was asked for.")
+                    raise InvalidResponse("The server answered about a different task than the one in the request.")
         except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
             self._background.start(_cancel(next, _CANCEL, TaskParams(task_id=task.task_id)))
             raise
 
     async def _answer(self, whole: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
-        """Answer the questions that were not answered before: a key is never used twice (spec: §2.19)."""
+        """Answer the new questions: a key is never used twice (spec: §2.19)."""
         asked = getattr(state, "input_requests", UNSET)
         new = {} if isinstance(asked, UnsetType) else {key: each for key, each in asked.items() if key not in answered}
         if not new:
@@ -304,7 +304,7 @@ def _started_in(raw: Raw) -> tasks.Task | t.CallToolResult:
 def _result_of(call: Call, state: Any) -> Any:
     raw = getattr(state, "result", UNSET)
     if isinstance(raw, UnsetType):
-        raise InvalidResponse("The server says that a task is complete, and gives no result.")
+        raise InvalidResponse("The server reports a task as complete, but sends no result.")
     return decode_result(call.row, raw)
 
 

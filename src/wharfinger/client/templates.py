@@ -1,4 +1,4 @@
-"""Resource templates of a client: make a URI from values, and read or complete it."""
+"""Resource templates of a client: makes URIs from values, reads them and completes values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Template"]
 
 REQUIRED = ("", "+")
-"""Operators of expressions whose missing value would leave a gap in the URI."""
+"""Operators of expressions that need a value: without one the URI would have a gap."""
 SHOWN_NAMES = 10
 SHOWN_CHARACTERS = 100
 """Names of templates that an error shows, and characters of each."""

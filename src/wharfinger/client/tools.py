@@ -1,4 +1,4 @@
-"""What a client remembers of the server's tools, as far as they were listed, because their calls depend on it."""
+"""The facts about listed tools that their calls depend on, as a client remembers them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["KnownTools"]
 logger = logging.getLogger("wharfinger.client")
 
 MAX_HEADER_TOOLS = 10_000
-"""Tools whose header params are remembered; their server refuses calls of any more."""
+"""Tools whose header params are remembered; the server refuses calls of others that need headers."""
 
 List = Callable[[], Awaitable[object]]
-"""Lists the tools again, by which `learn` is called."""
+"""Lists the tools again, which calls `learn`."""
 
 
 class KnownTools:
-    """What a client remembers of listed tools: calls as tasks, header params, safe repetition and output schemas."""
+    """Remembers facts about listed tools: calls as tasks, header params, safe repetition and output schemas."""
 
     def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
         self._retry = retry
@@ -38,12 +38,12 @@ class KnownTools:
         self._takes_tasks = False
 
     def connection_made(self, link: Connection) -> None:
-        """There is another connection, perhaps to another server."""
+        """Forget the tools of the last connection, which may have been to another server."""
         self._link = link
         self.as_tasks.clear()
 
     def learn(self, tools: list[t.Tool], link: Connection, agreed: Negotiated) -> list[t.Tool]:
-        """Take what the server lists. Returns the tools that can be called.
+        """Remember the tools that the server lists. Returns those that can be called.
 
         Over stateless HTTP a tool with an invalid `x-mcp-header` is left out (2026-07-28, tools).
         """
@@ -72,9 +72,9 @@ class KnownTools:
     ) -> bool:
         """Return whether a call failed because its tool must be called in another way; list the tools again to see.
 
-        The tool did nothing then. Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it must be
-        called as a task, or must not (2025-11-25, tasks: -32601). Some servers say -32601 in a result, whose text only
-        spares the question.
+        In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it
+        must be called as a task, or must not (2025-11-25, tasks: -32601). Some servers report that in a result: its
+        text shows whether listing the tools again may help.
         """
         if isinstance(failure, RemoteError):
             if failure.code == HeaderMismatch.code and self._link is not None and self._link.header_params is not None:

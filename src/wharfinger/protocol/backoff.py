@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__ = ["Backoff"]
 
 MAX_DOUBLINGS = 64
-"""More would overflow, and reach every maximum before."""
+"""A larger exponent could overflow; every maximum is reached before."""
 
 
 class Backoff:
@@ -15,10 +15,10 @@ class Backoff:
 
     Call `failed()` after a failure, and wait for the seconds that it returns; call `succeeded()` when an attempt went
     well. The delay after the n-th failure is at most `initial_delay * 2**(n-1)` seconds, and at most `max_delay`. It is
-    multiplied by what `random` returns, a number from 0 to 1, so that a thousand clients of one server do not all come
-    back at once ("full jitter"); without `random` it is exact.
+    multiplied by what `random` returns, a number from 0 to 1, so that a thousand clients of one server do not all
+    reconnect at once ("full jitter"); without `random` it is exact.
 
-    A connection that breaks right after it was opened must not begin the count anew each time: `succeeded(lasted)`
+    A connection that breaks right after it was opened must not reset the count each time: `succeeded(lasted)`
     forgets the failures only after `reset_after` seconds.
     """
 

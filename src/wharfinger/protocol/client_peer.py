@@ -212,7 +212,7 @@ class ClientPeer(Generic[W]):
             return (Notification(waiter, message),) if waiter is not None or of_task else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
-                # It means a request of its own: the ids of the two directions are independent.
+                # It cancels one of the server's requests: the ids of the two directions are independent.
                 return (Cancellation(routing.request),)
             waiter = self._waiting(routing.request)
             return (Notification(waiter, message),) if waiter is not None else _NOTHING

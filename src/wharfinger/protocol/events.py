@@ -5,7 +5,7 @@ The server's peer has two more, `Request` and `Batch`: only a server runs reques
     event              what the transport does with it
     Reply              sends its bytes back at once
     Response           gives it to `waiter`, which sent the request
-    Cancellation       stops the work on `request`, whose answer is no longer wanted
+    Cancellation       stops the work on `request`, whose answer is not needed any more
     Notification       passes it on to `waiter`, or to the listeners of the connection
     ServerRequest      answers what the server asks (client only)
     Malformed          fails `waiter`: its answer breaks the protocol (client only)
@@ -51,7 +51,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cancellation(msgspec.Struct, frozen=True, gc=False):
-    """The other side no longer wants the answer to its request; send nothing more for it.
+    """The other side has cancelled its request; send nothing more for it.
 
     On a server `request` is the `Request`, on a client the id of the server's request.
     """
@@ -85,7 +85,7 @@ class Malformed(msgspec.Struct, Generic[W], frozen=True, gc=False):
 
 
 class UnattributedError(msgspec.Struct, Generic[W], frozen=True, gc=False):
-    """An error without an id, which therefore answers no request.
+    """An error without an id, so that it is unclear which request it answers.
 
     `suspect` is the one request that it can be about: the error says that a message could not be read (JSON-RPC 2.0,
     §5), and the server has shown that it read every other message. None if there is no such request, or several.

@@ -110,7 +110,7 @@ class Store(Protocol):
         ...
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """Return how many keys have this prefix, and the bytes of their values."""
+        """Return the number of keys with this prefix, and the bytes of their values."""
         ...
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class Store(Protocol):
 
 
 class Link(Protocol):
-    """A client's way to a server."""
+    """A client's connection to a server."""
 
     async def request(
         self,
@@ -152,11 +152,11 @@ class LinkEvents(msgspec.Struct):
     on_request: Callable[[Message], Awaitable[Any]] | None = None
     """Answers a request of the server (handshake era); without it the server gets an error."""
     on_notification: Callable[[Link, Message], None] = lambda link, message: None
-    """A notification arrived that belongs to no request."""
+    """Called with each notification that belongs to no request."""
     on_missed: Callable[[Link], None] = lambda link: None
-    """Such notifications may have been lost."""
+    """Called when such notifications may have been lost."""
     on_lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
-    """The connection ended, from either side; called once."""
+    """Called once, when the connection has ended, from either side."""
 
 
 class HttpResponse(msgspec.Struct, frozen=True):

@@ -170,7 +170,7 @@ def refuse_bad_utf8(data: bytes) -> None:
 
 
 def depth(data: bytes) -> int:
-    """Return how deep arrays and objects are nested. Takes linear time for any `data`."""
+    """Return the depth to which arrays and objects are nested. Takes linear time for any `data`."""
     return max(accumulate(_steps(data)), default=0)
 
 
@@ -180,7 +180,7 @@ def _steps(data: bytes) -> memoryview[int]:
 
 
 def count_members(data: bytes) -> int:
-    """Return how many members all objects have together. Takes linear time for any `data`."""
+    """Return the number of members of all objects together. Takes linear time for any `data`."""
     return _STRINGS.sub(b"", data).count(b":")
 
 
@@ -257,7 +257,7 @@ def _known(id: Id | UnsetType) -> Id | None:
 
 
 def encode_request(id: Id, method: str, params: Any = UNSET) -> bytes:
-    """Encode a request; `params` is anything that encodes to an object, or UNSET."""
+    """Encode a request; `params` encodes to an object, or is UNSET."""
     return encode(Message("2.0", id, method, _raw(params)))
 
 

@@ -1,6 +1,6 @@
 """Decide from a server's answers which revision of the protocol to use. Does no I/O.
 
-A client that knows nothing about a server proceeds like this:
+For a server that it does not know yet, a client proceeds like this:
 
 1. `first_step`: send `server/discover` in the newest stateless revision.
 2. `decide_discover`: a `DiscoverResult`, or an error that only a stateless server sends, means the stateless era. An
@@ -185,7 +185,9 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
     chosen = result.protocol_version
     if chosen not in HANDSHAKE or (pinned is not None and chosen != pinned):
         wanted = pinned or ", ".join(HANDSHAKE)
-        raise UnsupportedRevision(f"The server chose revision {chosen[:40]!r}; this client wants {wanted}.", (chosen,))
+        raise UnsupportedRevision(
+            f"The server chose revision {chosen[:40]!r}; this client requires {wanted}.", (chosen,)
+        )
     return chosen
 
 
@@ -230,7 +232,7 @@ def _handshake_or_give_up(supported: list[str], pinned: str | None) -> NextStep:
         return Initialize(shared)
     theirs = ", ".join(name[:40] for name in supported[:10]) or "none"
     ours = pinned or ", ".join(SUPPORTED)
-    message = f"No revision in common: the server offers {theirs}; this client wants {ours}."
+    message = f"No revision in common: the server offers {theirs}; this client requires {ours}."
     return GiveUp(UnsupportedRevision(message, supported))
 
 

@@ -229,7 +229,7 @@ def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
     """Return the error that the caller gets: a `ProtocolError` unchanged, any other one as a reference into the log."""
     if isinstance(error, ProtocolError) and not error.remote:
         return error
-    return HandlerFailed(f"Internal error (reference {reference}): the server's log says more.")
+    return HandlerFailed(f"Internal error (reference {reference}): the server's log has the details.")
 
 
 _OURS = __file__.rpartition("protocol")[0]
@@ -245,7 +245,7 @@ def called(request: Request) -> str:
 
 
 def described(what: str, error: BaseException, reference: str = "") -> str:
-    """Return the log message for a failed call: what was called, and the last line outside of libraries that failed."""
+    """Return the log message for a failed call: its method and name, and the innermost line outside of libraries."""
     where = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
@@ -303,7 +303,7 @@ def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes
         UnicodeEncodeError, TypeError, ValueError: the result cannot be encoded as JSON in UTF-8.
     """
     if result is None:
-        raise TypeError("The result is None: a hook must end with `return await next(call)`")
+        raise TypeError("The result is None: middleware must end with `return await next(call)`")
     id = encode(request.id)
     opening = b"{"
     comma = b""

@@ -1,4 +1,4 @@
-"""Count how much of a bounded table each owner holds, so that no owner can fill it alone."""
+"""Counts each owner's use of a bounded table, so that no owner can fill it alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name_network(address: str) -> str:
 
 
 class Shares:
-    """How much each owner holds of one bounded thing: a count, or bytes. Each operation takes constant time."""
+    """The amount that each owner uses of something bounded: a count, or bytes. Each operation takes constant time."""
 
     __slots__ = ("_by_size", "_held", "total")
 

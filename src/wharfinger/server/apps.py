@@ -51,9 +51,9 @@ class PageOptions(TypedDict, total=False):
     permissions: Sequence[Permission]
     """Permissions that it needs: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
     domain: str | None
-    """An origin of its own for this page."""
+    """A separate origin for this page."""
     prefers_border: bool | None
-    """Whether it wants a border."""
+    """Whether the host should draw a border."""
     icons: Sequence[t.Icon] | None
     ttl: float | None
     cache_scope: t.CacheScope | None

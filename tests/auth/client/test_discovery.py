@@ -133,7 +133,7 @@ def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
 
 
 def test_a_server_without_tls_elsewhere_gets_no_token() -> None:
-    with pytest.raises(NotAuthorized, match="in the clear"):
+    with pytest.raises(NotAuthorized, match="sent unencrypted"):
         find(Web({}), server="http://harbour.example/mcp")
 
 

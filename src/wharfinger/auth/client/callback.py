@@ -68,7 +68,7 @@ class Callback:
         self._read_redirect = read
         await asyncio.wait((self._taken,), timeout=timeout)
         if not self._taken.done():
-            raise NotAuthorized(f"Nobody finished signing in within {timeout:g} s.")
+            raise NotAuthorized(f"The sign-in was not completed within {timeout:g} s.")
         return self._taken.result()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

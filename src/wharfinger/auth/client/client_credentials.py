@@ -76,7 +76,7 @@ class ClientCredentials:
         return await self._manager.refused(url, status, headers, sent)
 
     def trace(self, url: str) -> tuple[TraceStep, ...]:
-        """Return the steps of the last attempt and what each found. It holds no secret."""
+        """Return the steps of the last attempt and what each found. It contains no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
     async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
@@ -113,7 +113,7 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
     try:
         key = key_types[algorithm[:2]].import_key(pem)
     except (JoseError, ValueError, KeyError) as error:
-        raise ValueError(f"The private key cannot be read for {algorithm}: {type(error).__name__}.") from None
+        raise ValueError(f"The private key is not valid for {algorithm}: {type(error).__name__}.") from None
 
     def sign(audience: str, now: float) -> str:
         claims = {

@@ -57,7 +57,7 @@ def discover(server: str, challenge: Challenge, known: Collection[str], trace: T
         NotAuthorized: a document is missing or must not be used; the message says which one and why.
     """
     if (fault := forbidden_reason(server, server)) is not None:
-        raise NotAuthorized(f"{server} cannot be signed in to: {fault}. A token would travel in the clear.")
+        raise NotAuthorized(f"{server} cannot be used for signing in: {fault}. The token would be sent unencrypted.")
     published = yield from _resource(server, challenge, trace)
     if published is None:
         return (yield from _without_resource(server, challenge, trace))
@@ -123,9 +123,7 @@ def _without_resource(server: str, challenge: Challenge, trace: Trace) -> Steps[
     metadata = yield from _document("metadata at the server's root", url, ServerMetadata, trace)
     assumed = metadata is None
     if metadata is None:
-        trace.append(
-            TraceStep(origin, None, "no metadata at all: /authorize, /token and /register of 2025-03-26 are tried")
-        )
+        trace.append(TraceStep(origin, None, "no metadata: trying /authorize, /token and /register of 2025-03-26"))
         metadata = ServerMetadata(
             issuer=origin,
             authorization_endpoint=f"{origin}/authorize",

@@ -22,7 +22,7 @@ _WAYS = {
 
 
 async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Trace, bool]:
-    """Do all of a sign-in that needs no person. Returns the steps, and whether a person could sign in.
+    """Do the parts of a sign-in that need no person. Returns the steps, and whether a person could sign in.
 
     It registers nothing, and opens no page.
     """
@@ -57,7 +57,7 @@ def _walk(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
     good = _registration(found, identity, trace)
     good = _pkce(found, trace) and good
     scopes = scopes_to_ask(found, (), (), offline=True)
-    trace.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "none are named, so that none are asked for"))
+    trace.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "the server names none, so none are requested"))
     resource = found.resource or "none is published (2025-03-26)"
     trace.append(TraceStep("resource", True if found.resource else None, shown(resource)))
     _renewal(found, trace)
@@ -67,18 +67,20 @@ def _walk(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
 def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | None:
     step = f"POST {url}"
     if status not in (401, 403):
-        trace.append(TraceStep(step, None, f"{status}: no token is wanted for `initialize`; others may want one"))
+        trace.append(TraceStep(step, None, f"{status}: `initialize` needs no token; other requests may need one"))
         return Challenge("bearer", {})
     challenge = bearer_challenge(header)
     answer = f"{status}, WWW-Authenticate: {shown(header)}"
     if challenge is None:
-        trace.append(TraceStep(step, False, answer, "It wants other credentials than a token: give them in a header."))
+        trace.append(
+            TraceStep(step, False, answer, "It requires credentials other than a token: send them in a header.")
+        )
         return None
     if not header:
         answer, fix = f"{status} without WWW-Authenticate", 'Send WWW-Authenticate: Bearer resource_metadata="…".'
         trace.append(TraceStep(step, False, answer, fix))
     elif challenge.resource_metadata is None:
-        fix = "Name resource_metadata there: clients then need not guess."
+        fix = "Add resource_metadata to it: otherwise clients must guess."
         trace.append(TraceStep(step, None, answer, fix))
     else:
         trace.append(TraceStep(step, True, answer))
@@ -90,10 +92,10 @@ def _registration(found: AuthServer, identity: ClientIdentity, trace: Trace) -> 
     if way:
         trace.append(TraceStep("registration", True, _WAYS[way]))
         return True
-    fix = "Ask its operator for a client id, and give it with --client-id."
+    fix = "Ask its operator for a client id, and pass it with --client-id."
     if found.metadata.client_id_metadata_document_supported:
-        fix = "It takes client ID metadata documents: give the URL of one with --client-metadata-url."
-    trace.append(TraceStep("registration", False, f"{found.issuer} registers no clients by itself", fix))
+        fix = "It accepts client ID metadata documents: pass the URL of one with --client-metadata-url."
+    trace.append(TraceStep("registration", False, f"{found.issuer} does not register clients automatically", fix))
     return False
 
 

@@ -1,4 +1,4 @@
-"""HTTP requests of a sign-in: bounded in time and size, without redirects, only to addresses a server may name."""
+"""HTTP requests of a sign-in: bounded in time and size, without redirects, and only to allowed addresses."""
 
 from __future__ import annotations
 

@@ -86,11 +86,11 @@ def authorization_url(found: AuthServer, client: RegisteredClient, attempt: Atte
     """
     metadata = found.metadata
     if metadata.authorization_endpoint is None:
-        raise NotAuthorized(f"{found.issuer} has no authorization_endpoint: nobody can sign in there.")
+        raise NotAuthorized(f"{found.issuer} has no authorization_endpoint: signing in there is not possible.")
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise NotAuthorized(
             f"{found.issuer} does not list S256 in code_challenge_methods_supported, so that a stolen code could be "
-            "used; signing in stops here. Its operator should turn on PKCE."
+            "used; signing in stops here. Its operator should enable PKCE."
         )
     challenge = base64.urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=")
     query = {
@@ -126,7 +126,7 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
         raise UnrelatedRedirect
     issuer = given.get("iss")
     if issuer is None and found.metadata.authorization_response_iss_parameter_supported:
-        raise NotAuthorized(f"The redirect does not name its issuer, although {found.issuer} promises that.")
+        raise NotAuthorized(f"The redirect does not name its issuer, although {found.issuer} promises to.")
     if issuer is not None and issuer != found.issuer:
         raise NotAuthorized(f"The redirect is not from {found.issuer} but from another issuer, and is not used.")
     if "error" in given:

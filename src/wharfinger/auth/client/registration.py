@@ -79,7 +79,7 @@ def register(
     why = "does not support dynamic registration"
     if identity.client_id is not None:
         why += f", and the given client id is for {identity.issuer}"
-    fix = "Ask its operator for a client id, and give it with its issuer."
+    fix = "Ask its operator for a client id, and pass it with its issuer."
     trace.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
     raise NotAuthorized(f"{found.issuer} {why}. {fix}")
 
@@ -133,7 +133,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
     )
     if answer.status not in (200, 201):
         _, refused = refusal(f"The registration at {endpoint}", answer)
-        fix = "Ask for a client id, and give it with its issuer."
+        fix = "Ask for a client id, and pass it with its issuer."
         if found.assumed:
             fix = "The server has no sign-in metadata: it may require a token in a header instead."
         trace.append(TraceStep(endpoint, False, str(refused), fix))

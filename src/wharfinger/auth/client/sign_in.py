@@ -40,7 +40,7 @@ class SignIn:
 
     When a server answers 401, `SignIn` finds its authorization server, opens the sign-in page and receives the answer
     on a port of this machine. It renews tokens as long as it can, and asks for more scopes when a server requires them.
-    One object may serve clients of several servers; each server gets tokens of its own.
+    One object may serve clients of several servers; each server gets its own tokens.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class SignIn:
         return await self._tokens.grant(url)
 
     def trace(self, url: str) -> tuple[TraceStep, ...]:
-        """Return the steps of the last sign-in to this server and what each found. It holds no secret."""
+        """Return the steps of the last sign-in to this server and what each found. It contains no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
     async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
         if not self._interactive and found.assumed:
-            raise NotAuthorized(f"{found.server} requires a token, and does not say how to sign in.")
+            raise NotAuthorized(f"{found.server} requires a token, but does not say how to sign in.")
         if not self._interactive:
             raise NotAuthorized(f"{found.server} requires you to sign in. Run: wharfinger auth login {found.server}")
         identity = self._identity_for(found)
@@ -212,11 +212,11 @@ class SignIn:
         try:
             return read(urlsplit(visited).query)
         except UnrelatedRedirect:
-            raise NotAuthorized(f"{found.issuer} answered with another `state` than was sent.") from None
+            raise NotAuthorized(f"{found.issuer} returned another `state` than was sent.") from None
 
 
 async def _open_page(url: str) -> None:
-    """Open the browser. It is no error if none is found: a person can open the URL by hand.
+    """Open the browser. If none is found, that is not an error: a person can open the URL.
 
     It runs in a daemon thread, because some browsers return only when they are closed.
     """

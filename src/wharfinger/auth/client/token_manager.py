@@ -7,7 +7,7 @@ ensures that concurrent requests obtain or renew a token only once. After a refu
 2. Renew the token, once.
 3. Obtain a new token with more scopes.
 
-It is an error if a token is refused although it has all requested scopes, because a new one would not help.
+If a token is refused although it has all requested scopes, that is an error: a new one would not help.
 """
 
 from __future__ import annotations

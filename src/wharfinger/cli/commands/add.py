@@ -47,9 +47,9 @@ Examples:
     multiple=True,
     metavar="'NAME: VALUE'",
     allow_from_autoenv=False,
-    help="HTTP header for a URL. Repeatable; stored in the file as it is.",
+    help="HTTP header for a URL. Repeatable; stored unchanged in the file.",
 )
-@click.option("--token-env", metavar="NAME", help="Variable that holds the bearer token; only its name is stored.")
+@click.option("--token-env", metavar="NAME", help="Variable with the bearer token; only its name is stored.")
 @click.option("--dry-run", is_flag=True, help="Show the command or the change of the file, and do nothing.")
 @click.option("--remove", is_flag=True, help="Remove the server; TARGET may be its name.")
 @verbosity_options
@@ -71,8 +71,8 @@ def add(
 
     TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
     stored absolute. If the host's own command is installed (claude, code or codex) and can store the server, it is
-    shown and run. Otherwise the file is edited: the rest of it stays as it is, and the version before the last change
-    is kept next to it as `.wharfinger.bak`.
+    shown and run. Otherwise the file is edited: everything else in it stays unchanged, and the version before the last
+    change is kept next to it as `.wharfinger.bak`.
     """
     kind = HOSTS[host]
     if project and not kind.project:
@@ -129,7 +129,7 @@ def describe(
     if command is None and first.startswith(("http://", "https://")):
         if not host.url:
             raise click.UsageError(
-                f"{host.title}'s file takes servers on stdio only: give a folder, a Python file or `-- command…`"
+                f"{host.title}'s file accepts servers on stdio only: give a folder, a Python file or `-- command…`"
                 " (a public URL can be added in its settings, under Connectors).",
                 ctx,
             )

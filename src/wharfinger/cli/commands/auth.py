@@ -84,9 +84,7 @@ Examples:
 )
 @click.argument("url")
 @click.option("--client-id", metavar="ID", help="Client ID that the authorization server has issued.")
-@click.option(
-    "--client-secret-env", metavar="NAME", help="Environment variable that holds the secret of that client ID."
-)
+@click.option("--client-secret-env", metavar="NAME", help="Environment variable with the secret of that client ID.")
 @click.option("--issuer", metavar="URL", help="Issuer of that client ID.")
 @click.option("--client-metadata-url", metavar="URL", help="URL of the client's own metadata document.")
 @click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="Scope to request. Repeatable.")
@@ -169,7 +167,7 @@ async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
     from wharfinger.auth.client.steps import run as drive
 
     status, header = await drive(first_request(url), fetch_for(url, allow_private_networks=private))
-    await signing.forget(url)  # people sign in again to be somebody else
+    await signing.forget(url)  # people sign in again to use another account
     asked = 401 if status not in (401, 403) else status
     if not await signing.refused(url, asked, {"www-authenticate": header}, {}):
         raise CommandError(f"{url} does not accept OAuth tokens: {header[:200]}")

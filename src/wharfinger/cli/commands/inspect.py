@@ -1,4 +1,4 @@
-"""`wharfinger inspect`: shows what a server is, what it declares, which revisions it speaks, and how fast it is."""
+"""`wharfinger inspect`: shows a server's name, capabilities, revisions, features and speed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Examples:
 @verbosity_options
 @click.pass_context
 def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_json: bool, **options: Any) -> None:
-    """Show what a server is, what it can do, and how fast it answers.
+    """Show a server's name, features and speed.
 
     Lists everything once and counts it, and tries every protocol revision (which starts a command again for each).
     Reads no resource and calls no tool. `wharfinger doctor` shows what to change about a server.

@@ -47,7 +47,7 @@ Examples:
     type=click.Choice(["modified", "priority", "size"]),
     help="Show the newest, most important or largest first.",
 )
-@click.option("--audience", type=click.Choice(["user", "assistant"]), help="Show only what is meant for this audience.")
+@click.option("--audience", type=click.Choice(["user", "assistant"]), help="Show only resources for this audience.")
 @click.option("--mime", metavar="TYPE", help="Show only this MIME type, for example application/json or 'text/*'.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N of each.")
 @json_option

@@ -29,9 +29,7 @@ Examples:
   wharfinger read file:///charts/tides.log -- wharfinger serve ./charts""",
 )
 @click.argument("words", nargs=-1, metavar="TARGET URI", shell_complete=complete_words("uris"))
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE, or into FOLDER/ each content as a file of its own."
-)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE, or write each content to its own file in FOLDER/.")
 @json_option
 @connection_options
 @verbosity_options
@@ -80,7 +78,7 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
 
 
 def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
-    """Separate the contents from the one that names the next window, which is None if there is none."""
+    """Separate the contents from the one that names the next window (None if there is none)."""
     from wharfinger.sources.windows.window import says_how_to_go_on
 
     continuation = next((content for content in contents[1:] if says_how_to_go_on(content)), None)

@@ -39,7 +39,7 @@ Examples:
 def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: Any) -> int | None:
     """Run the Server in a Python file or module.
 
-    NAME is the variable that holds it. The default is the only Server, or the one named server, app or mcp. The
+    NAME is its variable. The default is the only Server, or the one named server, app or mcp. The
     transport is HTTP on 127.0.0.1:8000 if stdin is a terminal, and stdio otherwise.
     """
     settings = choose_transport(ctx, **serving)

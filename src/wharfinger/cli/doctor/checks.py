@@ -1,4 +1,4 @@
-"""The checks of `wharfinger doctor`, a row each: what is wrong, how to find it, and what to change."""
+"""The checks of `wharfinger doctor`, a row each: the problem, how to find it, and what to change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY_RESOURCES = 200
 
 
 class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to change: what is wrong, with the names or URIs in `where`, and what to do about it."""
+    """One thing to change: the problem, with the names or URIs in `where`, and the advice."""
 
     severity: Severity
     check: str

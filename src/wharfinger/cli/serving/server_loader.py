@@ -83,7 +83,7 @@ def import_named(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             raise click.UsageError(
                 f"No module or file named {name!r} here ({Path.cwd()}): give the path of the file, "
-                "or run in the folder that holds the package."
+                "or run the command in the folder that contains the package."
             ) from None
         raise import_error(name, error) from error
     except (Exception, SystemExit) as error:

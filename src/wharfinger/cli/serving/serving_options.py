@@ -77,7 +77,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME",
         default="",
         envvar="WHARFINGER_TOKEN_ENV",
-        help="Variable that holds the bearer token that every request must have.",
+        help="Variable with the bearer token that every request must have.",
     ),
     click.option("--insecure", is_flag=True, help="Allow other machines to connect without a token."),
     click.option(

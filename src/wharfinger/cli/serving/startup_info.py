@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_secrets"]
 
 COLLECT_SECONDS = 0.5
-"""Time in which all sources together are asked."""
+"""Seconds to wait for the answers of all sources together."""
 EXAMINED_RESOURCES = 500
 """Resources of a source among which one worth watching is chosen."""
 FACTS_CHARACTERS = 200
@@ -122,7 +122,7 @@ def _items(value: Any) -> Sequence[str]:
 
 
 def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
-    """Return how to pass what the banner omits: passwords and environment variables; empty if nothing is omitted."""
+    """Return how to pass what the command omits: passwords and environment variables; empty if nothing is omitted."""
     from wharfinger.sources.registry import hides_secret, shown_word
 
     remarks = [

@@ -137,7 +137,7 @@ def at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
-    """Return VS Code's `inputs` by id: the values that a person is asked for."""
+    """Return VS Code's `inputs` by id: the values to ask a person for."""
     listed: object = at(config, ()).get("inputs") or at(config, ("mcp",)).get("inputs")
     found: dict[str, Mapping[str, Any]] = {}
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:

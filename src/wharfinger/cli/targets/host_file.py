@@ -19,7 +19,7 @@ class HostFile:
 
     Args:
         path: the file; one that does not exist counts as empty.
-        host: whose file it is.
+        host: the host that the file belongs to.
 
     Raises:
         CommandError: the file is not UTF-8.
@@ -33,7 +33,7 @@ class HostFile:
         except FileNotFoundError:
             self.text = ""
         except UnicodeDecodeError:
-            raise CommandError(f"{path} is not UTF-8 and was left as it is.") from None
+            raise CommandError(f"{path} is not UTF-8 and was left unchanged.") from None
 
     def find(self, name: str, wanted: dict[str, Any] | None = None) -> dict[str, Any] | None:
         """Return the entry of a server, or None if there is none.
@@ -58,7 +58,7 @@ class HostFile:
             return edit(self.text, self.host.table, name)
         except ValueError as error:
             advice = f" Add this under {self.host.table!r} by hand: {json.dumps({name: wanted})}" if wanted else ""
-            raise CommandError(f"{self.path} cannot be edited ({error}) and was left as it is.{advice}") from None
+            raise CommandError(f"{self.path} cannot be edited ({error}) and was left unchanged.{advice}") from None
 
     def diff(self, new: str) -> str:
         """Return the change as a unified diff."""

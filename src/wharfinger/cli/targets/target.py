@@ -116,7 +116,7 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
             "", (*own_command(), "run", "--stdio", "--dev", f"{Path(file).absolute()}:{name}"), own_command=True
         )
     if path.is_file():
-        raise click.UsageError(f"{word}: to start a program give it after `--`: `-- {word}`.", ctx)
+        raise click.UsageError(f"{word} looks like a program: put it after `--` to start it: `-- {word}`.", ctx)
     return None
 
 
@@ -135,7 +135,7 @@ def configured_target(ctx: click.Context, word: str, *, chosen: bool) -> Target 
 
 
 def named_target(ctx: click.Context, word: str) -> Target:
-    """Read a word as the name of a configured server, or raise an error that says what it might have been."""
+    """Read a word as the name of a configured server, or raise an error that suggests what was meant."""
     found = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, chosen=False)
     if found is not None:
         return found

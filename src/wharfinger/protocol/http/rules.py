@@ -63,7 +63,7 @@ CLOSE: Pairs = ((b"connection", b"close"),)
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one HTTP server, beside the `Limits` of its service. Times are in seconds, sizes in bytes."""
+    """The limits of one HTTP server, besides the `Limits` of its service. Times are in seconds, sizes in bytes."""
 
     header_size: int = 32 * 1024
     """Request line and headers."""

@@ -65,7 +65,7 @@ class UnmatchableTemplate(WharfingerError, ValueError):
         self.text = text
         super().__init__(
             f"The URI template {text!r} can be read in several ways: it does not say where the variable {variable!r} "
-            "begins or ends. Put a literal such as '/' between it and the variable beside it."
+            "begins or ends. Put a literal such as '/' between it and the variable next to it."
         )
 
 
