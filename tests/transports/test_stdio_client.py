@@ -523,7 +523,7 @@ answer(m); time.sleep(60)
             await ask(link)
             transport = link._child.stdin
             assert transport.get_write_buffer_size() < 3 * 1024 * 1024
-            with pytest.raises(RequestTimeout, match="has not read what was sent before"):
+            with pytest.raises(RequestTimeout, match="has not read earlier messages"):
                 await ask(link, timeout=0.05)
             os.killpg(link.pid or 0, signal.SIGKILL)
 

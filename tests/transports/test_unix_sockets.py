@@ -149,7 +149,7 @@ def test_nobody_there_is_told(path: Path) -> None:
         await refused("there is no such socket")
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(path))
-        await refused("nobody listens there")
+        await refused("no server listens there")
 
     run(test())
 

@@ -1,1 +1,1 @@
-"""Ways to carry messages: one module per transport and end; they know methods only as names in a mapping."""
+"""The transports, which carry messages: one module for each transport and end."""

@@ -10,7 +10,7 @@ __all__ = ["BackgroundTasks", "retrieve"]
 
 
 class BackgroundTasks:
-    """Holds tasks until they are done: the event loop itself keeps only weak references to them.
+    """Keeps references to tasks until they are done: the event loop itself has only weak ones.
 
     Their exceptions are dropped; with `report_failures` asyncio logs them.
     """

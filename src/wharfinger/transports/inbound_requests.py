@@ -17,7 +17,7 @@ __all__ = ["MAX_REQUESTS", "RequestResponder"]
 logger = logging.getLogger("wharfinger.transports.inbound_requests")
 
 MAX_REQUESTS = 32
-"""Requests of one server that are answered at once; more are refused."""
+"""Requests of one server that are answered at the same time; more are refused."""
 
 Answer = Callable[[Message], Awaitable[Any]]
 """Answers one request: returns a result (a struct, a mapping or raw JSON), or returns or raises a ProtocolError."""
@@ -56,7 +56,7 @@ class RequestResponder:
         elif id in self._tasks:  # the first request with this id gets its response
             logger.debug("%s uses the id %r a second time", self._name, id)
         elif len(self._tasks) >= MAX_REQUESTS:
-            busy = f"This client answers {MAX_REQUESTS} questions at once: ask again later."
+            busy = f"This client answers {MAX_REQUESTS} questions at the same time: ask again later."
             refuse(encode_error(id, Overloaded(busy)))
         else:
             task = self._tasks[id] = self._loop.create_task(self._respond(id, request, answer, send))
@@ -69,7 +69,7 @@ class RequestResponder:
             task.cancel()
 
     def stop(self) -> None:
-        """Stop answering: the connection is gone."""
+        """Stop answering, because the connection is gone."""
         for task in self._tasks.values():
             task.cancel()
 

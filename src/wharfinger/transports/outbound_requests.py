@@ -62,7 +62,7 @@ class PendingRequests:
         """
         peer = self._peer
         if peer.in_flight.get(request.id) is not request:
-            raise ConnectionLost("The request is over: its client can no longer be asked.")
+            raise ConnectionLost("The request has ended, so its client cannot be asked any more.")
         response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         id, data = peer.request(method, params, response)
         pauses, started_at = self._paused.setdefault(request, (Pauses(), request.started_at))
@@ -70,21 +70,21 @@ class PendingRequests:
         request.started_at = math.inf
         try:
             if not write(data):
-                raise Overloaded("The client cannot be asked: it has no open stream that takes requests.")
+                raise Overloaded("The client cannot be asked: it has no open stream for requests.")
             async with asyncio.timeout(peer.limits.answer_time):
                 return await response
         except TimeoutError:
             raise RequestTimeout(f"The client did not answer {method} in {peer.limits.answer_time:g} s.") from None
         finally:
             if peer.forget(id):  # there is no response yet
-                gone = t.CancelledNotificationParams(request_id=id, reason="The question is withdrawn.")
+                gone = t.CancelledNotificationParams(request_id=id, reason="The request was cancelled.")
                 write(encode_notification("notifications/cancelled", gone))
             if (paused_for := pauses.end(self._now())) is not None:
                 del self._paused[request]
                 request.started_at = started_at + paused_for
 
     def close(self) -> None:
-        """Fail every request that waits: the client is gone."""
+        """Fail every waiting request, because the client is gone."""
         for response in self._peer.forget_all():
             if not response.done():
                 response.set_exception(ConnectionLost("The client is gone."))

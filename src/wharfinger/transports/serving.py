@@ -1,4 +1,4 @@
-"""How a request becomes the bytes of its answer, if its handler does not simply return a result.
+"""Makes the bytes of the answer to a request whose handler did not simply return a result.
 
 Each transport runs a request in one task:
 
@@ -100,7 +100,7 @@ def answer_exception(
 
 
 def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:
-    """Return the error that the caller gets: a deliberate one as it is, else a reference to the log."""
+    """Return the error that the caller gets: a deliberate one unchanged, else a reference to the log."""
     reference = os.urandom(4).hex()
     answer = to_protocol_error(error, reference)
     if answer is not error:

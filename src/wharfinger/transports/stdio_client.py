@@ -265,7 +265,7 @@ class _Child(asyncio.SubprocessProtocol):
             try:
                 self._link.stderr_line(line[:MAX_FORWARDED_LINE].decode("utf-8", "backslashreplace"))
             except Exception:
-                logger.exception("The function that takes lines of stderr failed")
+                logger.exception("The callback for lines of stderr failed")
 
     async def end(self) -> None:
         """End the child and every process of its group; at once if this task is cancelled because the loop ends."""

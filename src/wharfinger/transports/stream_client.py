@@ -163,7 +163,7 @@ class StreamLink:
         try:
             return await call.future
         except asyncio.CancelledError:
-            self._cancel(call, "The caller no longer wants the answer.")
+            self._cancel(call, "The caller has cancelled the request.")
             if call.future.done() and not call.future.cancelled():
                 call.future.exception()  # mark as retrieved: the cancellation is raised instead
             raise
@@ -254,14 +254,14 @@ class StreamLink:
         elif type(event) is Cancellation:
             self._responder.cancel(event.request)
         elif type(event) is Malformed:
-            reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
+            reason = f"{self.name} answered {event.waiter.method} with an invalid message: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
         elif type(event) is UnattributedError:
             self._suspect(event)
         elif type(event) is NotAMessage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:GARBAGE_KEPT])
-            logger.debug("skipped a line from %s that is no message: %.100r", self.name, event.data)
+            logger.debug("skipped a line from %s that is not a message: %.100r", self.name, event.data)
 
     def _reply(self, data: bytes) -> None:
         if self._blocked is None and self._end is None:  # a server that does not read must not fill our memory
@@ -319,7 +319,7 @@ class StreamLink:
             blocked = self._blocked
             await asyncio.wait((blocked,), timeout=None if end is None else end - self._loop.time())
             if not blocked.done():
-                raise RequestTimeout(f"{method}: {self.name} has not read what was sent before, for {timeout:g} s.")
+                raise RequestTimeout(f"{method}: {self.name} has not read earlier messages for {timeout:g} s.")
 
     def _cancel(self, call: _PendingCall, reason: str) -> None:
         notice = self._peer.cancel(call.id, reason)

@@ -53,7 +53,7 @@ EAGER: bool = sys.version_info >= (3, 12)
 new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
 """Starts the task of a request."""
 FLUSH = 16
-"""Small messages that are written together: the reader works on them while we go on with the rest."""
+"""Small messages that are written together: the reader handles them while the server continues with the others."""
 EXPIRED = -1
 """`Request.started_at` of a request whose deadline has passed."""
 
@@ -140,7 +140,7 @@ class StreamServer(asyncio.Protocol):
         request.task = new_task(self.serve(request, batch), loop=self.loop)
 
     def eof_received(self) -> bool:
-        """The client sends nothing more: answer what was read, then end. The write side stays open."""
+        """Called when the client sends nothing more: answer what was read, then end. The write side stays open."""
         self.pending.close()
         self.drain()
         return True
@@ -353,7 +353,7 @@ class StreamServer(asyncio.Protocol):
             self.ended.set_result(None)
 
     def give_up(self, before: int) -> None:
-        """End although messages are queued, unless the reader has accepted some of them meanwhile."""
+        """End although messages are queued, unless the reader has accepted some of them in the meantime."""
         if self.parked and self.parked_bytes == before:
             self.connection_lost(None)
         elif not self.ended.done():

@@ -15,7 +15,7 @@ __all__ = ["UnixLink"]
 
 _REASONS = {
     "FileNotFoundError": "there is no such socket",
-    "ConnectionRefusedError": "nobody listens there: the server has ended, or the file is not a socket",
+    "ConnectionRefusedError": "no server listens there: it has ended, or the file is not a socket",
     "PermissionError": "this user may not connect to it",
 }
 

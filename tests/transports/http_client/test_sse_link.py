@@ -163,7 +163,7 @@ def test_message_that_is_not_taken_fails_its_request() -> None:
         ("404 Not Found", "text/html", b"<html>", ConnectionFailed, "404 Not Found: a web page"),
         ("401 Unauthorized", "text/plain", b"token?", NotAuthorized, "token?"),
         ("200 OK", "text/html", b"<html>Hi", NotMCP, "first bytes were b'<html>Hi'"),
-        ("200 OK", "text/event-stream", b"data: x\n\n", ConnectionFailed, "before it said where to POST"),
+        ("200 OK", "text/event-stream", b"data: x\n\n", ConnectionFailed, "before it sent the URL for POST"),
         ("200 OK", "text/event-stream", b"data: " + b"x" * 200_000, InvalidResponse, "event over the limit"),
     ],
 )

@@ -126,7 +126,7 @@ class ContentTests(ContractBase):
             following = next_of(first)
             if following is not None:
                 shown = any(content.uri == following for content in contents[1:])
-                expect(shown, "Windows", f"{asked[-1]} goes on at {following}, and no further content says so.")
+                expect(shown, "Windows", f"{asked[-1]} continues at {following}, but no further content names it.")
         expect(len(asked) > 1, "Windows", f"{self.windowed} is read whole: no {NEXT!r} in _meta of its first content.")
         expect(all(pieces), "Windows", "A window is empty.")
         if following is None:

@@ -91,7 +91,7 @@ async def resume_stream(
         except (origin.http.ClientError, OSError) as error:
             if isinstance(error, WharfingerError):
                 raise
-            logger.debug("the stream of %s broke off again: %r", origin.name, error)
+            logger.debug("the stream of %s broke again: %r", origin.name, error)
         failures = 0 if decoder.last_id != before else failures + 1
 
 

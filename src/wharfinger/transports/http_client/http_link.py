@@ -133,7 +133,7 @@ class HttpLink:
                 raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.") from None
             raise self._translate(error) from None
         except asyncio.CancelledError:
-            self._notify_cancelled(peer, number, "The caller no longer wants the answer.")
+            self._notify_cancelled(peer, number, "The caller has cancelled the request.")
             raise
         except (self._origin.http.ClientError, OSError) as error:
             if isinstance(error, WharfingerError):
@@ -254,7 +254,7 @@ class HttpLink:
             if post is not None:
                 post.nameless = event.message
         elif type(event) is Malformed:
-            event.waiter.error = InvalidResponse(f"{self.name} sent an answer that cannot be read: {event.reason}")
+            event.waiter.error = InvalidResponse(f"{self.name} sent an invalid answer: {event.reason}")
 
     # HTTP.
 

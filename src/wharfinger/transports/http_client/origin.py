@@ -38,7 +38,7 @@ READ_BUFFER = 512 * 1024
 """Bytes of a response that are buffered before they are used."""
 MAX_REFUSAL = 64 * 1024
 """Bytes of a refusal's body that are read."""
-FORBIDDEN = "it is in a private network or on this machine, where it may not lead"
+FORBIDDEN = "it is in a private network or on this machine, which is not allowed"
 
 
 class NoMessage(ConnectionFailed):

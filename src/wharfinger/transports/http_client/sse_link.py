@@ -126,7 +126,7 @@ class SseLink(StreamLink):
         if content_type(response) != EVENTS:
             first = await response.content.read(80)
             raise NotMCP(
-                f"{name} is not MCP: GET brings {content_type(response)}; the first bytes were {show_bytes(first)}."
+                f"{name} is not MCP: GET returned {content_type(response)}; the first bytes were {show_bytes(first)}."
             )
 
     async def _find_endpoint(self, response: ClientResponse, decoder: EventDecoder) -> URL:
@@ -140,7 +140,7 @@ class SseLink(StreamLink):
                     messages = [later.data for later in events[number + 1 :] if later.event == "message"]
                     self._reading = self._loop.create_task(self._read(response, decoder, messages))
                     return endpoint
-        raise ConnectionFailed(f"{self.name} ended its stream before it said where to POST.")
+        raise ConnectionFailed(f"{self.name} ended its stream before it sent the URL for POST.")
 
     async def _read(self, response: ClientResponse, decoder: EventDecoder, messages: list[bytes]) -> None:
         origin = self._origin
@@ -155,7 +155,7 @@ class SseLink(StreamLink):
         except EventTooLarge:
             failure = self._too_large()
         except (origin.http.ClientError, OSError) as error:
-            failure = ConnectionLost(f"{self.name} broke the stream off: {str(error) or type(error).__name__}.")
+            failure = ConnectionLost(f"{self.name} interrupted the stream: {str(error) or type(error).__name__}.")
         finally:
             response.close()
         kind, text = type(failure), str(failure)

@@ -90,7 +90,7 @@ _SAFE = ("GET", "HEAD")
 """Methods of pages (RFC 9110 §9.1 requires both); the HTTP server omits the body of an answer to HEAD (§9.3.2)."""
 _NO_CHUNKS = (
     "Send the body with Content-Length. A chunked one may end in trailers, which this ASGI server may mix into the "
-    "headers; if it keeps them apart, say so: server.asgi(separates_trailers=True)."
+    "headers; if it keeps them separate, pass server.asgi(separates_trailers=True)."
 )
 
 
@@ -380,7 +380,7 @@ class HttpApp:
         if method not in ("GET", "DELETE"):
             raise HttpRefusal(405, "Send POST, or GET and DELETE within a session.", _ALLOW)
         if headers.get(VERSION) in STATELESS_VERSIONS:
-            raise HttpRefusal(405, "This revision has POST only.", _POST_ONLY)
+            raise HttpRefusal(405, "This revision supports POST only.", _POST_ONLY)
         if SESSION not in headers:
             raise HttpRefusal(400, "Repeat the Mcp-Session-Id of the answer to initialize.")
         if method == "GET":
@@ -425,7 +425,7 @@ class HttpApp:
         if self.verify is not None:
             self.verify(headers)
         if path not in self.pages and (path != "/read" or self.contents is None):
-            raise HttpRefusal(404, "Nothing is here: the endpoint is /mcp.")
+            raise HttpRefusal(404, "Not found: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
             raise HttpRefusal(405, "Send GET; the endpoint for messages is /mcp.", _GET_OR_HEAD)
         if path in self.pages:

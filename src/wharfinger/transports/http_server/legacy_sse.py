@@ -26,7 +26,7 @@ __all__ = ["MESSAGES", "SSE", "SseSessions"]
 
 SSE, MESSAGES = "/sse", "/messages"
 _HIGH, _LOW = 256 * 1024, 64 * 1024
-"""Bytes in the stream's queue at which the session stops writing, and at which it goes on."""
+"""Bytes in the stream's queue at which the session stops writing, and at which it continues."""
 _HEAD = b"event: message\ndata: "
 
 

@@ -74,7 +74,7 @@ async def serve_http(
     if verify is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
             f"{host or 'every address'} is reached from other machines: "
-            "set a token with --token-env NAME (verify=), or say --insecure (insecure=True) to let everybody in."
+            "set a token with --token-env NAME (verify=), or allow access without one with --insecure (insecure=True)."
         )
     if tls_key and not tls_cert:
         raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
@@ -162,7 +162,7 @@ class HttpServer:
                 _set_backlog(listener.fileno(), self.limits.backlog)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"Something listens on {where} already: choose another port.") from None
+                raise AddressInUse(f"Another program listens on {where} already: choose another port.") from None
             raise CannotListen(f"Cannot listen on {where}: {(error.strerror or str(error)).lower()}.") from None
         self._server = server
         self.exhaustion = Exhaustion(self.loop)
