@@ -144,7 +144,7 @@ def test_answers_of_calls_that_clients_are_asked_for_are_alike_in_length() -> No
 # Report
 
 
-def test_the_median_of_the_turns_is_told_and_failures_are_left_out() -> None:
+def test_the_median_of_the_turns_is_reported_and_failures_are_left_out() -> None:
     rows = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((10, 30, 20))]
     failure = {"mode": "stdio", "workload": "static-32", "peer": "ours", "turn": 3, "failed": "gone"}
     assert report.medians([*rows, failure])["stdio", "static-32", "ours"]["rate"] == 20
@@ -163,7 +163,7 @@ def test_ours_is_compared_with_its_neighbours_in_time() -> None:
     assert report.advantage(report.medians([*ours, *theirs]), "stdio", "static-32", "mcp2", "rate") == 10
 
 
-def test_the_least_of_the_starts_is_told() -> None:
+def test_the_least_of_the_starts_is_reported() -> None:
     rows = [row("ours", "start", "spawn", turn, ms=ms) for turn, ms in enumerate((95, 90, 160))]
     assert report.medians(rows)["start", "spawn", "ours"]["ms"] == 90
 
@@ -212,7 +212,7 @@ def test_the_report_shows_rates_ratios_verdicts_and_who_failed() -> None:
     assert "ts1, stdio start: no node" in text
 
 
-def test_blobs_are_told_in_megabytes() -> None:
+def test_blobs_are_reported_in_megabytes() -> None:
     text = report.render([row("ours", workload="blob-50", rate=2, mib_s=100)])
     assert "MB/s" in text
     assert "105" in text

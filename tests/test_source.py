@@ -177,8 +177,8 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
     server = Server("sea")
     server.include(Slow())
     server.include(Buoys())
-    told = asyncio.Event()
-    monkeypatch.setattr(server.watching, "list_changed", lambda name: told.set())
+    reported = asyncio.Event()
+    monkeypatch.setattr(server.watching, "list_changed", lambda name: reported.set())
     try:
         for patience in (5.0, 0.15):
             began = time.monotonic()
@@ -186,10 +186,10 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
             assert time.monotonic() - began < patience
             assert (first["uri"], first["title"]) == ("wreck://", "It has not answered yet: list again later.")
             assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
-        assert not told.is_set()
+        assert not reported.is_set()
     finally:
         goes_on.set()
-    await asyncio.wait_for(told.wait(), 5)
+    await asyncio.wait_for(reported.wait(), 5)
     assert (await ask(server, "resources/list"))["result"]["resources"][0]["uri"] == "wreck://7"
 
 

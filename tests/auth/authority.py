@@ -127,11 +127,11 @@ class Guarded:
         scopes = self.authority.granted.get(token)
         wanted = "write" if message["method"] == "tools/call" else "read"
         where = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
-        told = f'Bearer resource_metadata="{where}", scope="{wanted}"'
+        reported = f'Bearer resource_metadata="{where}", scope="{wanted}"'
         if scopes is None:
-            return web.Response(status=401, headers={"WWW-Authenticate": told})
+            return web.Response(status=401, headers={"WWW-Authenticate": reported})
         if wanted not in scopes:
-            return web.Response(status=403, headers={"WWW-Authenticate": f'{told}, error="insufficient_scope"'})
+            return web.Response(status=403, headers={"WWW-Authenticate": f'{reported}, error="insufficient_scope"'})
         if "id" not in message:
             return web.Response(status=202)
         results: dict[str, Any] = {

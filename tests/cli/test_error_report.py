@@ -86,9 +86,9 @@ def test_a_traceback_is_shown_after_v(capsys: pytest.CaptureFixture[str]) -> Non
             raise CommandError("it did not work") from error
     except CommandError as failed:
         assert report_error(failed, level=1) == 1
-    told = capsys.readouterr().err
-    assert "RuntimeError: the reason" in told
-    assert told.startswith("wharfinger: it did not work\n")
+    reported = capsys.readouterr().err
+    assert "RuntimeError: the reason" in reported
+    assert reported.startswith("wharfinger: it did not work\n")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_traceback_is_shown_after_v(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words) != 0
-    told = capfd.readouterr()
-    assert told.err.startswith("wharfinger: ")
-    assert "hunter2" not in told.out + told.err
+    reported = capfd.readouterr()
+    assert reported.err.startswith("wharfinger: ")
+    assert "hunter2" not in reported.out + reported.err
 
 
 def test_a_reader_that_goes_away_is_no_error(tide_url: str) -> None:

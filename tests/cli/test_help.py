@@ -65,11 +65,11 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_usage_error_is_one_line(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert says in told.err
-    assert told.err.count("\n") == 1
-    assert told.err.startswith("wharfinger: ")
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert says in reported.err
+    assert reported.err.count("\n") == 1
+    assert reported.err.startswith("wharfinger: ")
 
 
 def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -304,9 +304,9 @@ def test_a_refused_sample_has_the_code_of_the_specification() -> None:
 
 def test_another_servers_words_are_not_repeated() -> None:
     error = remote_error(-32602, "secret of another server")
-    with pytest.raises(ProtocolError) as told:
+    with pytest.raises(ProtocolError) as reported:
         asyncio.run(InputHandlers(elicitation=answered_by(error)).answer(asked("elicitation/create", **FORM)))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 @pytest.mark.parametrize(

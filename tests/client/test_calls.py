@@ -135,9 +135,9 @@ def test_steps_are_composed_with_the_first_one_outermost() -> None:
 
 
 @EACH
-def test_progress_is_told_in_order_and_before_the_result(revision: str) -> None:
+def test_progress_is_reported_in_order_and_before_the_result(revision: str) -> None:
     async def test() -> None:
-        told: list[tuple[float, float | None]] = []
+        reported: list[tuple[float, float | None]] = []
         later: list[float] = []
 
         async def slowly(done: float, total: float | None, message: str | None) -> None:
@@ -145,9 +145,11 @@ def test_progress_is_told_in_order_and_before_the_result(revision: str) -> None:
             later.append(done)
 
         async with Client(Works().server, revision=revision) as client:
-            await client.call_tool("steps", {"count": 3}, progress=lambda done, total, _: told.append((done, total)))
+            await client.call_tool(
+                "steps", {"count": 3}, progress=lambda done, total, _: reported.append((done, total))
+            )
             await client.call_tool("steps", {"count": 3}, progress=slowly)
-        assert told == [(1, 3), (2, 3), (3, 3)]
+        assert reported == [(1, 3), (2, 3), (3, 3)]
         assert later == [1, 2, 3]
 
     run(test())
@@ -254,15 +256,15 @@ def test_it_is_opened_in_one_task_and_closed_in_another_or_in_a_group() -> None:
 def test_log_messages_reach_the_function_from_its_level_on(revision: str) -> None:
     async def test() -> None:
         for level, expected in (("info", ["hello"]), ("debug", ["hello", "whisper"])):
-            told: list[Any] = []
+            reported: list[Any] = []
             async with (
                 over_http(Works().server) as url,
-                Client(url, revision=revision, log=lambda m: told.append(m.data), log_level=level) as client,  # type: ignore[arg-type]  # noqa: B023
+                Client(url, revision=revision, log=lambda m: reported.append(m.data), log_level=level) as client,  # type: ignore[arg-type]  # noqa: B023
             ):
                 if client.revision < "2026":
                     await client.set_log_level(level)  # type: ignore[arg-type]
                 await client.call_tool("chat")
-            assert told == expected
+            assert reported == expected
 
     run(test())
 

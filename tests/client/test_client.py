@@ -369,7 +369,7 @@ def test_method_that_is_not_there_is_said() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_changes_are_told_once_until_they_are_taken(revision: str) -> None:
+def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
     """Security C14: what nobody takes is not piled up."""
 
     async def test() -> None:
@@ -389,7 +389,7 @@ def test_changes_are_told_once_until_they_are_taken(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_server_is_told_when_nobody_watches_any_more(revision: str) -> None:
+def test_server_is_unsubscribed_from_when_nobody_watches_any_more(revision: str) -> None:
     """By close, by the end of `async with`, and by a loop that was left and forgotten."""
 
     async def test() -> None:

@@ -215,7 +215,7 @@ def test_bridge_is_not_probed_again() -> None:
     run(test())
 
 
-def test_server_that_refuses_initialize_is_told_as_it_said() -> None:
+def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
     """Also what was tried: at most two children."""
 
     async def test() -> None:
@@ -234,7 +234,7 @@ def test_answer_to_initialize_that_is_none_is_not_mcp() -> None:
     assert "server/discover and then initialize" in said and said.endswith("and initialize alone.")
 
 
-def test_server_that_ends_at_once_is_told_with_its_last_words() -> None:
+def test_server_that_ends_at_once_is_reported_with_its_last_lines() -> None:
     said = fails(
         "log('first'); log('no such disk'); sys.exit(4)",
         ConnectionFailed,
@@ -244,7 +244,7 @@ def test_server_that_ends_at_once_is_told_with_its_last_words() -> None:
     assert "-I -S -c" in said
 
 
-def test_silence_is_told_with_the_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C01, C02: and no process is left."""
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
     code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
@@ -256,7 +256,7 @@ def test_silence_is_told_with_the_last_words(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("end", ["", "; sys.exit(1)"])
-def test_what_is_not_mcp_is_told_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
     said = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
@@ -422,7 +422,7 @@ def test_http_stateless_error_keeps_the_era() -> None:
         (("503 Busy", "text/plain", b"later"), ConnectionFailed, "503 Busy: later"),
     ],
 )
-def test_http_what_is_no_server_is_told_with_what_to_do(
+def test_over_http_what_is_not_a_server_is_reported_with_advice(
     reply: tuple[str, str, bytes], kind: type[Exception], words: str
 ) -> None:
     error, _ = served(reply, path="/x")

@@ -384,7 +384,7 @@ def test_older_transport_is_found_and_comes_back_too(server: ServerProcess) -> N
     run(test())
 
 
-def test_gap_in_the_stream_of_a_session_is_told(server: ServerProcess) -> None:
+def test_gap_in_the_stream_of_a_session_is_reported(server: ServerProcess) -> None:
     async def test() -> None:
         async with (
             Client(server.url, revision="2025-11-25") as client,
@@ -399,7 +399,7 @@ def test_gap_in_the_stream_of_a_session_is_told(server: ServerProcess) -> None:
     run(test())
 
 
-def test_many_watches_come_back_together_and_are_told_once_each(server: ServerProcess) -> None:
+def test_many_watches_come_back_together_and_are_reported_once_each(server: ServerProcess) -> None:
     async def test() -> None:
         async with Client(server.url, retry=Retry(initial_delay=0.02)) as client:
             watches = [await client.watch("log://today") for _ in range(50)]

@@ -101,7 +101,7 @@ def test_line_over_the_limit_is_not_kept() -> None:
     run(test())
 
 
-def test_request_over_the_servers_limit_is_told_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_over_the_servers_limit_is_reported_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its id cannot be read, so that the refusal has none."""
     monkeypatch.setattr(stream_client, "UNREAD_TIME", 0.2)
     server = Server("narrow", limits=Limits(message=10_000))
@@ -217,7 +217,7 @@ def dead_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_nobody_behind_the_port_is_told_with_its_url() -> None:
+def test_unreachable_port_is_reported_with_its_url() -> None:
     port = dead_port()
 
     async def test() -> None:
@@ -247,7 +247,7 @@ async def bad_gateway(asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 13\r\n\r\nupstream gone")
 
 
-def test_proxy_whose_server_is_gone_is_told_in_its_words() -> None:
+def test_proxy_without_its_server_is_reported_in_its_words() -> None:
     async def test() -> None:
         async with serving(bad_gateway) as url:
             with pytest.raises(ConnectionFailed, match=r"502 Bad Gateway.*upstream gone"):
@@ -299,7 +299,7 @@ def test_certificate_that_nobody_vouches_for_is_refused_and_said(certificate: ss
     run(test())
 
 
-def test_tls_where_the_server_speaks_plain_http_is_told(harbour_url: str) -> None:
+def test_tls_where_the_server_speaks_plain_http_is_reported(harbour_url: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match=r"(?i)ssl|tls"):
             async with Client(harbour_url.replace("http:", "https:"), open_timeout=20):
@@ -349,7 +349,7 @@ class Gate:
         writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
-def test_token_that_expires_is_renewed_within_the_call_or_told() -> None:
+def test_token_that_expires_is_renewed_within_the_call_or_reported() -> None:
     async def test() -> None:
         gate = Gate()
         async with serving(gate) as url, Client(f"{url}/mcp", auth=Tokens(2)) as client:
@@ -363,7 +363,7 @@ def test_token_that_expires_is_renewed_within_the_call_or_told() -> None:
     run(test())
 
 
-def test_token_of_the_users_own_that_expires_is_told() -> None:
+def test_expired_token_of_the_user_is_reported() -> None:
     async def test() -> None:
         gate = Gate()
         headers = {"Authorization": "Bearer token-1"}

@@ -190,10 +190,10 @@ def test_server_that_refuses_a_handshake_after_a_question_is_opened_again_and_th
                 with pytest.raises(error, match=words) as caught:
                     await probing(server).open()
                 assert str(caught.value).removesuffix(" (error -32600)").endswith("and initialize alone.")
-                told = str(caught.value).partition("then initialize (")[2].partition("), and initialize alone")[0]
-                assert len(told) <= 200
+                reported = str(caught.value).partition("then initialize (")[2].partition("), and initialize alone")[0]
+                assert len(reported) <= 200
                 if error is RemoteError:
-                    assert len(told) == 200
+                    assert len(reported) == 200
                     assert getattr(caught.value, "code", None) == -32600
                 assert methods(server) == ["server/discover", "initialize", "initialize"]
                 assert server.connections == 2
@@ -245,7 +245,7 @@ def test_opening_that_fails_leaves_no_connection() -> None:
     run(test())
 
 
-def test_what_is_not_mcp_is_told_by_its_first_bytes_when_its_time_is_over() -> None:
+def test_what_is_not_mcp_is_reported_by_its_first_bytes_when_its_time_is_over() -> None:
     async def test() -> None:
         writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, one that nobody holds is closed
 
@@ -281,7 +281,7 @@ class LinkFactory:
         return link
 
 
-def test_server_that_does_not_start_is_told() -> None:
+def test_server_that_does_not_start_is_reported() -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="The server did not start within 7 s"):
             await Client(LinkFactory(8), open_timeout=7).open()
@@ -425,7 +425,7 @@ def test_what_comes_after_signing_in_has_the_time_that_was_left() -> None:
     run(test())
 
 
-def test_result_of_initialize_that_is_missing_is_told() -> None:
+def test_result_of_initialize_that_is_missing_is_reported() -> None:
     async def test() -> None:
         def empty(message: Any) -> Any:
             server.say(id=message["id"], result=None)

@@ -452,15 +452,15 @@ def test_watch_hears_of_what_lies_below_it_alone() -> None:
             for uri in ("a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:bc", "a:", "a:c", "a:b/c/d"):
                 tell(server, "resources/updated", uri=uri)
             await settle()
-            told = [change.uri for change in await taken(plain, 6)]
-            assert told == ["a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:b/c/d"]
+            reported = [change.uri for change in await taken(plain, 6)]
+            assert reported == ["a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:b/c/d"]
             assert [change.uri for change in await taken(folder, 3)] == ["a:b/", "a:b/c", "a:b/c/d"]
 
     run(test())
 
 
 @pytest.mark.parametrize(("count", "together"), [(1024, False), (1025, True)])
-def test_changes_that_wait_are_told_one_by_one_up_to_a_number(count: int, together: bool) -> None:
+def test_changes_that_wait_are_reported_one_by_one_up_to_a_number(count: int, together: bool) -> None:
     async def test() -> None:
         async with (
             watchable(HANDSHAKE) as server,
@@ -472,8 +472,8 @@ def test_changes_that_wait_are_told_one_by_one_up_to_a_number(count: int, togeth
             tell(server, "resources/updated", uri=f"a:/{count - 1}")
             await client.ping()
             if together:
-                told = [change.uri for change in await taken(changes, 3)]
-                assert told == ["a:", "b:", "a:/1024"]
+                reported = [change.uri for change in await taken(changes, 3)]
+                assert reported == ["a:", "b:", "a:/1024"]
             else:
                 assert len(await taken(changes, 1024)) == 1024
 
@@ -609,7 +609,7 @@ def test_what_was_subscribed_before_a_refusal_is_unsubscribed_again() -> None:
         ({"resourceSubscriptions": ["a:b"]}, False),
     ],
 )
-def test_watch_of_lists_begins_if_any_of_them_is_told(granted: Any, fine: bool) -> None:
+def test_watch_of_lists_begins_if_the_server_reports_changes_of_any(granted: Any, fine: bool) -> None:
     async def test() -> None:
         async with watchable(STATELESS) as server, server.client() as client:
             server.answers["subscriptions/listen"] = lambda message: acknowledged(server, message, **granted)

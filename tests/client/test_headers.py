@@ -68,7 +68,7 @@ def test_refused_call_learns_the_headers_and_is_sent_once_more() -> None:
     assert visit(refusals=1) == ([("tools/call", None), ("tools/list", None), ("tools/call", "7")], ["berth"], "7")
 
 
-def test_call_that_is_refused_again_is_told() -> None:
+def test_call_that_is_refused_again_is_reported() -> None:
     asked, _, error = visit(refusals=2)
     assert [method for method, _ in asked] == ["tools/call", "tools/list", "tools/call"]
     with pytest.raises(RemoteError, match="Mcp-Param-Quay is missing"):

@@ -64,6 +64,6 @@ def test_a_url_has_its_headers() -> None:
         ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass one"),
     ],
 )
-def test_an_entry_that_cannot_be_is_told_at_once(entry: dict[str, Any], said: str) -> None:
+def test_an_invalid_entry_is_reported_at_once(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Client(entry)

@@ -198,7 +198,7 @@ def test_a_template_of_a_server_is_bounded() -> None:
 
 
 def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None:
-    async def told(count: int, size: int) -> list[int]:
+    async def reported(count: int, size: int) -> list[int]:
         go, numbers = asyncio.Event(), list[int]()
 
         async def slow(number: int) -> None:
@@ -213,9 +213,9 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
         return numbers
 
     async def test() -> None:
-        assert await told(100, MAX_BYTES // 10) == [0, *range(90, 100)]
-        assert await told(MAX_WAITING + 1, 1) == list(range(MAX_WAITING + 1))
-        assert len(await told(MAX_WAITING + 2, 1)) == MAX_WAITING + 1
+        assert await reported(100, MAX_BYTES // 10) == [0, *range(90, 100)]
+        assert await reported(MAX_WAITING + 1, 1) == list(range(MAX_WAITING + 1))
+        assert len(await reported(MAX_WAITING + 2, 1)) == MAX_WAITING + 1
 
     run(test())
 
@@ -356,8 +356,8 @@ def test_a_huge_instruction_is_one_text() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.message.get("method") == "initialize":
             info = {"name": "x", "version": "1"}
-            told = {"capabilities": {}, "serverInfo": info, "instructions": "x" * 10 * MIB}
-            answer(writer, result(asked, protocolVersion="2025-11-25", **told))
+            reported = {"capabilities": {}, "serverInfo": info, "instructions": "x" * 10 * MIB}
+            answer(writer, result(asked, protocolVersion="2025-11-25", **reported))
         elif "id" in asked.message:
             answer(
                 writer,

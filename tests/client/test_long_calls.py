@@ -239,13 +239,13 @@ def test_task_of_2025_says_how_long_it_is_wanted() -> None:
     run(test())
 
 
-def test_progress_of_a_task_is_told_and_puts_its_end_off() -> None:
+def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
     async def test() -> None:
-        told: list[float] = []
+        reported: list[float] = []
 
         def get(message: Any) -> Any:
             for token in {each["_meta"]["progressToken"] for each in tokens()}:
-                server.tell("notifications/progress", progressToken=token, progress=len(told))
+                server.tell("notifications/progress", progressToken=token, progress=len(reported))
             server.tell("notifications/progress", progressToken="another", progress=7)
             server.say(method="notifications/progress")
             server.tell("notifications/progress", progressToken=[])
@@ -257,12 +257,12 @@ def test_progress_of_a_task_is_told_and_puts_its_end_off() -> None:
 
         async with Works(TASKS_ERA, poll=8000) as server, server.client() as client:
             server.answers["tasks/get"] = get
-            options = {"timeout": 10, "progress": lambda done, *_: told.append(done), "reset_on_progress": True}
+            options = {"timeout": 10, "progress": lambda done, *_: reported.append(done), "reset_on_progress": True}
             assert (await server.call(client, **options)).text == "done"
-            assert told == [0, 1, 2, 3, 4]
+            assert reported == [0, 1, 2, 3, 4]
             server.tell("notifications/progress", progressToken=tokens()[0]["_meta"]["progressToken"], progress=9)
             await settle()
-            assert len(told) == 5  # the call is over
+            assert len(reported) == 5  # the call is over
             server.times.clear()
             server.asked.clear()
             with pytest.raises(RequestTimeout, match="within 10 s"):
@@ -573,7 +573,7 @@ def test_call_waits_until_its_errands_are_done_and_is_made_again(count: int, aga
     run(test())
 
 
-def test_errand_that_is_never_told_to_be_done_is_waited_for_as_long_as_a_call() -> None:
+def test_url_visit_that_is_never_reported_as_complete_is_waited_for_as_long_as_a_call() -> None:
     async def test() -> None:
         async def called(_: Any) -> Any:
             if server.count("tools/call") == 1:
@@ -789,7 +789,7 @@ def test_question_that_cannot_be_answered_is_refused_with_its_code(
     assert answered(settings, method, **params)["code"] == code
 
 
-def test_refused_sample_is_told_in_the_users_words_or_ours() -> None:
+def test_refused_sample_is_reported_in_the_users_words_or_ours() -> None:
     for refusal, words in ((Declined("not today"), "not today"), (Declined(), "The user declined.")):
         assert answered({"sampling": giving(refusal)}, "sampling/createMessage", **SAMPLE)["message"] == words
 
@@ -842,7 +842,7 @@ def test_each_use_of_a_tool_in_a_sample_has_its_result_in_the_next_message(messa
         assert words in result["message"]
 
 
-def test_roots_are_told_as_uris_with_names() -> None:
+def test_roots_are_sent_as_uris_with_names() -> None:
     roots = ["/srv/charts", "file:///srv/log", t.Root(uri="file:///x", name="own"), "/"]
     expected = [
         {"uri": "file:///srv/charts", "name": "charts"},

@@ -240,7 +240,7 @@ def test_ping_is_the_eras_own() -> None:
     run(test())
 
 
-def test_server_is_told_of_other_roots_in_the_handshake_era_alone() -> None:
+def test_server_is_notified_of_other_roots_in_the_handshake_era_only() -> None:
     async def test() -> None:
         for revision, times in ((HANDSHAKE, 1), (STATELESS, 0)):
             async with Script(revision) as server, server.client(roots=[]) as client:
@@ -401,9 +401,9 @@ def test_server_that_never_takes_the_level_holds_up_nobody_and_is_asked_no_longe
 
 
 @EACH_ERA
-def test_log_messages_are_told_and_what_cannot_be_read_is_skipped(revision: str) -> None:
+def test_log_messages_are_reported_and_what_cannot_be_read_is_skipped(revision: str) -> None:
     async def test() -> None:
-        told: list[t.LoggingMessageNotificationParams] = []
+        reported: list[t.LoggingMessageNotificationParams] = []
 
         def logs(message: Any) -> Any:
             for params in ({"level": "info", "data": 1}, {"level": "loud", "data": 2}, {"level": "error", "data": [3]}):
@@ -414,12 +414,12 @@ def test_log_messages_are_told_and_what_cannot_be_read_is_skipped(revision: str)
             return text("ok")
 
         async with Script(revision, tools__call=logs) as server:
-            async with server.client(log=told.append) as client:
+            async with server.client(log=reported.append) as client:
                 await client.call_tool("x")
-                assert [(each.level, each.data) for each in told] == [("info", 1), ("error", [3])]
+                assert [(each.level, each.data) for each in reported] == [("info", 1), ("error", [3])]
             async with server.client() as client:
                 assert (await client.call_tool("x")).text == "ok"
-            assert len(told) == 2
+            assert len(reported) == 2
 
     run(test())
 
@@ -427,13 +427,13 @@ def test_log_messages_are_told_and_what_cannot_be_read_is_skipped(revision: str)
 @EACH_ERA
 def test_closed_client_tells_no_more_logs(revision: str) -> None:
     async def test() -> None:
-        told: list[Any] = []
+        reported: list[Any] = []
         go = asyncio.Event()
 
         async def slow(params: t.LoggingMessageNotificationParams) -> None:
-            told.append(params.data)
+            reported.append(params.data)
             await go.wait()
-            told.append("went")
+            reported.append("went")
 
         def logs(message: Any) -> Any:
             for data in range(3):
@@ -446,19 +446,19 @@ def test_closed_client_tells_no_more_logs(revision: str) -> None:
                 await settle()
             go.set()
             await settle()
-            assert told == [0]
+            assert reported == [0]
 
     run(test())
 
 
 def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropped() -> None:
     async def test() -> None:
-        told: list[Any] = []
+        reported: list[Any] = []
         go = asyncio.Event()
 
         async def slow(params: t.LoggingMessageNotificationParams) -> None:
             await go.wait()
-            told.append(params.data)
+            reported.append(params.data)
             if params.data == 5:
                 raise ValueError
 
@@ -468,13 +468,13 @@ def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropp
             return text("ok")
 
         for count, kept in ((1001, range(1001)), (1003, [0, *range(3, 1003)])):
-            told.clear()
+            reported.clear()
             go.clear()
             async with Script(tools__call=logs) as server, server.client(log=slow) as client:
                 await client.call_tool("x", {"count": count})
                 go.set()
                 await asyncio.sleep(1)
-                assert told == list(kept)
+                assert reported == list(kept)
                 server.tell("notifications/message", level="info", data="late")
                 await settle()
 
@@ -483,13 +483,13 @@ def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropp
 
 def test_log_messages_for_a_slow_function_are_bounded_in_bytes() -> None:
     async def test() -> None:
-        told: list[int] = []
+        reported: list[int] = []
         go = asyncio.Event()
         large = "x" * (1024 * 1024)
 
         async def slow(params: t.LoggingMessageNotificationParams) -> None:
             await go.wait()
-            told.append(int(params.data[:2]))
+            reported.append(int(params.data[:2]))
 
         def logs(message: Any) -> Any:
             for data in range(10, 40):
@@ -498,23 +498,23 @@ def test_log_messages_for_a_slow_function_are_bounded_in_bytes() -> None:
 
         async with Script(HANDSHAKE, tools__call=logs) as server, server.client(log=slow) as client:
             for _ in range(2):  # what was told frees its place
-                told.clear()
+                reported.clear()
                 go.clear()
                 await client.call_tool("x")
                 go.set()
                 await asyncio.sleep(1)
-                assert told == [10, *range(25, 40)]
+                assert reported == [10, *range(25, 40)]
 
     run(test())
 
 
-def test_progress_is_told_no_more_when_its_call_has_failed() -> None:
+def test_no_progress_is_reported_after_its_call_has_failed() -> None:
     async def test() -> None:
-        told: list[float] = []
+        reported: list[float] = []
         go = asyncio.Event()
 
         async def slow(done: float, *_: Any) -> None:
-            told.append(done)
+            reported.append(done)
             await go.wait()
 
         def works(message: Any) -> Any:
@@ -528,18 +528,18 @@ def test_progress_is_told_no_more_when_its_call_has_failed() -> None:
                 await client.call_tool("x", progress=slow)
             go.set()
             await settle()
-            assert told == [0]
+            assert reported == [0]
 
     run(test())
 
 
-def test_call_ends_after_its_progress_was_told() -> None:
+def test_call_ends_after_its_progress_was_reported() -> None:
     async def test() -> None:
-        told: list[float] = []
+        reported: list[float] = []
 
         async def slow(done: float, *_: Any) -> None:
             await asyncio.sleep(5)
-            told.append(done)
+            reported.append(done)
 
         def works(message: Any) -> Any:
             for done in range(3):
@@ -549,7 +549,7 @@ def test_call_ends_after_its_progress_was_told() -> None:
 
         async with Script(TASKS_ERA, tools__call=works) as server, server.client() as client:
             await client.call_tool("x", progress=slow)
-            assert (told, now()) == ([0, 1, 2], 15)
+            assert (reported, now()) == ([0, 1, 2], 15)
 
     run(test())
 

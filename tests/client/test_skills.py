@@ -101,12 +101,12 @@ async def test_a_file_outside_of_the_manifest_is_not_asked_for(folder: Path) -> 
 )
 @looped
 async def test_a_manual_that_says_something_else_than_its_entry_is_refused(
-    folder: Path, change: dict[str, Any], told: str
+    folder: Path, change: dict[str, Any], reported: str
 ) -> None:
     async with joined(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
         other = changed(skill, frontmatter={**skill.frontmatter, **change})
-        with pytest.raises(NotVerified, match=f"differs from its entry in: {told}"):
+        with pytest.raises(NotVerified, match=f"differs from its entry in: {reported}"):
             await client.read_skill_file(other)
 
 

@@ -73,7 +73,7 @@ class FakeServer(Server):
             self.session.send(encode_notification(method, params))
 
 
-def test_sub_resource_is_told_to_who_watches_what_is_above_it() -> None:
+def test_change_of_a_sub_resource_reaches_watchers_of_the_resource_above_it() -> None:
     """Spec §2.11: the URI that is told may be a sub-resource of the one that is watched."""
 
     async def test() -> None:
@@ -132,7 +132,7 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_lists_are_told_by_name(revision: str) -> None:
+def test_lists_are_reported_by_name(revision: str) -> None:
     async def test() -> None:
         server = FakeServer()
         async with Client(server, revision=revision) as client:

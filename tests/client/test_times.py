@@ -91,18 +91,18 @@ def test_progress_begins_the_time_anew_up_to_the_most(revision: str, handled: bo
             assert await lasts(call(2, 11), words="within 10 s") == pytest.approx(28)
             assert await lasts(call(9, 0, max_timeout=40), words="within 10 s") == pytest.approx(40)
             assert await lasts(call(1000, 0)) == pytest.approx(3600)
-            told: list[float] = []
-            assert (await call(3, 1, progress=lambda done, *_: told.append(done))).text == "done"
-            assert told == [0, 1, 2]
-            told.clear()
-            late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: told.append(done))
+            reported: list[float] = []
+            assert (await call(3, 1, progress=lambda done, *_: reported.append(done))).text == "done"
+            assert reported == [0, 1, 2]
+            reported.clear()
+            late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: reported.append(done))
             assert await lasts(late) == pytest.approx(10)  # told, but not put off
-            assert told == [0]
+            assert reported == [0]
 
     run(test())
 
 
-def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_told() -> None:
+def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_reported() -> None:
     async def test() -> None:
         async def works(message: Any) -> Any:
             token = message["params"]["_meta"]["progressToken"]
@@ -113,10 +113,10 @@ def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_told() -> N
             server.tell("notifications/progress", progressToken=token, progress=3)
             return text("done")
 
-        told: list[Any] = []
+        reported: list[Any] = []
         async with Script(tools__call=works) as server, server.client(timeout=10) as client:
-            await client.call_tool("x", reset_on_progress=True, progress=lambda *given: told.append(given))
-        assert told == [(2.5, 5, "half"), (3, None, None)]
+            await client.call_tool("x", reset_on_progress=True, progress=lambda *given: reported.append(given))
+        assert reported == [(2.5, 5, "half"), (3, None, None)]
 
     run(test())
 

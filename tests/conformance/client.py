@@ -95,7 +95,7 @@ async def use_everything(url: str, _: dict[str, Any]) -> None:
             await client.get_prompt(prompt.name)
 
 
-async def call_as_told(url: str, context: dict[str, Any]) -> None:
+async def make_call(url: str, context: dict[str, Any]) -> None:
     """Make the calls that the suite asks for."""
     async with connect(url) as client:
         await client.list_tools()
@@ -194,7 +194,7 @@ SCENARIOS: dict[str, Scenario] = {
     "request-metadata": declare_everything,
     "sep-2322-client-request-state": confirm,
     "http-standard-headers": use_everything,
-    "http-custom-headers": call_as_told,
+    "http-custom-headers": make_call,
     "http-invalid-tool-headers": call_what_is_usable,
     "json-schema-ref-no-deref": look_around,
     "json-schema-2020-12-preservation": give_back_the_schema,

@@ -166,8 +166,8 @@ def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
         [str(verify), "verify", "--man=no", str(path)], capture_output=True, text=True, check=False,
         env=environment(XDG_RUNTIME_DIR=str(tmp_path / "runtime")),
     )  # fmt: skip
-    told = [line for line in done.stderr.splitlines() if "charts.service" in line]
-    assert told == [], done.stderr
+    reported = [line for line in done.stderr.splitlines() if "charts.service" in line]
+    assert reported == [], done.stderr
 
 
 def test_command_of_the_unit_serves_and_ends_well(folder: Path, tmp_path: Path) -> None:

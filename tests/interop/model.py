@@ -81,8 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             message = complete(request)
         except (Refused, LookupError) as error:
-            told = {"error": {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}}
-            self.send(400, "application/json", json.dumps(told))
+            reported = {"error": {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}}
+            self.send(400, "application/json", json.dumps(reported))
             return
         finish = "tool_calls" if "tool_calls" in message else "stop"
         head = {"id": "chat-1", "created": 1, "model": request["model"]}

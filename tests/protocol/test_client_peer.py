@@ -168,7 +168,7 @@ def test_other_requests_of_the_server_are_refused(method: str) -> None:
     assert (refusal["id"], refusal["error"]["code"]) == (7, -32601)
 
 
-def test_peer_that_answers_is_told_what_is_asked_and_withdrawn() -> None:
+def test_peer_that_answers_gets_requests_and_cancellations() -> None:
     """Ids of the two directions have nothing in common: what the server withdraws is its own request."""
     asked = peer("2025-11-25")
     asked.answers = True
@@ -187,7 +187,7 @@ def test_stateless_server_that_asks_is_ignored() -> None:
     assert peer("2026-07-28").receive(wire(id=7, method="ping")) == ()
 
 
-def test_notifications_are_told_apart_by_what_they_belong_to() -> None:
+def test_notifications_are_distinguished_by_their_request() -> None:
     asked = peer()
     first, second = ask(asked, "one"), ask(asked, "two", "subscriptions/listen")
     tag = {"io.modelcontextprotocol/subscriptionId": second}

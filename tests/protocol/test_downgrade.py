@@ -22,9 +22,9 @@ def test_revisions_say_which_blocks_they_lack() -> None:
 
 def test_only_unknown_blocks_are_replaced_and_the_result_is_left_alone() -> None:
     result = t.CallToolResult(content=[SOUND, LINK, TEXT], structured_content={"a": 1})
-    told = without_unknown_blocks(result, frozenset(("resource_link",)))
-    assert told.content == [SOUND, t.TextContent(text="[b](a://b)"), TEXT]
-    assert told.structured_content == {"a": 1}
+    reported = without_unknown_blocks(result, frozenset(("resource_link",)))
+    assert reported.content == [SOUND, t.TextContent(text="[b](a://b)"), TEXT]
+    assert reported.structured_content == {"a": 1}
     assert result.content == [SOUND, LINK, TEXT]
     (sound, _, _) = without_unknown_blocks(result, frozenset(("audio",))).content
     assert sound.annotations == t.Annotations(priority=1.0)
@@ -50,15 +50,15 @@ def test_blocks_of_a_prompt_are_replaced_one_by_one() -> None:
             t.PromptMessage(role="user", content=LINK),
         ],
     )
-    told = without_unknown_blocks(result, frozenset(("audio",)))
-    assert [message.role for message in told.messages] == ["user", "assistant", "user"]
-    assert [message.content for message in told.messages[1:]] == [TEXT, LINK]
-    assert isinstance(told.messages[0].content, t.TextContent)
-    assert told.description == "d"
+    reported = without_unknown_blocks(result, frozenset(("audio",)))
+    assert [message.role for message in reported.messages] == ["user", "assistant", "user"]
+    assert [message.content for message in reported.messages[1:]] == [TEXT, LINK]
+    assert isinstance(reported.messages[0].content, t.TextContent)
+    assert reported.description == "d"
     assert result.messages[0].content is SOUND
 
 
-def test_link_is_told_by_its_title_and_description() -> None:
+def test_link_becomes_its_title_and_description() -> None:
     for link, text in (
         (t.ResourceLink(uri="a:b", name="n"), "[n](a:b)"),
         (t.ResourceLink(uri="a:b", name="n", title="T"), "[T](a:b)"),

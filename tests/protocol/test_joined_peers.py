@@ -110,7 +110,7 @@ class JoinedPeers(RuleBasedStateMachine):
                 word = event.waiter
                 assert word in self.waiting, "an answer for nobody, or a second one"
                 self.waiting.discard(word)
-                self.answers[word] = told(event.message)
+                self.answers[word] = reported(event.message)
             elif type(event) is Reply:
                 assert self.meta is t.UNSET, "a stateless client answers nothing"
                 self.to_server.append(event.data)
@@ -218,7 +218,7 @@ class JoinedPeers(RuleBasedStateMachine):
         assert {request.params.uri[2:] for request in self.server.close()} == set(self.serving)
 
 
-def told(message: Any) -> str:
+def reported(message: Any) -> str:
     """The word in an answer."""
     if message.error is not t.UNSET:
         return str(json.loads(bytes(message.error))["message"])

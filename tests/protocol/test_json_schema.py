@@ -206,7 +206,7 @@ def test_alternatives_inside_of_alternatives_take_no_time() -> None:
     assert schema.faults(value) == ["arguments: do not match the schema"]
 
 
-def test_the_missing_extra_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_extra_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(MissingExtra, match=r"input_schema of tool 'berth' needs the extra 'schema': pip install 'wh"):
         Server("s").tools.add(lambda arguments: "", name="berth", input_schema=CREW)
@@ -445,7 +445,7 @@ def test_only_schemas_that_a_value_is_deep_enough_for_are_counted(kind: str, end
     assert schema.faults(value) == [f"arguments: {told}"]
 
 
-def test_value_too_deep_for_its_schemas_to_be_counted_is_told_without_alternatives() -> None:
+def test_value_too_deep_for_its_schemas_to_be_counted_is_reported_without_alternatives() -> None:
     chain: dict[str, Any] = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(100)}
     last = {"type": "array", "items": {"$ref": "#/$defs/s0"}}
     value: Any = 3
@@ -485,7 +485,7 @@ def test_only_what_backtracks_from_each_character_bounds_the_texts(pattern: str,
     assert (schema.faults("x" * 10_001) != []) is bounded
 
 
-def test_sixteen_faults_are_told_and_all_of_the_last_one() -> None:
+def test_sixteen_faults_are_reported_and_all_of_the_last_one() -> None:
     required = [f"m{number}" for number in range(20)]
     assert len(given({"required": required}).faults({})) == 16
     assert len(given({"required": required[:15]}).faults({})) == 15
@@ -659,7 +659,7 @@ FAULTS: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "fault"), FAULTS)
-def test_fault_is_told_in_words(schema: dict[str, Any], value: Any, fault: str) -> None:
+def test_fault_is_reported_in_words(schema: dict[str, Any], value: Any, fault: str) -> None:
     assert given(schema).faults(value) == [f"arguments: {fault}"]
     schema = dict(schema)
     dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
@@ -671,12 +671,12 @@ def test_member_that_is_forbidden_must_not_be_there() -> None:
     assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
 
 
-def test_fault_of_a_large_value_is_told_by_its_path() -> None:
+def test_fault_of_a_large_value_is_reported_by_its_path() -> None:
     schema = given({"items": {"type": "integer"}})
     assert schema.faults([1] * 20_000 + ["x"]) == ["[20000]: expected an integer"]
 
 
-def test_missing_and_unknown_members_are_told_by_name() -> None:
+def test_missing_and_unknown_members_are_reported_by_name() -> None:
     schema = given({"properties": {"a": {"required": ["b"], "additionalProperties": False, "properties": {"b": {}}}}})
     assert sorted(schema.faults({"a": {"\nc": 1}})) == ["a.?c: no such member", "a.b: missing"]
     unevaluated = given({"unevaluatedProperties": False})

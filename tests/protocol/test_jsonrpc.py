@@ -81,8 +81,8 @@ def test_depth_of_a_message_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("id", "told"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)])
-def test_refusal_of_what_is_too_deep_carries_an_id_of_256_characters(id: str, told: bool) -> None:
-    assert (refused(request(id, nested(7))).id is not None) is told
+def test_refusal_of_what_is_too_deep_carries_an_id_of_256_characters(id: str, reported: bool) -> None:
+    assert (refused(request(id, nested(7))).id is not None) is reported
 
 
 def test_members_of_a_message_are_bounded() -> None:

@@ -29,17 +29,17 @@ def test_bytes_one_at_a_time_make_the_same_lines() -> None:
     assert got == [b"one", b"two", b"three"]
 
 
-def test_an_overlong_line_is_told_once_and_the_next_one_is_read() -> None:
+def test_an_overlong_line_is_reported_once_and_the_next_one_is_read() -> None:
     buffer = LineBuffer(4)
     got = [line for chunk in (b"ab", b"cde", b"fgh", b"i\nok\n") for line in buffer.feed(chunk)]
     assert got == [OVERLONG, b"ok"]
 
 
-def test_an_overlong_line_inside_one_chunk_is_told() -> None:
+def test_an_overlong_line_inside_one_chunk_is_reported() -> None:
     assert LineBuffer(4).feed(b"a\nabcdefgh\nb\n") == [b"a", OVERLONG, b"b"]
 
 
-def test_a_line_that_ends_over_the_limit_is_told() -> None:
+def test_a_line_that_ends_over_the_limit_is_reported() -> None:
     buffer = LineBuffer(4)
     assert [*buffer.feed(b"abc"), *buffer.feed(b"de\nok\n")] == [OVERLONG, b"ok"]
 

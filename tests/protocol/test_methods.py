@@ -43,7 +43,7 @@ def test_notification_is_what_has_no_result() -> None:
 @pytest.mark.parametrize(
     ("name_param", "routed_member"), [("", b""), ("uri", b'"uri"'), ("name", b'"name"'), ("task_id", b'"taskId"')]
 )
-def test_member_that_is_routed_on_is_told_as_it_stands_in_the_bytes(name_param: Any, routed_member: bytes) -> None:
+def test_member_for_routing_is_found_by_its_bytes(name_param: Any, routed_member: bytes) -> None:
     assert row(name_param=name_param).routed_member == routed_member
 
 

@@ -106,7 +106,7 @@ def test_nothing_in_common_is_said_with_both_sides() -> None:
 
 
 @pytest.mark.parametrize("code", [-32020, -32021])
-def test_other_errors_of_the_stateless_era_are_told_and_not_hidden(code: int) -> None:
+def test_other_errors_of_the_stateless_era_are_reported_and_not_hidden(code: int) -> None:
     verdict = decide_discover(FIRST, refusal(code))
     assert type(verdict) is GiveUp
     assert isinstance(verdict.error, RemoteError)
@@ -189,7 +189,7 @@ def test_revisions_offered_are_those_of_one_error() -> None:
     assert supported_in(RemoteError(-32601, "", {"supported": [NEWEST]})) is None
 
 
-def test_age_and_number_of_what_is_known_are_an_hour_and_1024_unless_told_otherwise() -> None:
+def test_cached_eras_are_at_most_1024_and_an_hour_old_by_default() -> None:
     now = 0.0
     eras = RevisionCache(lambda: now)
     for server in range(1025):
@@ -287,7 +287,7 @@ def test_answer_that_is_no_error_has_no_meaning() -> None:
     assert read_error(answer(error={"code": "x"})).code == 0
 
 
-def test_data_of_an_error_is_told_where_there_is_any() -> None:
+def test_data_of_an_error_is_reported_where_there_is_any() -> None:
     assert to_remote_error(refusal(-32603)).data is None
     assert to_remote_error(refusal(-32603, {"a": 1})).data == {"a": 1}
 

@@ -99,13 +99,13 @@ def test_client_that_does_not_name_itself_is_nobody() -> None:
     assert caller.info == t.Implementation(name="c", version="1")
 
 
-def test_request_of_no_session_and_no_version_is_told_what_to_send() -> None:
+def test_refusal_of_a_request_without_session_and_version_says_what_to_send() -> None:
     with pytest.raises(InvalidParams, match="/protocolVersion") as caught:
         opened("tools/list")
     assert caught.value.http_status == 400
 
 
-def test_request_without_capabilities_is_told_what_to_send() -> None:
+def test_refusal_of_a_request_without_capabilities_says_what_to_send() -> None:
     with pytest.raises(InvalidParams, match="/clientCapabilities") as caught:
         opened("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": STATELESS}})
     assert caught.value.http_status == 400
@@ -229,7 +229,7 @@ def test_name_of_a_notification_is_no_method_of_a_request() -> None:
     ("params", "status", "place"),
     [({"uri": 5, "_meta": META}, 200, "params.uri"), ({"uri": "a:b", "_meta": 5}, 400, "params._meta")],
 )
-def test_bad_params_are_told_by_their_place(params: dict[str, Any], status: int, place: str) -> None:
+def test_bad_params_are_reported_by_their_place(params: dict[str, Any], status: int, place: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         opened("resources/read", params)
     assert caught.value.http_status == status
@@ -244,7 +244,7 @@ def test_params_may_be_left_out() -> None:
 # --- what is told and logged
 
 
-def test_only_errors_of_our_own_are_told_as_they_are() -> None:
+def test_only_errors_of_this_package_are_sent_unchanged() -> None:
     ours = ResourceNotFound("a:b")
     assert to_protocol_error(ours, "7") is ours
     for other in (RuntimeError("secret"), remote_error(-32601, "secret", None)):
@@ -572,7 +572,7 @@ def error_of(request: Request, error: ProtocolError) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_url_that_has_to_be_opened_is_told_as_each_revision_can(revision: str) -> None:
+def test_a_required_url_is_sent_as_each_revision_has_it(revision: str) -> None:
     error = URLElicitationRequired("Sign in", "https://a.test/x", elicitation_id="7")
     found = error_of(opened_in(revision, "tools/call", {"name": "x"}), error)["error"]
     if revision == "2025-11-25":

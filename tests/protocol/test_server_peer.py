@@ -624,7 +624,7 @@ def test_peer_that_refuses_begins_nothing_new() -> None:
     assert taken(one.receive(request(2, "ping"))).id != first.id
 
 
-def test_overlong_line_is_told_the_limit() -> None:
+def test_refusal_of_an_overlong_line_names_the_limit() -> None:
     refused = peer(message=1234).receive(OVERLONG)
     assert isinstance(refused, Reply)
     assert "1234 bytes" in json.loads(refused.data)["error"]["message"]

@@ -24,7 +24,7 @@ from wharfinger.protocol.shares import FairTable, Shares, name_owner
         (("", "not an address"), ("", "not an address"), True),
     ],
 )
-def test_owners_are_told_apart(one: tuple[str, str], other: tuple[str, str], same: bool) -> None:
+def test_owners_are_distinguished(one: tuple[str, str], other: tuple[str, str], same: bool) -> None:
     assert (name_owner(*one) == name_owner(*other)) is same
 
 

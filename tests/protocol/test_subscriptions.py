@@ -37,20 +37,20 @@ def sent(data: bytes) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("uri", ["a:b", 'a:"_meta":0'])
-def test_updated_resource_is_told_bare_and_with_a_tag(uri: str) -> None:
+def test_resource_update_is_encoded_with_and_without_a_tag(uri: str) -> None:
     notice, method = updated(uri), "notifications/resources/updated"
     assert sent(notice(None)) == (method, {"uri": uri})
     assert sent(notice(encode(tag(7)))) == (method, {"uri": uri, "_meta": TAG})
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_changed_list_is_told_bare_and_with_a_tag(name: str) -> None:
+def test_list_change_is_encoded_with_and_without_a_tag(name: str) -> None:
     notice, method = list_changed(name), f"notifications/{name}/list_changed"
     assert sent(notice(None)) == (method, None)
     assert sent(notice(encode(tag(7)))) == (method, {"_meta": TAG})
 
 
-def test_changed_task_is_told_whole() -> None:
+def test_changed_task_is_sent_whole() -> None:
     state = b'{"taskId":"x","status":"working"}'
     whole = {"taskId": "x", "status": "working"}
     assert sent(task_changed(state, None)) == ("notifications/tasks", whole)

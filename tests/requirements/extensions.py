@@ -32,7 +32,7 @@ TASKS: tuple[Row, ...] = (
     must("2.19-12", "tasks extension: input", "Tasks carry no `requestState`.", *suite("tasks-request-state-removal", R5)),
     must("2.19-13", "tasks extension: input", "Rounds of questions are over before a task begins.", *suite("tasks-mrtr-composition", R5)),
     must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_task_extension.py::test_another_principal_finds_no_task_by_any_method"),
-    must("2.19-15", "tasks extension: notifications", "States are told on a listen that named the task.", "server/tasks/test_task_extension.py::test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
+    must("2.19-15", "tasks extension: notifications", "States are told on a listen that named the task.", "server/tasks/test_task_extension.py::test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
     must("2.19-16", "tasks extension: headers", "`Mcp-Name` is the task's id.", *suite("tasks-request-headers", R5)),
     must("2.19-17", "tasks extension", "What is only to be had as a task is refused to others with -32021.", *suite("tasks-required-task-error", R5)),
     must("2.19-18", "tasks extension", "Tasks tell no progress and no logs.", "server/tasks/test_task_extension.py::test_a_task_sends_neither_progress_nor_logs"),

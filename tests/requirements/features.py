@@ -43,7 +43,7 @@ RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-6", "all: server/resources, reading", "Contents have the URI that was asked for and either text or base64.",
          FOLDER + "test_the_answer_carries_the_uri_that_was_asked_for", *said("resources", *ALL), *suite("resources-read-text", R4, R5), *suite("resources-read-binary", R4, R5)),
     must("2.11-7", "all: server/resources, contents", "Text is for what is text; anything else is base64.",
-         "content/test_mime.py::test_what_is_no_text_is_not_decoded", FILES + "test_content_is_told_as_what_it_is"),
+         "content/test_mime.py::test_what_is_no_text_is_not_decoded", FILES + "test_content_has_its_real_mime_type"),
     must("2.11-8", "2026-07-28: server/resources, error handling", "What is missing is -32602, and never empty contents.",
          *said("resources", R5), *suite("sep-2164-resource-not-found", R5), FOLDER + "test_an_empty_directory_is_no_empty_answer"),
     should("2.11-9", "handshake: server/resources, error handling", "What is missing is -32002.", "yes", *said("resources", *HANDSHAKE)),
@@ -107,7 +107,7 @@ LISTEN: tuple[Row, ...] = (
     must("2.12-9", "2026-07-28: cancellation", "On stdio the client ends it by `notifications/cancelled`.",
          *said("watching", R5), WATCHING + "test_two_listens_on_one_stream_are_told_apart_and_cancelling_one_leaves_the_other"),
     must("2.12-10", "2026-07-28: subscriptions", "Over HTTP the answer is an event stream.",
-         STREAMS + "test_listen_is_acknowledged_first_and_then_told", STREAMS + "test_client_that_does_not_take_events_cannot_listen"),
+         STREAMS + "test_listen_is_acknowledged_first_and_then_reported", STREAMS + "test_client_that_does_not_take_events_cannot_listen"),
 )  # fmt: skip
 
 CACHING: tuple[Row, ...] = (
@@ -158,7 +158,7 @@ TOOL_ROWS: tuple[Row, ...] = (
     must("2.15-3", "all: server/tools, error handling", "What fails in a tool is a result with `isError`.",
          TOOLS + "test_errors_that_authors_raise_are_results", *said("tools", *ALL), *suite("tools-call-error", R4, R5)),
     should("2.15-4", "2025-11-25 on: server/tools, error handling", "Arguments that do not fit are results with `isError`.",
-           "yes: in every revision", TOOLS + "test_arguments_that_do_not_fit_are_told_and_the_function_is_not_run", *said("tools", *ALL)),
+           "yes: in every revision", TOOLS + "test_arguments_that_do_not_fit_are_reported_and_the_function_is_not_run", *said("tools", *ALL)),
     must("2.15-5", "all: server/tools", "`arguments` may be absent.", *said("tools", *ALL)),
     must("2.15-6", "all: server/tools, tool", "`inputSchema` is an object's schema, never absent.",
          SIGNATURE + "test_no_parameters_is_an_empty_closed_object", *suite("tools-list", R4, R5), "types/test_checks.py::test_tool_schema_must_be_an_object"),
@@ -173,7 +173,7 @@ TOOL_ROWS: tuple[Row, ...] = (
     must("2.15-11", "all: server/tools, security", "All inputs are validated.",
          HOSTILE + "test_arguments_that_are_not_the_tools_are_refused", SIGNATURE + "test_every_kind_of_parameter_is_decoded"),
     must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/middleware/test_chain.py::test_middleware_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
-    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.15-14", "all: server/tools, security", "Outputs are sanitised: a fault tells nothing of itself.",
          TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_whatever_a_handler_raises_is_that_calls_error"),
     should("2.15-15", "2025-11-25 on: server/tools, names", "Names have 1 to 128 letters, digits, `_`, `-` and `.`, unique in a server.",
@@ -187,7 +187,7 @@ TOOL_ROWS: tuple[Row, ...] = (
            WATCHING + "test_adding_and_removing_tells_the_watchers_of_the_list", *said("watching", *ALL)),
     should("2.15-20", "all: server/tools, names", "A server that puts others together keeps their names apart by a prefix.",
            "yes: the author chooses the prefix, and what collides is refused", "server/test_mounting.py::test_prefixes_add_up_and_may_be_none",
-           "server/test_mounting.py::test_what_collides_is_told_with_both_servers_and_nothing_is_included"),
+           "server/test_mounting.py::test_what_collides_is_reported_with_both_servers_and_nothing_is_included"),
     must("2.15-19", "2026-07-28: server/tools, task support", "`execution.taskSupport` is not sent.", SCHEMA),
 )  # fmt: skip
 
@@ -208,9 +208,9 @@ PROMPT_ROWS: tuple[Row, ...] = (
          APP + "test_a_server_says_who_it_is_and_what_it_has", *said("opening", R2, R3, R4, R5),
          *suite("completion-complete", R4, R5)),
     must("2.16-7", "all: completion", "At most a hundred values are told.",
-         PROMPTS + "test_at_most_a_hundred_values_are_told_and_how_many_there_are"),
+         PROMPTS + "test_at_most_a_hundred_values_are_sent_and_their_total"),
     must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_what_is_unknown_is_an_invalid_param", *said("completion", *ALL)),
-    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.16-10", "all: completion, security", "Completion discloses nothing that its caller may not see.",
          "requirements/test_features.py::test_completion_tells_no_file_that_is_not_published"),
     should("2.16-11", "all: completion", "Best matches come first.", "yes: in the author's order", PROMPTS + "test_fixed_choices_complete_by_their_beginning"),
@@ -224,10 +224,10 @@ PROMPT_ROWS: tuple[Row, ...] = (
 
 UTILITIES: tuple[Row, ...] = (
     must("2.17-1", "all: progress", "Progress is told only to a token that the request gave, in its own type; 0 is one.",
-         *said("progress", *ALL), CONTEXT + "test_progress_grows_and_is_told_to_who_asked"),
-    must("2.17-2", "all: progress", "It grows with every notification.", CONTEXT + "test_progress_grows_and_is_told_to_who_asked",
+         *said("progress", *ALL), CONTEXT + "test_progress_grows_and_is_sent_to_callers_who_asked"),
+    must("2.17-2", "all: progress", "It grows with every notification.", CONTEXT + "test_progress_grows_and_is_sent_to_callers_who_asked",
          *suite("tools-call-with-progress", R4, R5)),
-    must("2.17-3", "all: progress", "It stops with the request.", CONTEXT + "test_what_is_told_after_the_answer_goes_nowhere"),
+    must("2.17-3", "all: progress", "It stops with the request.", CONTEXT + "test_messages_after_the_answer_are_dropped"),
     must("2.17-4", "2025-03-26 on: progress", "It may have a message, there alone.", *said("progress", *ALL)),
     must("2.17-5", "2026-07-28: progress", "It comes on its request's stream.", STATELESS + "test_first_notification_turns_the_answer_into_a_stream"),
     should("2.17-6", "all: progress", "It does not flood.", "partly: a slow reader's notifications are dropped, a quick one gets what the author sends",
@@ -248,7 +248,7 @@ UTILITIES: tuple[Row, ...] = (
     should("2.17-16", "all: logging, error handling", "An unknown level is -32602.", "yes", *said("logging", *ALL)),
     must("2.17-17", "all: logging", "A level is one of the eight of syslog.", SCHEMA, *suite("tools-call-with-logging", R4)),
     must("2.17-18", "all: logging, security", "Logs hold no secrets: only what an author passes is sent, and faults go to the server's own log.",
-         CONTEXT + "test_a_session_is_told_everything_until_it_sets_a_level", "security/test_http.py::test_a_token_is_nowhere_but_in_its_variable"),
+         CONTEXT + "test_a_session_gets_every_log_message_until_it_sets_a_level", "security/test_http.py::test_a_token_is_nowhere_but_in_its_variable"),
     should("2.17-19", "all: logging, security", "Log messages are rate-limited.", "partly: dropped where the reader is behind",
            STREAM + "test_notifications_are_dropped_above_the_water_mark_and_answers_never"),
 )  # fmt: skip
@@ -266,8 +266,8 @@ ASKING: tuple[Row, ...] = (
     must("2.18-8", "2025-06-18 on: client/elicitation", "What was declined or cancelled is treated as such.", *said("asking", R3, R4, R5)),
     should("2.18-9", "2025-06-18 on: client/elicitation", "Content that was accepted is checked against the form.", "yes", *said("asking", R3, R4, R5)),
     must("2.18-10", "2025-11-25 on: client/elicitation, URL mode", "There is a way to ask for secrets that is no form.", "server/input/test_round_trips.py::test_a_url_is_agreed_to"),
-    must("2.18-11", "2025-11-25: client/elicitation, URL mode", "A question by URL has an id, and where it must be answered first -32042 holds it.", "server/input/test_round_trips.py::test_a_url_that_is_required_is_told_in_the_way_of_the_revision", *said("asking", R4)),
-    must("2.18-12", "all: client/sampling", "A refusal of the client is an error of the call, and no more.", "server/input/test_round_trips.py::test_an_error_for_an_answer_is_told", "server/input/test_round_trips.py::test_a_refusal_is_an_error_or_none"),
+    must("2.18-11", "2025-11-25: client/elicitation, URL mode", "A question by URL has an id, and where it must be answered first -32042 holds it.", "server/input/test_round_trips.py::test_a_required_url_is_reported_as_the_revision_has_it", *said("asking", R4)),
+    must("2.18-12", "all: client/sampling", "A refusal of the client is an error of the call, and no more.", "server/input/test_round_trips.py::test_an_error_for_an_answer_is_reported", "server/input/test_round_trips.py::test_a_refusal_is_an_error_or_none"),
     must("2.18-13", "handshake: lifecycle", "A question is a request with an id of the server's own, and cancelled with its call.", *said("asking", *HANDSHAKE), *suite("tools-call-sampling", R4),
          *suite("tools-call-elicitation", R4), "server/input/test_round_trips.py::test_cancelling_a_call_withdraws_its_questions", "server/input/test_round_trips.py::test_a_client_that_vanishes_leaves_nothing_behind"),
 )  # fmt: skip

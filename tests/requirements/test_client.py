@@ -210,7 +210,7 @@ async def test_who_can_be_asked_listens_to_the_session_s_stream(listens: bool) -
 
 
 @looped
-async def test_a_tool_that_is_left_out_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_tool_that_is_left_out_is_reported_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Requirement C2.8-6."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -256,11 +256,11 @@ async def test_a_server_of_the_oldest_transport_is_found() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_changed_roots_are_told_where_the_era_has_a_way(revision: str) -> None:
+async def test_changed_roots_are_reported_where_the_era_has_a_way(revision: str) -> None:
     """Requirement C2.18-9."""
     wire = Wire(harbour())
     async with Client(wire, revision=revision, roots=["file:///home"]) as client:
         client.roots_changed()
         await client.list_tools()
-    told = [message["method"] for message in wire.transcript.messages(">")]
-    assert told.count("notifications/roots/list_changed") == (revision in HANDSHAKE)
+    reported = [message["method"] for message in wire.transcript.messages(">")]
+    assert reported.count("notifications/roots/list_changed") == (revision in HANDSHAKE)

@@ -29,10 +29,10 @@ async def test_icons_go_out_as_they_were_given() -> None:
     icon = Icon(src="data:image/png;base64,AAAA", mime_type="image/png", sizes=["48x48"])
     server = Server("s", icons=[icon])
     server.tools.add(lambda: "", name="drawn", icons=[icon])
-    told = (await ask(server, "tools/list"))["result"]
+    reported = (await ask(server, "tools/list"))["result"]
     wire = {"src": "data:image/png;base64,AAAA", "mimeType": "image/png", "sizes": ["48x48"]}
-    assert told["tools"][0]["icons"] == [wire]
-    assert told["_meta"]["io.modelcontextprotocol/serverInfo"]["icons"] == [wire]
+    assert reported["tools"][0]["icons"] == [wire]
+    assert reported["_meta"]["io.modelcontextprotocol/serverInfo"]["icons"] == [wire]
 
 
 @looped

@@ -43,9 +43,9 @@ def test_progress_and_logs_stay_off_a_listen() -> None:
         listener.head()
         assert listener.event()["method"] == "notifications/subscriptions/acknowledged"
         meta = {"progressToken": 1, f"{RESERVED}logLevel": "debug"}
-        for name, told in (("test_tool_with_progress", "progress"), ("test_tool_with_logging", "message")):
+        for name, reported in (("test_tool_with_progress", "progress"), ("test_tool_with_logging", "message")):
             *before, _ = call_tool(caller, name, **meta).events
-            assert [event["method"] for event in before] == [f"notifications/{told}"] * 3
+            assert [event["method"] for event in before] == [f"notifications/{reported}"] * 3
         call_tool(caller, "test_trigger_tool_change")
         assert listener.event()["method"] == "notifications/tools/list_changed"
 

@@ -71,7 +71,7 @@ def test_names_that_are_no_text_go_all_the_way(charts: Path) -> None:
         assert [hit["id"] for hit in found] == [odd["uri"]]
 
 
-def test_content_is_told_as_what_it_is(charts: Path) -> None:
+def test_content_has_its_real_mime_type(charts: Path) -> None:
     """R23, R24, R25, R26."""
     (charts / "latin.txt").write_bytes(b"caf\xe9")
     (charts / "other.txt").write_bytes("Паром".encode("koi8-r"))

@@ -285,9 +285,9 @@ def test_settings_that_cannot_be_meant_are_one_line(
     charts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *options, str(charts)]) in (2, 3)
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert says in reported
+    assert reported.count("\n") == 1
 
 
 @heavy
@@ -325,7 +325,7 @@ def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> No
         assert time.monotonic() - began < 3
 
 
-def test_folders_of_one_name_are_told_apart_and_a_name_leads_nowhere_else(charts: Path) -> None:
+def test_folders_of_one_name_are_distinguished_and_a_name_leads_nowhere_else(charts: Path) -> None:
     """A label is a name: what looks like a path in it is none."""
     other = charts.parent / "old" / "charts"
     other.mkdir(parents=True)

@@ -13,9 +13,9 @@ TESTS = Path(__file__).parent.parent
 
 
 def test_every_row_has_a_test_or_a_reason_and_only_one() -> None:
-    told = [row for rows in (*SHOWN, *REASONS) for row in spread(rows)]
-    assert not set(spread(ROWS)) - set(told)
-    assert len(told) == len(set(told))
+    reported = [row for rows in (*SHOWN, *REASONS) for row in spread(rows)]
+    assert not set(spread(ROWS)) - set(reported)
+    assert len(reported) == len(set(reported))
 
 
 @pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in SHOWN.values()}))

@@ -47,8 +47,8 @@ def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
         server.send(listen(A), message("s", "resources/subscribe", {"uri": A}))
         assert {str(server.receive().get("id")) for _ in range(2)} == {"None", "s"}
         (charts / "a.txt").write_text("one")
-        told = [server.receive()["params"] for _ in range(2)]
-        assert sorted("_meta" in params for params in told) == [False, True]
+        reported = [server.receive()["params"] for _ in range(2)]
+        assert sorted("_meta" in params for params in reported) == [False, True]
         for _ in range(3):
             server.send(notice("notifications/cancelled", {"requestId": "l"}), listen(A))
             assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
@@ -59,33 +59,33 @@ def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
 
 
 @heavy
-def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_told_and_nothing_else(charts: Path) -> None:
+def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_reported_and_nothing_else(charts: Path) -> None:
     """R28, U02: also when the directory or the whole folder is moved away and back."""
     sub = "file:///charts/sub/b.txt"
     with Stdio("serve", str(charts)) as server:
         server.send(listen(A, sub))
         assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
 
-        def told(uri: str) -> None:
+        def reported(uri: str) -> None:
             while server.receive()["params"]["uri"] != uri:
                 pass
 
         (charts / "a.txt").write_text("changed")
-        told(A)
+        reported(A)
         (charts / "a.txt").unlink()
-        told(A)
+        reported(A)
         (charts / "a.txt").symlink_to(charts.parent / "charts-evil" / "b.txt")
         assert read_file(server, A)["code"] == -32602
         (charts / "a.txt").unlink()
         (charts / "a.txt").write_text("back")
-        told(A)
+        reported(A)
         shutil.rmtree(charts / "sub")
-        told(sub)
+        reported(sub)
         os.rename(charts, charts.parent / "moved")
-        told(A)
+        reported(A)
         assert read_file(server, A)["code"] == -32602
         os.rename(charts.parent / "moved", charts)
-        told(A)
+        reported(A)
         assert read_file(server, A)[0]["text"] == "back"
         assert b"Traceback" not in server.errors
 
@@ -181,7 +181,7 @@ def test_listeners_that_vanish_give_everything_back(http: Http) -> None:
 
 
 @heavy
-def test_10_000_files_are_watched_by_one_and_told_soon(charts: Path) -> None:
+def test_10_000_files_are_watched_by_one_and_reported_soon(charts: Path) -> None:
     """U09, X09."""
     many = charts / "many"
     many.mkdir()

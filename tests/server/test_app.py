@@ -135,7 +135,7 @@ async def test_a_caller_that_gives_up_while_the_server_starts_takes_nobody_with_
 
 
 @looped
-async def test_a_lifespan_that_fails_is_told_to_everyone_who_starts_and_may_be_tried_again() -> None:
+async def test_a_failed_lifespan_is_raised_for_everyone_who_starts_and_may_be_tried_again() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan("start"))
     failed = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
@@ -331,7 +331,7 @@ def test_supported_revisions_are_those_that_are_tested() -> None:
 
 
 @looped
-async def test_a_lifespan_that_is_no_context_manager_is_told_with_what_to_write() -> None:
+async def test_a_lifespan_that_is_not_a_context_manager_is_reported_with_what_to_write() -> None:
     async def lifespan(server: Server) -> AsyncIterator[int]:
         yield 1
 
@@ -360,14 +360,14 @@ def test_what_is_neither_a_server_nor_a_source_is_not_included() -> None:
 
 
 @looped
-async def test_seconds_of_the_server_are_told_in_milliseconds() -> None:
+async def test_ttl_of_the_server_is_sent_in_milliseconds() -> None:
     server = Server("s", ttl=5.0)
     server.tools.add(lambda: "x", name="x")
     assert (await ask(server, "tools/list"))["result"]["ttlMs"] == 5000
 
 
 @looped
-async def test_a_list_that_there_is_not_is_refused_and_any_other_is_told() -> None:
+async def test_list_changed_refuses_an_unknown_list_and_notifies_of_others() -> None:
     server = Server("s")
     server.tools.add(lambda: "x", name="x")
     server.prompts.add(lambda: "x", name="x")

@@ -168,6 +168,6 @@ def test_a_tool_is_there_for_nobody_else(visibility: Any) -> None:
         server_of().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
 
 
-def test_text_that_is_no_page_is_told_in_part() -> None:
+def test_text_that_is_not_a_page_is_quoted_in_part() -> None:
     with pytest.raises(TypeError, match=f"^{'x' * 80!r} is not HTML"):
         server_of("x" * 100)

@@ -57,7 +57,7 @@ def chatty() -> Server:
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
-async def test_a_session_is_told_everything_until_it_sets_a_level(revision: str) -> None:
+async def test_a_session_gets_every_log_message_until_it_sets_a_level(revision: str) -> None:
     server = chatty()
     assert await messages(server, "log:async", revision) == [
         ("message", {"level": "debug", "data": "d"}),
@@ -66,22 +66,22 @@ async def test_a_session_is_told_everything_until_it_sets_a_level(revision: str)
         ("message", {"level": "error", "data": "e"}),
     ]
     for place, level in enumerate(LEVELS):
-        told = await messages(server, "log:all", revision, level=level)
-        assert [params["level"] for _, params in told] == list(LEVELS[place:])
+        reported = await messages(server, "log:all", revision, level=level)
+        assert [params["level"] for _, params in reported] == list(LEVELS[place:])
 
 
 @looped
-async def test_a_stateless_request_is_told_what_it_asks_for() -> None:
+async def test_a_stateless_request_gets_the_log_messages_that_it_asks_for() -> None:
     server = chatty()
     assert await messages(server, "log:all", STATELESS) == []
-    told = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
-    assert [params["level"] for _, params in told] == ["error", "critical", "alert", "emergency"]
+    reported = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
+    assert [params["level"] for _, params in reported] == ["error", "critical", "alert", "emergency"]
 
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("token", [7, "seven"])
 @looped
-async def test_progress_grows_and_is_told_to_who_asked(revision: str, token: Any) -> None:
+async def test_progress_grows_and_is_sent_to_callers_who_asked(revision: str, token: Any) -> None:
     server = chatty()
     assert await messages(server, "progress:x", revision) == []
     text = {} if revision == "2024-11-05" else {"message": "one"}
@@ -103,8 +103,8 @@ async def test_telling_may_be_awaited_and_was_done_before() -> None:
             await one
         return ""
 
-    told = await messages(server, "log:awaited", HANDSHAKE[0], {"progressToken": 1}, level="notice")
-    assert told == [
+    reported = await messages(server, "log:awaited", HANDSHAKE[0], {"progressToken": 1}, level="notice")
+    assert reported == [
         ("message", {"level": "notice", "data": "n"}),
         ("progress", {"progressToken": 1, "progress": 1}),
     ]
@@ -142,7 +142,7 @@ async def test_a_plain_function_tells_from_its_thread_and_everything_comes_befor
 
 
 @looped
-async def test_what_is_told_after_the_answer_goes_nowhere() -> None:
+async def test_messages_after_the_answer_are_dropped() -> None:
     server = Server("s")
     kept: list[Context] = []
 
@@ -215,8 +215,8 @@ async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) 
     request.peer = "192.0.2.1"
     result = await server.handlers["resources/read"](request)
     assert result.contents[0].text == "a ann 192.0.2.1 resources/read ['secret:x', 'out:x']"
-    told = [sent["params"].get("progress", sent["params"].get("data")) for sent in recorder.sent]
-    assert told == [1, "inner", 2]
+    reported = [sent["params"].get("progress", sent["params"].get("data")) for sent in recorder.sent]
+    assert reported == [1, "inner", 2]
     server.pool.close()
 
 

@@ -396,7 +396,7 @@ async def test_a_dependency_that_fails_closes_those_before_it() -> None:
 
 
 @looped
-async def test_errors_of_dependencies_are_told_as_those_of_the_function() -> None:
+async def test_errors_of_dependencies_are_reported_as_those_of_the_function() -> None:
     server = Server("s")
 
     def raising(error: Exception) -> Any:
@@ -406,7 +406,7 @@ async def test_errors_of_dependencies_are_told_as_those_of_the_function() -> Non
         return Depends(raises)
 
     @server.tool
-    async def told(it: Annotated[None, raising(ToolError("told"))]) -> None: ...
+    async def reported(it: Annotated[None, raising(ToolError("told"))]) -> None: ...
 
     @server.tool
     async def hidden(it: Annotated[None, raising(ValueError("secret"))]) -> None: ...
@@ -515,7 +515,7 @@ async def test_closing_needs_no_free_thread() -> None:
 # -- what is told at registration
 
 
-def test_circles_are_told_at_registration() -> None:
+def test_circles_are_reported_at_registration() -> None:
     def one(two: Any) -> str:
         return str(two)
 
@@ -532,7 +532,7 @@ def test_circles_are_told_at_registration() -> None:
         Server("s").tools.add(tool)
 
 
-def test_what_nothing_fills_is_told_at_registration() -> None:
+def test_a_parameter_that_nothing_fills_is_reported_at_registration() -> None:
     def database(url: str) -> str:
         return url
 
@@ -663,8 +663,8 @@ def test_a_marker_as_a_default_is_refused_since_callers_could_set_it() -> None:
         return 1
 
     server = Server("s")
-    told = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
+    reported = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
     for register in (server.tools.add, server.prompts.add, functools.partial(server.resources.add, "a:b")):
         for function in (wanting, through):
-            with pytest.raises(TypeError, match=told):
+            with pytest.raises(TypeError, match=reported):
                 register(function)

@@ -294,7 +294,7 @@ async def test_a_part_speaks_its_extensions_in_the_whole_too(early: bool) -> Non
     assert "notifications/tides/part" in whole.notification_handlers
 
 
-def test_two_parts_with_the_same_method_are_told_and_nothing_is_included() -> None:
+def test_two_parts_with_the_same_method_are_reported_and_nothing_is_included() -> None:
     whole, part = tidal(), tidal()
     with pytest.raises(ValueError, match="both serve the method 'tides/forecast'"):
         whole.include(part, prefix="part")

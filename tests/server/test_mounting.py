@@ -234,7 +234,7 @@ async def test_a_part_that_was_empty_brings_its_methods_with_its_first_feature()
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_changes_of_a_parts_lists_are_told(revision: str) -> None:
+async def test_changes_of_a_parts_lists_are_reported(revision: str) -> None:
     part = tides()
     server = Server("whole")
     server.include(harbour((part, "tides")))
@@ -247,8 +247,8 @@ async def test_changes_of_a_parts_lists_are_told(revision: str) -> None:
         before = len(wire.notices)
         part.tools.add(lambda: "late", name="late")
         part.list_changed("resources")
-        told = (await wire.notice(before + 2))[before:]
-        assert {notice["method"] for notice in told} == {
+        reported = (await wire.notice(before + 2))[before:]
+        assert {notice["method"] for notice in reported} == {
             "notifications/tools/list_changed",
             "notifications/resources/list_changed",
         }
@@ -407,7 +407,7 @@ async def test_the_most_specific_template_wins_whichever_server_has_it() -> None
 # -- what cannot be
 
 
-def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> None:
+def test_what_collides_is_reported_with_both_servers_and_nothing_is_included() -> None:
     one, other = tides("one"), tides("other")
     server = harbour((one, "a"))
     with pytest.raises(ValueError, match=r"'one' and 'other' both have the resource 'tide://now': remove one"):
@@ -592,7 +592,7 @@ async def test_a_part_that_does_not_start_ends_what_has_begun() -> None:
 
 
 @looped
-async def test_a_part_that_fails_to_end_is_told_and_keeps_nobody_from_ending() -> None:
+async def test_a_part_that_fails_to_end_is_logged_and_the_others_end() -> None:
     events: list[str] = []
     server = Server("whole", lifespan=lifespan(events, "whole"))
     server.include(Server("part", lifespan=lifespan(events, "part")))
@@ -669,16 +669,16 @@ async def test_watches_pass_through_and_sources_work_only_while_somebody_watches
         await wire.watch("tide://now", "tide://mary", "row://1")
         assert [uri for uri in rows.attached if uri] == ["row://1"]
         updated = {"tide://mary", "tide://now"}
-        await wire.until(lambda: updated <= told(wire))
+        await wire.until(lambda: updated <= reported(wire))
         assert rows.changed is not None
         rows.changed("row://1")
-        await wire.until(lambda: "row://1" in told(wire))
+        await wire.until(lambda: "row://1" in reported(wire))
     while followed or rows.attached:
         await asyncio.sleep(0)
     await server.close()
 
 
-def told(wire: Wire) -> set[str]:
+def reported(wire: Wire) -> set[str]:
     return {n["params"]["uri"] for n in wire.notices if n["method"] == "notifications/resources/updated"}
 
 
@@ -879,7 +879,7 @@ def test_a_server_that_runs_on_another_thread_takes_no_part() -> None:
     assert (server.mounts, part.parents, list(server.tools.features)) == ([], [], [])
 
 
-def test_circles_are_told_with_the_names_in_their_order() -> None:
+def test_circles_are_reported_with_the_names_in_their_order() -> None:
     one, two = Server("one"), Server("two")
     one.include(two)
     with pytest.raises(ValueError, match=r"^'two' cannot include 'one', which is itself, or has it inside"):
@@ -902,7 +902,7 @@ def test_a_longer_or_odd_prefix_is_refused(prefix: str) -> None:
 
 
 @looped
-async def test_who_watches_is_told_that_a_part_came_with_its_lists() -> None:
+async def test_watchers_are_notified_of_the_lists_of_a_new_part() -> None:
     server = Server("whole")
     server.tools.add(lambda: "x", name="x")
     await server.start()

@@ -230,7 +230,7 @@ def test_a_file_that_is_none_of_ours_is_refused_and_left_alone(
         assert path.read_bytes() == before
 
 
-def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_is_reported(tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
             with pytest.raises(StoreUnusable, match="No such file or directory"):

@@ -529,8 +529,8 @@ class TellsNoClient(_TellsNobody):
 @breaks("a_watcher_is_told_of_a_change", "Watching")
 class TellsOnce(Tiny):
     def tell(self, uri: str | None) -> None:
-        if told := self.watchers.pop(uri, None):
-            told(uri)
+        if reported := self.watchers.pop(uri, None):
+            reported(uri)
 
 
 class _GoesOnTelling(Tiny):

@@ -42,8 +42,8 @@ class Tiny(Source):
         return uri
 
     def tell(self, uri: str | None) -> None:
-        if told := self.watchers.get(uri):
-            told(uri)
+        if reported := self.watchers.get(uri):
+            reported(uri)
 
     def matches(self, uri: str) -> bool:
         return uri == TOP or uri.startswith(TOP + "/")

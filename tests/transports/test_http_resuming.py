@@ -47,11 +47,11 @@ def test_answer_comes_on_the_stream_that_goes_on(revision: str) -> None:
 
     async def test() -> None:
         async with linked(serve, rules=REVISIONS[revision]) as link:
-            told: list[Any] = []
-            link.events.on_notification = lambda _, message: told.append(message.method)
+            reported: list[Any] = []
+            link.events.on_notification = lambda _, message: reported.append(message.method)
             assert got(await ask(link)) == {"late": True}
         assert seen == [("POST", None), ("GET", "e1"), ("GET", "e2")]
-        assert told == ["notifications/message"]
+        assert reported == ["notifications/message"]
         assert all(0.19 < later - before < 1.0 for before, later in pairwise(times))
 
     run(test())
@@ -79,7 +79,7 @@ def test_stream_that_breaks_off_in_an_event_goes_on_behind_the_last_whole_one() 
 
 
 @pytest.mark.parametrize("status", ["405 Method Not Allowed", "200 OK", "400 Bad Request"])
-def test_server_that_does_not_go_on_is_told(status: str) -> None:
+def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
     """Attempts are bounded: nothing new, three times, is the end."""
     gets = 0
 
@@ -103,7 +103,7 @@ def test_server_that_does_not_go_on_is_told(status: str) -> None:
     run(test())
 
 
-def test_end_of_the_session_while_going_on_is_told() -> None:
+def test_end_of_the_session_while_resuming_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.verb == "POST":
             stream(writer)
@@ -228,13 +228,13 @@ def test_question_on_the_session_s_stream_is_answered() -> None:
 
             link.events.on_request = refused
             await link.listen_in(5)
-            told = await asking.answers.get()
-        assert (told["id"], told["error"]["code"]) == (1, -32602)
+            reported = await asking.answers.get()
+        assert (reported["id"], reported["error"]["code"]) == (1, -32602)
 
     run(test())
 
 
-def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detail() -> None:
+def test_requests_without_a_handler_are_refused_and_failures_are_reported_without_details() -> None:
     async def test() -> None:
         async with linked(AskingServer({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
             assert [a["error"]["code"] for a in got(await ask(link))["answers"]] == [-32601]
@@ -243,9 +243,9 @@ def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detai
                 raise RuntimeError("a secret")
 
             link.events.on_request = broken
-            (told,) = got(await ask(link))["answers"]
-            assert told["error"]["code"] == -32603
-            assert "secret" not in told["error"]["message"]
+            (reported,) = got(await ask(link))["answers"]
+            assert reported["error"]["code"] == -32603
+            assert "secret" not in reported["error"]["message"]
 
     run(test())
 

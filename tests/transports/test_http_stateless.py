@@ -177,7 +177,7 @@ def test_header_that_stands_twice_is_refused(server: ServerThread, extra: bytes)
         assert wire.reply().status == 400
 
 
-def test_missing_meta_is_told_as_such(wire: RawClient) -> None:
+def test_missing_meta_is_reported(wire: RawClient) -> None:
     """Security L13."""
     for meta in ({}, {"io.modelcontextprotocol/protocolVersion": STATELESS}):
         wire.post(
@@ -213,7 +213,7 @@ def test_method_of_another_era_or_none_is_not_found(wire: RawClient, method: str
     assert (reply.status, reply.error, reply.json["id"]) == (404, -32601, 1)
 
 
-def test_mismatch_is_told_before_an_unknown_method(wire: RawClient) -> None:
+def test_mismatch_is_reported_before_an_unknown_method(wire: RawClient) -> None:
     reply = wire.call("no/such", mcp_method="ping")
     assert (reply.status, reply.error) == (400, -32020)
 
@@ -334,7 +334,7 @@ def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
         assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-def test_fault_outside_of_a_handler_is_told_without_its_text() -> None:
+def test_fault_outside_of_a_handler_is_reported_without_its_text() -> None:
     def broken(headers: object) -> str:
         raise RuntimeError("secret")
 

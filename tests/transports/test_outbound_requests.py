@@ -34,17 +34,17 @@ class Line:
         params = {"uri": f"test://{name}", **meta}
         self.feed({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})
 
-    async def told(self) -> list[Any]:
+    async def reported(self) -> list[Any]:
         """What has come, when nothing is left to do but to wait."""
         for _ in range(20):
             await asyncio.sleep(0)
-        told, self.held = self.held, b""
-        return [json.loads(line) for line in told.splitlines()]
+        reported, self.held = self.held, b""
+        return [json.loads(line) for line in reported.splitlines()]
 
     async def asked(self, id: Any = 1) -> Any:
         """Call what asks, and give the question's id."""
         self.read("ask", id)
-        *_, question = await self.told()
+        *_, question = await self.reported()
         assert question["method"] == "roots/list"
         return question["id"]
 
@@ -64,11 +64,11 @@ async def test_a_handler_waits_for_its_answer() -> None:
     line.feed({"jsonrpc": "2.0", "id": str(id), "result": {"roots": ["of another id"]}})
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": ["doubled"]}})
-    (answer,) = await line.told()
+    (answer,) = await line.reported()
     assert json.loads(said(answer)) == {"roots": []}
     assert line.clean
     line.feed({"jsonrpc": "2.0", "id": id, "result": {}})
-    assert await line.told() == []
+    assert await line.reported() == []
     line.server.connection_lost(None)
 
 
@@ -76,7 +76,7 @@ async def test_a_handler_waits_for_its_answer() -> None:
 async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() -> None:
     line = Line()
     line.read("ask", 1, _meta=META)
-    assert said((await line.told())[-1]) == "nobody"
+    assert said((await line.reported())[-1]) == "nobody"
     line.server.connection_lost(None)
 
 
@@ -85,7 +85,7 @@ async def test_cancelling_the_call_withdraws_the_question_and_says_nothing_else(
     line = Line()
     id = await line.asked("w")
     line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}})
-    (withdrawn,) = await line.told()
+    (withdrawn,) = await line.reported()
     assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", id)
     assert line.clean
     line.server.connection_lost(None)
@@ -97,7 +97,7 @@ async def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
     for number in range(10):
         await line.asked(number + 1)
     line.server.connection_lost(None)
-    assert await line.told() == []
+    assert await line.reported() == []
     assert all(line.service.left.acquire(blocking=False) for _ in range(10))
     assert line.clean
     assert not line.server.peer.in_flight
@@ -110,7 +110,7 @@ async def test_the_end_of_input_is_the_end_of_answers() -> None:
     line = Line()
     await line.asked()
     line.server.eof_received()
-    (answer,) = await line.told()
+    (answer,) = await line.reported()
     assert said(answer) == "ConnectionLost"
     await line.server.ended
 
@@ -120,7 +120,7 @@ async def test_who_never_answers_is_given_up() -> None:
     line = Line(answer_time=0.01)
     id = await line.asked()
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
-    withdrawn, answer = await line.told()
+    withdrawn, answer = await line.reported()
     assert withdrawn["params"]["requestId"] == id
     assert said(answer) == "RequestTimeout"
     assert line.clean
@@ -135,9 +135,9 @@ async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_a
     for _ in range(10):
         line.server.sweeper.cancel()
         line.server.sweep()
-    assert await line.told() == []
+    assert await line.reported() == []
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
-    (answer,) = await line.told()
+    (answer,) = await line.reported()
     assert json.loads(said(answer)) == {"roots": []}
     assert request.started_at == 10
     line.server.connection_lost(None)
@@ -157,7 +157,7 @@ async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
     await other
     assert request.started_at == float("inf")
     line.feed({"jsonrpc": "2.0", "id": ids[0], "result": {"roots": []}})
-    await line.told()
+    await line.reported()
     assert request.started_at == 0
     assert line.clean
     line.server.connection_lost(None)
@@ -168,9 +168,9 @@ async def test_nothing_is_said_for_what_was_cancelled() -> None:
     """Security L11: not even by a handler that goes on."""
     line = Line()
     line.read("stubborn", "s")
-    await line.told()
+    await line.reported()
     line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
-    assert await line.told() == []
+    assert await line.reported() == []
     assert line.service.left.acquire(blocking=False)
     line.server.connection_lost(None)
 
@@ -179,10 +179,10 @@ async def test_nothing_is_said_for_what_was_cancelled() -> None:
 async def test_a_stream_that_is_its_connection_is_not_closed_by_a_call() -> None:
     line = Line()
     line.read("polled", "p")
-    assert len(await line.told()) >= 2
+    assert len(await line.reported()) >= 2
     assert not line.service.released
     line.service.gates[-1].set()
-    assert (await line.told())[-1]["id"] == "p"
+    assert (await line.reported())[-1]["id"] == "p"
     line.server.connection_lost(None)
 
 
@@ -190,6 +190,6 @@ async def test_a_stream_that_is_its_connection_is_not_closed_by_a_call() -> None
 async def test_what_stops_a_handler_is_its_result() -> None:
     line = Line()
     line.read("stopped", 1, _meta=META)
-    answer = (await line.told())[-1]
+    answer = (await line.reported())[-1]
     assert answer["result"]["resultType"] == "input_required"
     line.server.connection_lost(None)

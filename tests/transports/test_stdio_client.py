@@ -106,7 +106,7 @@ def test_missing_folder_says_so() -> None:
     run(test())
 
 
-def test_silent_server_times_out_and_is_told_to_stop() -> None:
+def test_request_to_a_silent_server_times_out_and_is_cancelled() -> None:
     """Security C01, C02; the request is cancelled at the server."""
 
     async def test() -> None:
@@ -305,14 +305,14 @@ def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monk
     run(test())
 
 
-def test_end_of_the_server_is_told_once() -> None:
+def test_end_of_the_server_is_reported_once() -> None:
     async def test() -> None:
-        told: list[WharfingerError] = []
+        reported: list[WharfingerError] = []
         async with child("read()") as link:
-            link.events.on_lost = lambda _, error: told.append(error)
+            link.events.on_lost = lambda _, error: reported.append(error)
             with pytest.raises(ConnectionLost):
                 await ask(link)
-        assert len(told) == 1
+        assert len(reported) == 1
 
     run(test())
 

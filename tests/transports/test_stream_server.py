@@ -89,7 +89,7 @@ async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest
     server, _ = make()
 
     @server.notification("notifications/x.test/told")
-    def told(params: t.NotificationParams) -> None:
+    def reported(params: t.NotificationParams) -> None:
         raise RuntimeError("secret")
 
     async with Wire(server, HANDSHAKE[0]) as wire:
@@ -231,7 +231,7 @@ async def test_whatever_a_handler_raises_is_that_calls_error(
     ids=["message", "data", "uri"],
 )
 @looped
-async def test_an_error_without_a_form_on_the_wire_is_told_by_its_reference(error: ProtocolError) -> None:
+async def test_an_error_without_a_form_on_the_wire_is_reported_by_its_reference(error: ProtocolError) -> None:
     server, _ = make()
 
     @server.resource("a:fails")
@@ -339,7 +339,7 @@ async def test_a_handler_that_cancels_itself_is_answered() -> None:
 
 
 @looped
-async def test_a_request_over_its_deadline_is_cancelled_and_told_so_and_a_long_one_is_not() -> None:
+async def test_a_request_over_its_deadline_is_cancelled_with_an_error_and_a_long_one_is_not() -> None:
     server, held = make(handler_time=1.5)
     async with Wire(server) as wire:
         listen = await wire.watch("a:b")

@@ -122,7 +122,7 @@ def test_stale_socket_is_replaced(path: Path) -> None:
     run(test())
 
 
-def test_place_that_is_taken_is_told(path: Path) -> None:
+def test_a_path_in_use_is_reported(path: Path) -> None:
     async def test() -> None:
         async with serving(path):
             with pytest.raises(AddressInUse, match=r"listens on .* already"):
@@ -139,7 +139,7 @@ def test_place_that_is_taken_is_told(path: Path) -> None:
     run(test())
 
 
-def test_nobody_there_is_told(path: Path) -> None:
+def test_a_socket_without_a_server_is_reported(path: Path) -> None:
     async def refused(words: str) -> None:
         with pytest.raises(ConnectionFailed, match=words):
             async with Client(f"unix:{path}"):
@@ -154,7 +154,7 @@ def test_nobody_there_is_told(path: Path) -> None:
     run(test())
 
 
-def test_what_is_not_mcp_is_told(path: Path) -> None:
+def test_what_is_not_mcp_is_reported(path: Path) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.test ESMTP\r\n")
         await reader.readline()
@@ -204,7 +204,7 @@ def test_calls_under_way_are_answered_when_the_server_ends(path: Path) -> None:
     run(test())
 
 
-def test_server_that_goes_away_is_told(path: Path) -> None:
+def test_end_of_the_server_is_reported(path: Path) -> None:
     async def test() -> None:
         async def abrupt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readline()
@@ -254,6 +254,6 @@ def test_http_and_unix_exclude_each_other() -> None:
         make_server().run(http="127.0.0.1:0", unix="/nowhere")
 
 
-def test_path_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_an_impossible_path_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Cannot listen on"):
         serve_unix(make_server(), tmp_path / ("x" * 200))

@@ -105,7 +105,7 @@ def test_who_says_nothing_does_not_hold_up_the_next_one() -> None:
     run(test())
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_that_is_taken_is_reported() -> None:
     async def test() -> None:
         async with Callback() as callback:
             with pytest.raises(OSError, match="in use"):

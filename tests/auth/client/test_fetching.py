@@ -116,7 +116,7 @@ def test_a_name_of_a_private_address_is_not_asked(monkeypatch: pytest.MonkeyPatc
     run(test())
 
 
-def test_who_is_not_there_is_told() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     async def test() -> None:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))

@@ -103,7 +103,7 @@ def test_a_document_that_cannot_be_a_client_id_is_refused(url: str) -> None:
         drive(register(found(client_id_metadata_document_supported=True), ClientIdentity(metadata_url=url), "", []))
 
 
-def test_without_a_way_the_user_is_told_what_to_ask_for() -> None:
+def test_if_no_registration_is_possible_the_error_says_what_to_ask_for() -> None:
     with pytest.raises(NotAuthorized, match="Ask its operator for a client id"):
         drive(register(found(registration_endpoint=None), ClientIdentity(), "", []))
 

@@ -23,8 +23,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
-            told: list[str] = []
-            async with Client(guarded.url, auth=SignIn(open_browser=agree, on_url=told.append)) as client:
+            reported: list[str] = []
+            async with Client(guarded.url, auth=SignIn(open_browser=agree, on_url=reported.append)) as client:
                 assert [tool.name for tool in await client.list_tools()] == ["write"]
             assert authority.paths() == ["register", "authorize", "authorization_code"]
             assert set(guarded.seen) == {"", "token-0"}
@@ -33,7 +33,7 @@ def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
             assert registration["redirect_uris"] == [query["redirect_uri"]]  # type: ignore[comparison-overlap]
             assert query["resource"] == form["resource"] == guarded.url
             assert query["scope"] == "read offline_access"
-            assert told[0].startswith(f"{authority.url}/authorize?response_type=code&client_id=client-1")
+            assert reported[0].startswith(f"{authority.url}/authorize?response_type=code&client_id=client-1")
 
     run(test())
 
@@ -246,8 +246,8 @@ def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
         async def post(self, request: Any) -> Any:
             answer = await super().post(request)
             if answer.status == 200:
-                told = 'Bearer error="insufficient_scope", scope="read"'
-                return aiohttp.web.Response(status=403, headers={"WWW-Authenticate": told})
+                reported = 'Bearer error="insufficient_scope", scope="read"'
+                return aiohttp.web.Response(status=403, headers={"WWW-Authenticate": reported})
             return answer
 
     async def test() -> None:
@@ -340,7 +340,7 @@ def test_a_token_that_is_refused_as_soon_as_it_is_given_out_ends_it() -> None:
     run(test())
 
 
-def test_nobody_who_comes_in_time_is_told() -> None:
+def test_a_sign_in_that_nobody_completes_in_time_is_reported() -> None:
     async def test() -> None:
         async with harbour() as (guarded, _):
 

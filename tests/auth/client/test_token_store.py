@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_understood_is_left_out(tmp_path: Path) -> None:
     assert run(kept.grants()) == [GRANT]
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("")
     with pytest.raises(StoreUnusable, match="tokens"):
         run(FileTokens(tmp_path / "tokens").keep(GRANT))

@@ -72,10 +72,10 @@ def test_the_walk_says_what_to_mend(place: tuple[Guarded, Authority], capsys: py
     guarded, authority = place
     authority.metadata = {"code_challenge_methods_supported": None, "registration_endpoint": None}
     assert main(["auth", "explain", "--json", guarded.url]) == 4
-    told = json.loads(capsys.readouterr().out)
-    assert told["possible"] is False
-    assert [step["what"] for step in told["steps"] if step["good"] is False] == ["registration", "PKCE"]
-    assert all(step["fix"] for step in told["steps"] if step["good"] is False)
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["possible"] is False
+    assert [step["what"] for step in reported["steps"] if step["good"] is False] == ["registration", "PKCE"]
+    assert all(step["fix"] for step in reported["steps"] if step["good"] is False)
 
 
 def test_a_token_is_kept_listed_used_and_forgotten(

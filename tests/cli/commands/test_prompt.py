@@ -27,8 +27,8 @@ def test_a_prompt_that_cannot_be_is_one_line(say: Say, harbour_url: str) -> None
         (["briefing", "vessel=a", "vessel=b"], 2),
         ([], 2),
     ):
-        told = say("prompt", harbour_url, *args)
-        assert (told[0], told[1], told[2].count("\n") <= 2) == (code, "", True)
+        reported = say("prompt", harbour_url, *args)
+        assert (reported[0], reported[1], reported[2].count("\n") <= 2) == (code, "", True)
 
 
 def test_no_escape_sequence_of_a_prompt_reaches_a_terminal(

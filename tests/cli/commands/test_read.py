@@ -101,9 +101,9 @@ def test_what_comes_in_windows_is_written_whole(start: Start, tmp_path: Path) ->
     assert process.communicate(timeout=30)[1].splitlines()[-1] == f"Wrote all.log ({len(lines) / 1024:.0f} KiB)."
     assert (tmp_path / "all.log").read_text() == lines
     assert start("read", "-o", "-", "file:///charts/depths.log", *serve).communicate(timeout=30)[0] == lines
-    shown, told = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
+    shown, reported = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
     assert shown == lines[: len(shown)]
-    assert f"file:///charts/depths.log?bytes={len(shown)}-" in told
+    assert f"file:///charts/depths.log?bytes={len(shown)}-" in reported
 
 
 @pytest.mark.parametrize(

@@ -70,17 +70,17 @@ def test_at_a_terminal_it_shows_a_card(terminal: Callable[..., Terminal], file: 
 def test_an_error_is_one_line_and_with_dev_the_whole_story(
     start: Callable[..., subprocess.Popen[str]], file: Path
 ) -> None:
-    for options, told in (((), False), (("--dev",), True)):
+    for options, reported in (((), False), (("--dev",), True)):
         process = start("run", "--http", "127.0.0.1:0", *options, str(file))
         assert process.stdout is not None
         url = next(found[1] for line in process.stdout if (found := re.search(r"MCP  (\S+)", line)))
         with pytest.raises(Exception, match="Internal error") as caught:
             read(url, "harbour://broken")
-        assert ("secret" in str(caught.value)) is told
+        assert ("secret" in str(caught.value)) is reported
         process.terminate()
         errors = process.communicate(timeout=20)[1]
         assert "RuntimeError: the reason is secret" in errors
-        assert ("Traceback" in errors) is told
+        assert ("Traceback" in errors) is reported
 
 
 def test_reload_starts_anew_when_the_code_changes(terminal: Callable[..., Terminal], file: Path) -> None:

@@ -165,10 +165,10 @@ def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.Ca
     assert look_up(context(), "it", None) is not None  # the same twice is no question
     write(Path(".vscode/mcp.json"), {"servers": {"it": {"command": "other"}}})
     assert main(["ls", "it"]) == 2
-    told = capsys.readouterr().err
-    assert ".mcp.json" in told
-    assert ".vscode/mcp.json" in told
-    assert "--config FILE" in told
+    reported = capsys.readouterr().err
+    assert ".mcp.json" in reported
+    assert ".vscode/mcp.json" in reported
+    assert "--config FILE" in reported
     chosen = look_up(context(), "it", Path(".vscode/mcp.json"))
     assert chosen is not None
     assert chosen.entry["command"] == "other"
@@ -178,9 +178,9 @@ def test_an_unknown_name_is_reported_with_the_existing_ones(capsys: pytest.Captu
     write(Path("mcp.json"), {"mcpServers": {"harbour": LOCAL}})
     write(Path(".mcp.json"), "{")
     assert main(["ls", "habour"]) == 2
-    told = capsys.readouterr().err
-    assert "(harbour)" in told
-    assert ".mcp.json, line 1" in told
+    reported = capsys.readouterr().err
+    assert "(harbour)" in reported
+    assert ".mcp.json, line 1" in reported
     assert main(["ls", "--config", "none.json", "harbour"]) == 2
     assert "No such file: none.json" in capsys.readouterr().err
     assert main(["ls", "--config", ".mcp.json", "harbour"]) == 2

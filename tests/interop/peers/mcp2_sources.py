@@ -10,7 +10,7 @@ from mcp import Client
 MEMBERS = {"uri": "uri", "mime_type": "mimeType", "text": "text", "meta": "_meta"}
 
 
-def told(content):
+def reported(content):
     shown = {name: getattr(content, ours, None) for ours, name in MEMBERS.items()}
     shown["uri"] = str(shown["uri"])
     if getattr(content, "blob", None) is not None:
@@ -36,7 +36,7 @@ async def main():
                 break
         seen["templates"] = [t.uri_template for t in (await client.list_resource_templates()).resource_templates]
         for uri in visit["reads"]:
-            seen["reads"][uri] = [told(content) for content in (await client.read_resource(uri)).contents]
+            seen["reads"][uri] = [reported(content) for content in (await client.read_resource(uri)).contents]
             result = await client.call_tool("read_resource", {"uri": uri})
             seen["tool_reads"][uri] = [block(content) for content in result.content]
         for query in visit["searches"]:

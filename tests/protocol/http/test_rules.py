@@ -256,7 +256,7 @@ def test_missing_version_header_is_refused() -> None:
     assert refused(400, check_version, {}).code == -32020
 
 
-def test_mismatch_is_told_before_what_is_wrong_in_the_body() -> None:
+def test_mismatch_is_reported_before_faults_of_the_body() -> None:
     unsupported = UnsupportedVersion("2099-01-01", ["2026-07-28"])
     shape = InvalidParams("Invalid params: uri")
     missing = InvalidParams("_meta", http_status=400)
@@ -287,7 +287,7 @@ def test_accept_is_read_up_to_4096_bytes() -> None:
         assert accepted_types(accept) == expected
 
 
-def test_content_types_are_told_by_one_and_two() -> None:
+def test_content_types_are_numbered_one_and_two() -> None:
     assert (accepted_types(b"application/json"), accepted_types(b"text/event-stream"), accepted_types(None)) == (
         1,
         2,
@@ -365,7 +365,7 @@ def test_every_header_that_decides_closes_the_connection_if_it_repeats(name: byt
     assert name.decode() in error.message
 
 
-def test_error_of_a_message_without_a_method_is_told_as_it_is() -> None:
+def test_error_of_a_message_without_a_method_is_reported_unchanged() -> None:
     shape = InvalidParams("Invalid params: uri")
     assert prefer_header_error({}, Message("2.0", 1), shape) is shape
     assert prefer_header_error({}, message(), shape).code == -32020

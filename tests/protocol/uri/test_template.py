@@ -451,7 +451,7 @@ def test_matches(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
 
 
-def test_an_unnamed_map_is_read_where_the_template_was_told_so() -> None:
+def test_an_unnamed_map_is_read_if_the_template_was_created_so() -> None:
     template = UriTemplate("x{/path*}", maps={"path"})
     assert template.match("x/a=1/b=%40=") == {"path": {"a": "1", "b": "@="}}
     assert template.match("x/a=1/b=%2F=", check=False) == {"path": {"a": "1", "b": "/="}}

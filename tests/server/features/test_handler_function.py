@@ -329,7 +329,7 @@ def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices(
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
-def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) -> None:
+def test_a_time_that_nothing_can_keep_is_reported_at_registration(timeout: float) -> None:
     async def it() -> str:
         return ""
 
@@ -340,7 +340,7 @@ def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) ->
 
 
 @pytest.mark.parametrize(("length", "same"), [(64, True), (63, False)])
-def test_clients_of_one_address_are_told_apart_by_64_signs_of_their_names(length: int, same: bool) -> None:
+def test_clients_of_one_address_are_distinguished_by_64_signs_of_their_names(length: int, same: bool) -> None:
     owners = []
     for ending in ("one", "two"):
         request = opened(Server("s"), "server/discover")
@@ -354,7 +354,7 @@ def test_clients_of_one_address_are_told_apart_by_64_signs_of_their_names(length
 @pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
 @pytest.mark.parametrize("inline", [False, True])
 @looped
-async def test_a_plain_function_that_asks_is_told_to_be_async(
+async def test_error_for_a_plain_function_that_asks_says_to_make_it_async(
     question: str, inline: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def asks(ctx: Context) -> str:

@@ -174,7 +174,7 @@ PLAN = {"type": "ref/prompt", "name": "plan"}
 LOG = {"type": "ref/resource", "uri": "log://{vessel}/{day}"}
 
 
-def test_at_most_a_hundred_values_are_told_and_how_many_there_are() -> None:
+def test_at_most_a_hundred_values_are_sent_and_their_total() -> None:
     expected = {"values": [f"m{number}" for number in range(100)], "total": 150, "hasMore": True}
     assert complete(PLAN, "vessel", "m") == expected
     assert complete(LOG, "vessel", "m") == expected

@@ -102,7 +102,7 @@ def hints(answer: Any) -> tuple[Any, Any]:
 
 
 @looped
-async def test_caching_hints_are_the_resources_own_else_the_servers_and_told_in_the_stateless_era_only() -> None:
+async def test_caching_hints_are_the_resources_own_else_the_servers_and_sent_in_the_stateless_era_only() -> None:
     server = Server("s", ttl=60, cache_scope="public")
     server.resources.add("a:own", calm, ttl=0.5, cache_scope="private")
     server.resources.add("a:none", calm)
@@ -125,9 +125,9 @@ async def test_caching_hints_are_the_resources_own_else_the_servers_and_told_in_
         "shelf:silent": (60_000, "public"),
         "shelf:own": (5, "private"),
     }
-    for uri, told in expected.items():
+    for uri, reported in expected.items():
         answer = await ask(server, "resources/read", {"uri": uri})
-        assert (uri, hints(answer)) == (uri, told)
+        assert (uri, hints(answer)) == (uri, reported)
         assert answer["result"]["_meta"] == {f"{META}serverInfo": {"name": "s", "version": "0"}}
         for revision in HANDSHAKE:
             assert (await ask(server, "resources/read", {"uri": uri}, revision))["result"].keys() == {"contents"}
@@ -754,7 +754,7 @@ async def test_a_uri_has_as_many_characters_as_the_limit() -> None:
 
 
 @looped
-async def test_seconds_to_keep_are_told_in_milliseconds() -> None:
+async def test_ttl_is_sent_in_milliseconds() -> None:
     server = Server("s", ttl=2.0, cache_scope="public")
     server.resources.add("a:own", calm, ttl=7.0)
     server.resources.add("a:none", calm)

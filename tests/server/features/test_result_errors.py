@@ -517,7 +517,7 @@ def nested(depth: int, inside: Any) -> Any:
         (nested(101, Half()), "is nested too deeply."),
     ],
 )
-def test_the_place_and_the_problem_of_a_value_are_told(value: Any, said: str) -> None:
+def test_the_place_and_the_problem_of_a_value_are_reported(value: Any, said: str) -> None:
     assert said in unsent(value)
 
 
@@ -539,7 +539,7 @@ class Harbour:
         return Half()
 
 
-def test_the_line_of_every_kind_of_function_is_told() -> None:
+def test_the_line_of_every_kind_of_function_is_reported() -> None:
     import functools
 
     line_of_bad = Harbour.bad.__code__.co_firstlineno

@@ -267,7 +267,7 @@ def test_a_result_unlike_its_annotation_is_a_fault_of_the_server() -> None:
         call(f)
 
 
-def test_arguments_that_do_not_fit_are_told_and_the_function_is_not_run() -> None:
+def test_arguments_that_do_not_fit_are_reported_and_the_function_is_not_run() -> None:
     ran: list[int] = []
 
     def f(n: int) -> None:
@@ -583,7 +583,7 @@ def test_a_result_of_its_own_is_wrapped_where_the_revision_takes_only_objects() 
     assert sealed(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
 
 
-def test_a_quick_call_is_told_like_any_other() -> None:
+def test_a_quick_call_is_reported_like_any_other() -> None:
     """Functions of arguments alone take a shorter way; what they answer is the same."""
 
     async def add(a: int, b: int) -> int:
@@ -619,7 +619,7 @@ def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_the_servers_deadline_is_told_as_a_result_of_the_tool(revision: str) -> None:
+def test_the_servers_deadline_is_reported_as_a_result_of_the_tool(revision: str) -> None:
     server = Server("s", limits=Limits(handler_time=0.01))
 
     @server.tool
@@ -685,7 +685,7 @@ def test_a_static_method_may_be_decorated_where_it_stands() -> None:
                 return str(gate)
 
 
-def test_an_option_that_there_is_none_of_is_told_in_the_words_of_the_decorator() -> None:
+def test_an_unknown_option_is_reported_in_the_words_of_the_decorator() -> None:
     server = Server("test")
     with pytest.raises(TypeError, match=r"A tool has no option 'descripton': did you mean 'description'\?"):
         server.tools.add(len, descripton="x")
@@ -702,10 +702,10 @@ def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
     def counted() -> Any:
         yield 1
 
-    async def told() -> Any:
+    async def reported() -> Any:
         yield 1
 
-    for function in (counted, told, functools.partial(told)):
+    for function in (counted, reported, functools.partial(reported)):
         with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
             Server("test").tools.add(function)
         with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
@@ -713,7 +713,7 @@ def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
 
 
 @pytest.mark.parametrize("context", [False, True])
-def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
+def test_what_tasks_of_a_group_raise_on_purpose_is_reported(context: bool) -> None:
     server = Server("s")
 
     async def fail(text: str) -> None:
@@ -732,7 +732,7 @@ def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
     assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
 
 
-def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> None:
+def test_a_fault_next_to_a_tool_error_is_reported_only_by_a_reference() -> None:
     server = Server("s")
 
     @server.tool
@@ -821,7 +821,7 @@ def test_a_number_that_json_does_not_have_is_refused_wherever_it_is(value: Any) 
 
 
 @pytest.mark.parametrize("value", [[None], {"a": None}, [None, 1.5], Depth(1.0), [Depth(2.5)], {"a": [None, -1e308]}])
-def test_null_is_no_number_and_is_told(value: Any) -> None:
+def test_null_is_no_number_and_is_reported(value: Any) -> None:
     assert returned(value)["structuredContent"] == msgspec.to_builtins(value)
 
 
@@ -994,7 +994,7 @@ def test_a_wrapped_schema_keeps_its_references_and_the_values_in_it() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_an_object_is_promised_and_told_as_it_is_in_every_revision(revision: str) -> None:
+def test_an_object_result_is_the_same_in_every_revision(revision: str) -> None:
     async def berth() -> Berth:
         return Berth("Mary")
 
@@ -1037,7 +1037,7 @@ def test_an_async_function_returns_models_and_checked_values_like_any_other() ->
         assert "internal error" in sealed(function, "2026-07-28")["content"][0]["text"].lower()
 
 
-def test_text_with_signs_is_told_as_it_is_and_the_text_of_a_coroutine_is_not() -> None:
+def test_text_in_angle_brackets_is_sent_and_the_text_of_a_coroutine_is_not() -> None:
     waiting = asyncio.sleep(0)
     waiting.close()
     formatted = repr(waiting)
@@ -1084,7 +1084,7 @@ def test_what_an_async_function_returns_beside_its_annotation_is_checked() -> No
 
 
 @pytest.mark.parametrize("group", [[ToolError("told"), LookupError("secret")], [LookupError("secret")]])
-def test_a_group_with_any_fault_is_told_by_its_reference_alone(group: list[Exception]) -> None:
+def test_a_group_with_any_fault_is_reported_by_its_reference_alone(group: list[Exception]) -> None:
     async def raises() -> None:
         raise ExceptionGroup("several", group)
 
@@ -1093,7 +1093,7 @@ def test_a_group_with_any_fault_is_told_by_its_reference_alone(group: list[Excep
     assert "told" not in said
 
 
-def test_groups_in_groups_are_told_in_their_order() -> None:
+def test_groups_in_groups_are_reported_in_their_order() -> None:
     inner = ExceptionGroup("inner", [ToolError("two"), InvalidArgument("three")])
 
     async def raises() -> None:
@@ -1139,7 +1139,7 @@ def test_hints_are_those_that_were_given_and_no_others(options: dict[str, Any], 
     assert (None if annotations is UNSET else wire(annotations)) == expected
 
 
-def test_a_mistyped_option_is_told_with_what_is_nearest_or_with_all() -> None:
+def test_error_for_a_mistyped_option_suggests_the_nearest_or_lists_all() -> None:
     with pytest.raises(TypeError, match=r"A tool has no option 'titel': did you mean 'title'\?"):
         Server("s").tools.add(lambda: "x", name="x", titel="T")
     with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, app, "):

@@ -141,7 +141,7 @@ def test_an_answer_becomes_the_type() -> None:
         ({"ok": 1, "mail": 1}, "mail: must be text\nok: must be true or false"),
     ],
 )
-def test_what_does_not_fit_is_told_field_by_field(content: Any, fault: str) -> None:
+def test_what_does_not_fit_is_reported_field_by_field(content: Any, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(Everything).read(content)
     assert str(caught.value) == fault
@@ -475,7 +475,7 @@ class Checked(msgspec.Struct):
 
 
 @pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
-def test_what_an_author_checks_is_told_in_the_authors_words(size: int, fault: str) -> None:
+def test_what_an_author_checks_is_reported_in_the_authors_words(size: int, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(Checked).read({"size": size})
     assert str(caught.value) == fault
@@ -618,7 +618,7 @@ def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
     assert form_of(Written({"a": {"type": "string"}})).required == []
 
 
-def test_what_a_model_refuses_is_told_field_by_field_or_as_a_whole() -> None:
+def test_what_a_model_refuses_is_reported_field_by_field_or_as_a_whole() -> None:
     with pytest.raises(InvalidAnswer, match=r"^content: does not fit$"):
         form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
     pydantic = pytest.importorskip("pydantic")

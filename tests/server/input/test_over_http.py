@@ -50,14 +50,14 @@ def test_a_stateless_call_is_answered_with_its_question(http: ServerThread) -> N
 
 def test_a_question_may_follow_what_was_streamed(http: ServerThread) -> None:
     with http.wire() as wire:
-        told = call(wire, "chatty", EVERYTHING).events
-        assert [event.get("method", "answer") for event in told] == ["notifications/progress", "answer"]
-        result = told[-1]["result"]
+        reported = call(wire, "chatty", EVERYTHING).events
+        assert [event.get("method", "answer") for event in reported] == ["notifications/progress", "answer"]
+        result = reported[-1]["result"]
         answer = {"requestState": result["requestState"], "inputResponses": {"name": accepted(value="Ann")}}
         assert call(wire, "chatty", EVERYTHING, **answer).json["result"]["content"][0]["text"] == "Ann"
 
 
-def test_what_the_client_lacks_is_told_with_its_status(http: ServerThread) -> None:
+def test_what_the_client_lacks_is_reported_with_its_status(http: ServerThread) -> None:
     with http.wire() as wire:
         reply = call(wire, "it", {"sampling": {}})
         assert (reply.status, reply.json["error"]["code"]) == (400, -32021)

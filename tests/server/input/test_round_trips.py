@@ -262,7 +262,7 @@ async def test_one_of_several_may_be_refused() -> None:
     ],
 )
 @looped
-async def test_an_error_for_an_answer_is_told(error: Rejected, text: str) -> None:
+async def test_an_error_for_an_answer_is_reported(error: Rejected, text: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return (await ctx.sample("?")).text
@@ -524,8 +524,8 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
             meta = {"progressToken": 1, f"{META}logLevel": "debug"}
             reply = await client.request("tools/call", {"name": "it", "_meta": meta})
             assert reply["result"]["content"][0]["text"] == "done"
-            told = [note["params"].get("data", note["params"].get("progress")) for note in client.sent]
-            assert told == [1, "begin", "inside", "middle", 2, "end", 3]
+            reported = [note["params"].get("data", note["params"].get("progress")) for note in client.sent]
+            assert reported == [1, "begin", "inside", "middle", 2, "end", 3]
 
 
 @pytest.mark.parametrize("revision", FORMS)
@@ -811,7 +811,7 @@ async def test_a_url_is_agreed_to(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revision: str) -> None:
+async def test_a_required_url_is_reported_as_the_revision_has_it(revision: str) -> None:
     signed_in: list[int] = []
     server = Server("s")
 
@@ -845,23 +845,23 @@ async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revisio
 
     async with FakeClient(server, revision, answer) as client:
         reply = await client.request("tools/call", {"name": "it"})
-        told = {"mode": "url", "message": "Sign in first.", "url": "https://example.test/in", "elicitationId": "e"}
+        reported = {"mode": "url", "message": "Sign in first.", "url": "https://example.test/in", "elicitationId": "e"}
         if revision == "2025-11-25":
-            assert reply["error"] == {"code": -32042, "message": "Sign in first.", "data": {"elicitations": [told]}}
+            assert reply["error"] == {"code": -32042, "message": "Sign in first.", "data": {"elicitations": [reported]}}
             assert server.elicitation_complete("e")
             await client.wire.notice()
             assert [note["params"] for note in client.sent] == [{"elicitationId": "e"}]
         elif revision == STATELESS:
             assert reply["result"]["content"][0]["text"] == "in"
-            del told["elicitationId"]
-            assert [question["params"] for question in client.questions] == [told]
+            del reported["elicitationId"]
+            assert [question["params"] for question in client.questions] == [reported]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
         for name in ("bare", "direct"):  # which take nothing but arguments, and are called by a shorter way
             signed_in.clear()
             reply = await client.request("tools/call", {"name": name})
             if revision == "2025-11-25":
-                assert reply["error"]["data"] == {"elicitations": [told]}
+                assert reply["error"]["data"] == {"elicitations": [reported]}
             elif revision == STATELESS:
                 assert reply["result"]["content"][0]["text"] == "in"
             else:
@@ -889,8 +889,8 @@ async def test_a_required_url_is_asked_for_again_until_it_is_refused() -> None:
     async with FakeClient(server, STATELESS, capabilities={"elicitation": {}}) as client:
         assert (await client.call("it"))["code"] == -32021
     async with FakeClient(server, "2025-11-25") as client:
-        told = [(await client.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
-        assert told[0] != told[1]
+        reported = [(await client.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
+        assert reported[0] != reported[1]
 
 
 # -- models
@@ -1371,7 +1371,7 @@ async def test_where_replay_cannot_ask_it_is_an_error() -> None:
 
 
 @looped
-async def test_a_replayed_run_is_told_of_each_answer_that_is_an_error_or_a_refusal() -> None:
+async def test_a_replayed_run_gets_each_answer_that_is_an_error_or_a_refusal() -> None:
     @tool(replay=True)
     async def server(ctx: Context) -> str:
         said = []

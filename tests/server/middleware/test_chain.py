@@ -301,7 +301,7 @@ def test_a_plain_function_is_no_middleware() -> None:
         def hook(call: Call, next: Next) -> Result: ...
 
 
-def test_middleware_that_takes_too_little_is_told_at_registration() -> None:
+def test_middleware_that_takes_too_little_is_reported_at_registration() -> None:
     async def alone(call: Call) -> None: ...
 
     register: Any = Server("s").add_middleware

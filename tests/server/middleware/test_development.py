@@ -26,30 +26,30 @@ def failing() -> Server:
     return server
 
 
-async def told(server: Server, how: str, revision: str) -> Any:
+async def reported(server: Server, how: str, revision: str) -> Any:
     return await ask(server, "tools/call", {"name": "breaks", "arguments": {"how": how}}, revision)
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -> None:
-    answer = await told(failing(), "value", revision)
+async def test_without_the_middleware_only_a_reference_is_sent(revision: str) -> None:
+    answer = await reported(failing(), "value", revision)
     assert "secret" not in str(answer)
     assert "(reference " in answer["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_with_the_hook_the_exception_is_told(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_with_the_middleware_the_exception_is_sent(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = failing()
     server.add_middleware(debug_errors)
-    result = (await told(server, "value", revision))["result"]
+    result = (await reported(server, "value", revision))["result"]
     assert result["isError"] is True
     text = result["content"][0]["text"]
     assert text.endswith(": ValueError: the reason is secret")
     reference = text.partition("(reference ")[2].partition(")")[0]
     assert reference in caplog.text
-    assert (await told(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
-    assert (await told(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
+    assert (await reported(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
+    assert (await reported(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
     missing = await ask(server, "tools/call", {"name": "gone"}, revision)
     assert missing["error"]["message"] == "Unknown tool: gone"

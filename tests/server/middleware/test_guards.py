@@ -115,11 +115,11 @@ def test_every_end_of_a_call_has_a_word(answer: Any, outcome: str) -> None:
 
 
 @looped
-async def test_times_are_kept_by_method_and_told() -> None:
+async def test_times_are_kept_by_method_and_reported() -> None:
     clock = Clock()
     server = made(clock)
-    told: list[Any] = []
-    timing = Timing(lambda call, seconds, outcome: told.append((call.method, seconds, outcome)), clock=clock)
+    reported: list[Any] = []
+    timing = Timing(lambda call, seconds, outcome: reported.append((call.method, seconds, outcome)), clock=clock)
     server.add_middleware(timing)
     await call(server, seconds=1)
     await call(server, seconds=3, fails=True)
@@ -127,7 +127,7 @@ async def test_times_are_kept_by_method_and_told() -> None:
     times = timing.by_method["tools/call"]
     assert (times.count, times.failed, times.total, times.mean, times.longest) == (2, 1, 4, 2, 3)
     assert timing.by_method["resources/read"].failed == 1
-    assert told == [("tools/call", 1, "ok"), ("tools/call", 3, "tool error"), ("resources/read", 0, "failed")]
+    assert reported == [("tools/call", 1, "ok"), ("tools/call", 3, "tool error"), ("resources/read", 0, "failed")]
 
 
 # -- a limit of the rate
@@ -135,7 +135,7 @@ async def test_times_are_kept_by_method_and_told() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_caller_above_the_rate_is_told_when_to_come_again(revision: str) -> None:
+async def test_refusal_of_a_caller_above_the_rate_says_when_to_try_again(revision: str) -> None:
     clock = Clock()
     server = made()
     server.add_middleware(limit_rate(0.5, burst=2, clock=clock), "tools/call")
@@ -225,7 +225,7 @@ async def test_a_result_above_the_size_is_refused() -> None:
 
 
 @looped
-async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_others() -> None:
+async def test_size_counts_the_bytes_that_are_sent() -> None:
     server = Server("s")
     server.resources.add("a:fits", lambda: b"\xff" * 90)
     server.resources.add("a:over", lambda: b"\xff" * 91)

@@ -222,7 +222,7 @@ def test_a_fault_is_one_line_with_its_path_and_without_the_value(name: str, valu
     assert "\n" not in found and "msgspec" not in found and len(found) < 300
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     def f(a: int, b: str, c: bool = False) -> None: ...
 
     assert faults(f, {"a": "x", "c": 0, "d": 1}) == [
@@ -234,7 +234,7 @@ def test_all_faults_are_told_at_once() -> None:
     assert faults(f, [1]) == ["arguments: expected an object"]
 
 
-def test_an_authors_own_check_is_told_in_the_authors_words() -> None:
+def test_an_authors_own_check_is_reported_in_the_authors_words() -> None:
     class Even(msgspec.Struct):
         n: int
 
@@ -475,13 +475,13 @@ def test_a_models_schema_is_part_of_the_functions() -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_a_models_faults_are_told_like_all_others() -> None:
+def test_a_models_faults_are_reported_like_all_others() -> None:
     given = {
         "manifest": {"shipName": "s3cret", "crew": [{"name": "a", "age": 3}, {"name": 7, "kids": [{"age": "s3cret"}]}]},
         "more": [{}],
     }
-    told = faults(hire, given)
-    assert told == [
+    reported = faults(hire, given)
+    assert reported == [
         "manifest.shipName: no such ship",
         "manifest.crew[0].age: input should be greater than or equal to 16",
         "manifest.crew[1].name: expected a string",
@@ -489,7 +489,7 @@ def test_a_models_faults_are_told_like_all_others() -> None:
         "manifest.crew[1].kids[0].age: expected an integer",
         "more[0].name: missing",
     ]
-    assert "pydantic" not in str(told)
+    assert "pydantic" not in str(reported)
 
 
 def test_fields_of_pydantic_describe_and_bound_a_parameter() -> None:
@@ -636,7 +636,7 @@ def test_what_stands_inside_of_a_type_counts_too() -> None:
     ]
 
 
-def test_a_type_that_cannot_be_is_told_with_its_parameter() -> None:
+def test_a_type_that_cannot_be_is_reported_with_its_parameter() -> None:
     class Place:
         pass
 
@@ -671,7 +671,7 @@ def test_a_partial_is_described_by_its_function() -> None:
     assert signature.schema["properties"]["gate"]["description"] == "Which one."
 
 
-def told(function: Any, arguments: Any, **options: Any) -> str:
+def reported(function: Any, arguments: Any, **options: Any) -> str:
     """What a tool says when it is called with this."""
     server = Server("s")
     server.tools.add(function, name="it", **options)
@@ -684,7 +684,7 @@ def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: 
     def it(a: int = 1) -> str:
         return str(a)
 
-    said = told(it, {f"x{n}": 1 for n in range(number)}).splitlines()
+    said = reported(it, {f"x{n}": 1 for n in range(number)}).splitlines()
     assert said[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
 
 
@@ -719,9 +719,9 @@ def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value
     async def direct(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
-    assert told(it, {"a": value}).startswith(said)
-    assert told(direct, {"a": value}).startswith(said)
-    assert ("Invalid" in told(lambda a: str(a), {"a": [value]})) is False
+    assert reported(it, {"a": value}).startswith(said)
+    assert reported(direct, {"a": value}).startswith(said)
+    assert ("Invalid" in reported(lambda a: str(a), {"a": [value]})) is False
 
 
 @pytest.mark.parametrize(
@@ -762,7 +762,7 @@ def test_strings_that_hold_no_json_stay_what_they_are() -> None:
     def many(a: list[int]) -> str:
         return f"{type(a).__name__} {a}"
 
-    assert told(it, {"a": "[1]"}, decode_json_strings=True) == "str [1]"
-    assert told(many, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
+    assert reported(it, {"a": "[1]"}, decode_json_strings=True) == "str [1]"
+    assert reported(many, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
     for wrong in ("[1", "1", '"[1]"', 5):
-        assert told(many, {"a": wrong}, decode_json_strings=True).startswith("Invalid arguments:\na: ")
+        assert reported(many, {"a": wrong}, decode_json_strings=True).startswith("Invalid arguments:\na: ")

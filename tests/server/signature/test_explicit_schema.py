@@ -108,7 +108,7 @@ def test_arguments_are_always_an_object() -> None:
         Server("s").tools.add(whole, name="it", input_schema={"type": "array"})
 
 
-def test_numbers_that_cannot_be_read_are_told_by_name_up_to_eight() -> None:
+def test_numbers_that_cannot_be_read_are_reported_by_name_up_to_eight() -> None:
     async def run() -> str:
         from tests.server.driving import Wire
 

@@ -81,7 +81,9 @@ async def settled(wire: Wire, id: str, true: Callable[[Any], bool]) -> Any:
 
 
 @looped
-async def test_any_process_tells_how_a_task_stands_and_the_one_that_runs_it_is_told_the_rest(tmp_path: Path) -> None:
+async def test_any_process_reports_the_state_of_a_task_and_passes_messages_to_the_one_that_runs_it(
+    tmp_path: Path,
+) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
@@ -103,7 +105,7 @@ async def test_any_process_tells_how_a_task_stands_and_the_one_that_runs_it_is_t
 
 
 @looped
-async def test_who_listens_at_another_process_is_told_too(tmp_path: Path) -> None:
+async def test_listeners_at_another_process_are_notified_too(tmp_path: Path) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]

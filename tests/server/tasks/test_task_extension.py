@@ -42,7 +42,7 @@ class Client:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """The whole answer."""
@@ -269,7 +269,7 @@ async def test_the_methods_are_refused_to_who_does_not_declare_the_extension(met
 
 
 @looped
-async def test_arguments_that_do_not_fit_need_no_task_to_be_told() -> None:
+async def test_invalid_arguments_are_reported_without_a_task() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         result = await client.call("dredge", metres="3")
@@ -769,7 +769,7 @@ async def test_a_function_decides_when_its_call_becomes_a_task() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_function_is_told_that_its_client_knows_no_tasks(revision: str) -> None:
+async def test_start_task_returns_false_if_the_client_does_not_support_tasks(revision: str) -> None:
     later = Later()
     later.go.set()
     later.end.set()
@@ -889,7 +889,7 @@ async def test_another_principal_finds_no_task_by_any_method() -> None:
 
 
 @looped
-async def test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id() -> None:
+async def test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -1108,7 +1108,7 @@ async def test_what_cannot_be_stored_is_no_task() -> None:
 
 
 @looped
-async def test_a_result_that_cannot_be_stored_is_still_told_by_its_process() -> None:
+async def test_a_result_that_cannot_be_stored_is_still_reported_by_its_process() -> None:
     store = Broken()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
@@ -1122,7 +1122,7 @@ async def test_a_result_that_cannot_be_stored_is_still_told_by_its_process() -> 
 
 
 @looped
-async def test_a_store_that_cannot_be_opened_is_told_at_the_start() -> None:
+async def test_a_store_that_cannot_be_opened_is_reported_at_the_start() -> None:
     harbour = Harbour(task_store="sqlite:////nowhere/at/all/tasks.db")
     with pytest.raises(StoreUnusable, match=r"/nowhere/at/all/tasks\.db: it cannot be opened"):
         await harbour.server.start()
@@ -1400,7 +1400,7 @@ async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_i
 
 
 @looped
-async def test_a_change_that_cannot_be_stored_is_said_in_the_log_and_told_all_the_same(
+async def test_a_change_that_cannot_be_stored_is_said_in_the_log_and_reported_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Broken()
@@ -1503,7 +1503,7 @@ async def statuses(client: Client, id: str, last: str) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 @looped
-async def test_a_listener_is_told_that_a_question_came_and_that_it_is_asked_no_more(answers: bool) -> None:
+async def test_a_listener_is_notified_of_a_question_and_of_its_end(answers: bool) -> None:
     server, withdraw, go = Server("asking"), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
@@ -1531,7 +1531,7 @@ async def test_a_listener_is_told_that_a_question_came_and_that_it_is_asked_no_m
 
 
 @looped
-async def test_times_of_tasks_are_told_in_milliseconds_and_never_as_none() -> None:
+async def test_times_of_tasks_are_sent_in_milliseconds_and_never_as_none() -> None:
     later = [0.0]
     store = MemoryStore(lambda: time.time() + later[0])
     server = Server("quick", task_poll=0.0001, task_ttl=1_000_000.0, task_store=store)

@@ -162,14 +162,14 @@ def test_answer_may_come_as_events() -> None:
         writer.close()
 
     async def test() -> None:
-        told: list[Any] = []
+        reported: list[Any] = []
         async with linked(serve) as link:
             params = t.PaginatedRequestParams()
             message = await link.request(
-                "tools/list", params, timeout=9, on_notification=lambda m: told.append(m.method)
+                "tools/list", params, timeout=9, on_notification=lambda m: reported.append(m.method)
             )
         assert got(message) == b'{"right": 1}'
-        assert told == ["notifications/progress"]
+        assert reported == ["notifications/progress"]
 
     run(test())
 
@@ -229,11 +229,11 @@ def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
 
 def test_cancelling_tells_the_server_in_the_handshake_era() -> None:
     """Spec §2.9: a disconnect says nothing there."""
-    told: asyncio.Queue[Any] = asyncio.Queue()
+    reported: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.message["method"] == "notifications/cancelled":
-            told.put_nowait(asked.message["params"]["requestId"])
+            reported.put_nowait(asked.message["params"]["requestId"])
             answer(writer, b"", status="202 Accepted")
 
     async def test() -> None:
@@ -242,7 +242,7 @@ def test_cancelling_tells_the_server_in_the_handshake_era() -> None:
                 RequestTimeout, match=r"tools/list: no answer from http://127\.0\.0\.1:\d+/mcp within 0.05 s"
             ):
                 await ask(link, timeout=0.05)
-            assert await told.get() == 1
+            assert await reported.get() == 1
 
     run(test())
 
@@ -315,7 +315,7 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
         ("303 See Other", "text/plain", b"", NotMCP, "303 See Other"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_told_clearly(
+def test_a_response_that_is_not_an_answer_is_reported_clearly(
     status: str, kind: str, body: bytes, error: type[Exception], words: str
 ) -> None:
     """Security C28: prompt, typed, with the URL and what came instead."""
@@ -371,7 +371,7 @@ def test_error_without_an_id_is_no_answer_where_others_may_follow() -> None:
     run(test())
 
 
-def test_end_of_the_session_is_told_and_stays() -> None:
+def test_end_of_the_session_is_reported_and_stays() -> None:
     """Security C30: 404 in the middle of a session."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -397,7 +397,7 @@ def test_end_of_the_session_is_told_and_stays() -> None:
 @pytest.mark.parametrize(
     "part", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
 )
-def test_broken_connection_is_told_at_once(part: bytes) -> None:
+def test_broken_connection_is_reported_at_once(part: bytes) -> None:
     """Security C29: reset before, and in the middle of an answer."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -412,7 +412,7 @@ def test_broken_connection_is_told_at_once(part: bytes) -> None:
     run(test())
 
 
-def test_what_speaks_no_http_is_told() -> None:
+def test_a_server_without_http_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9\r\n\r\n")
         writer.close()
@@ -425,7 +425,7 @@ def test_what_speaks_no_http_is_told() -> None:
     run(test())
 
 
-def test_stream_that_ends_without_an_answer_is_told() -> None:
+def test_stream_that_ends_without_an_answer_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(b": nothing\n\n")
@@ -567,7 +567,7 @@ def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> N
     run(test())
 
 
-def test_server_without_a_session_stream_is_told() -> None:
+def test_server_without_a_session_stream_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "405 Method Not Allowed")
 

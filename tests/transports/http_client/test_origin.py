@@ -24,13 +24,13 @@ class Keys:
     def __init__(self, *tokens: str, takes: float = 0.0) -> None:
         self.tokens = list(tokens)
         self.takes = takes
-        self.told: list[tuple[int, str, Mapping[str, str]]] = []
+        self.reported: list[tuple[int, str, Mapping[str, str]]] = []
 
     async def headers(self, url: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self.tokens[0]}"} if self.tokens else {}
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        self.told.append((status, headers.get("www-authenticate", ""), sent))
+        self.reported.append((status, headers.get("www-authenticate", ""), sent))
         await asyncio.sleep(self.takes)
         if self.tokens:
             del self.tokens[0]
@@ -50,7 +50,7 @@ def test_refused_request_is_sent_again_with_what_gets_in() -> None:
         async with linked(wants_good, auth=keys) as link:
             assert got(await ask(link)) == {"verb": "POST"}
             assert got(await ask(link)) == {"verb": "POST"}
-        assert keys.told == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
+        assert keys.reported == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
 
     run(test())
 
@@ -61,7 +61,7 @@ def test_refusals_of_one_request_are_bounded() -> None:
         async with linked(wants_good, auth=keys) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
                 await ask(link)
-        assert len(keys.told) == 3
+        assert len(keys.reported) == 3
 
     run(test())
 
@@ -220,7 +220,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_certificate_nobody_vouches_for_is_told(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
     async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, result(asked))
 
@@ -235,7 +235,7 @@ def test_certificate_nobody_vouches_for_is_told(tmp_path: Path) -> None:
     run(test())
 
 
-def test_tls_with_who_speaks_none_is_told() -> None:
+def test_a_server_without_tls_is_reported() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

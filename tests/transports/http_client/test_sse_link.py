@@ -167,7 +167,9 @@ def test_message_that_is_not_taken_fails_its_request() -> None:
         ("200 OK", "text/event-stream", b"data: " + b"x" * 200_000, InvalidResponse, "event over the limit"),
     ],
 )
-def test_what_is_no_stream_is_told(status: str, kind: str, body: bytes, error: type[Exception], words: str) -> None:
+def test_a_response_that_is_not_a_stream_is_reported(
+    status: str, kind: str, body: bytes, error: type[Exception], words: str
+) -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, body, kind, status, "Connection: close\r\n")
 

@@ -18,7 +18,7 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"_meta": TAG, "uri": uri}}
 
 
-def test_listen_is_acknowledged_first_and_then_told() -> None:
+def test_listen_is_acknowledged_first_and_then_reported() -> None:
     with ServerThread() as server, server.wire() as wire:
         acknowledgement = wire.listen("test://a")
         assert acknowledgement == {
@@ -92,15 +92,15 @@ def test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody() -> No
         for wire in wires:
             wire.listen("test://a")
         uri = "test://" + "x" * 10_000
-        told: list[bool] = []
+        reported: list[bool] = []
 
         def storm() -> None:
             for number in range(100):
-                told.extend(server.service.tell(f"{uri}{number}"))
+                reported.extend(server.service.tell(f"{uri}{number}"))
 
         for _ in range(20):
             server.call(storm)
-        assert not all(told)
+        assert not all(reported)
         streams = [request.channel.stream for request in server.service.listeners.values()]  # type: ignore[attr-defined]
         assert all(stream._size < limit + 20_000 for stream in streams)
         with server.wire() as wire:

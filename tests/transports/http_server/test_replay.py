@@ -184,7 +184,7 @@ def test_a_stream_is_read_on_by_its_principal_alone() -> None:
         assert read_on(other, session, wire.last_id, authorization=f"Bearer {BOB}") == 404
 
 
-def test_what_is_not_kept_any_more_is_told() -> None:
+def test_what_is_not_kept_any_more_is_reported() -> None:
     """Security H30."""
     with ServerThread(limits=HttpLimits(replay_events=4)) as server, server.wire() as wire:
         session = wire.initialize()
@@ -202,7 +202,7 @@ def test_what_is_not_kept_any_more_is_told() -> None:
         assert (reply.status, reply.error) == (400, -32600)
 
 
-def test_an_answer_that_is_too_large_is_not_kept_and_that_is_told() -> None:
+def test_an_answer_that_is_too_large_is_not_kept_and_that_is_reported() -> None:
     with ServerThread(limits=HttpLimits(replay_size=2000)) as server, server.wire() as wire:
         session = wire.initialize()
         with server.wire() as cut:

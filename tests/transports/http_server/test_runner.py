@@ -33,17 +33,17 @@ def test_bind_beyond_loopback_needs_a_token_or_the_word(host: str) -> None:
         asyncio.run(serve_http(SampleService(), host, 0))
 
 
-def test_taken_port_is_told_as_such() -> None:
+def test_taken_port_is_reported() -> None:
     with ServerThread() as http, pytest.raises(AddressInUse, match=f"127.0.0.1:{http.port} already"):
         asyncio.run(serve_http(SampleService(), "127.0.0.1", http.port))
 
 
-def test_address_of_another_machine_is_told_as_such() -> None:
+def test_address_of_another_machine_is_reported() -> None:
     with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1:0"):
         asyncio.run(serve_http(SampleService(), "192.0.2.1", 0, insecure=True))
 
 
-def test_certificate_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
+def test_certificate_that_is_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CannotListen, match="certificate"):
         asyncio.run(serve_http(SampleService(), "127.0.0.1", 0, tls_cert=str(tmp_path / "no.pem")))
 
@@ -71,7 +71,7 @@ def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> 
         assert wire.read("a", origin=f"https://127.0.0.1:{http.port}").status == 200
 
 
-def test_a_service_that_cannot_start_is_told_at_once() -> None:
+def test_a_service_that_cannot_start_is_reported_at_once() -> None:
     class Wreck(SampleService):
         async def start(self, holder: object = None) -> None:
             raise LookupError("no database")
@@ -259,7 +259,7 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_request_that_does_not_finish_is_told_and_the_server_ends() -> None:
+def test_request_that_does_not_finish_is_reported_and_the_server_ends() -> None:
     with ServerThread(limits=HttpLimits(drain=0.2)) as http, http.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
         assert http.service.arrived.acquire(timeout=5)
@@ -386,7 +386,7 @@ def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
     assert service.starts == 1
 
 
-def test_a_start_that_failed_is_told_without_its_text_and_tried_again() -> None:
+def test_a_start_that_failed_is_reported_without_its_text_and_tried_again() -> None:
     async def run() -> SampleService:
         service = SampleService()
         mounted = Mounted(HttpApp(service))

@@ -188,8 +188,8 @@ def test_messages_kept_for_a_stream_are_bounded(server: ServerThread, wire: RawC
     session = wire.initialize()
     wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
     ours = server.service.sessions[-1]
-    told = server.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
-    assert told.count(True) == 64
+    reported = server.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
+    assert reported.count(True) == 64
 
 
 def test_delete_ends_the_stream_and_what_runs(server: ServerThread) -> None:
