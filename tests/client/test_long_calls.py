@@ -472,7 +472,7 @@ def test_state_and_answers_go_with_their_call_only() -> None:
     [
         ({"resultType": "input_required"}, "sends neither a question nor a state"),
         ({"resultType": "input_required", "inputRequests": {}}, "sends neither a question nor a state"),
-        ({"resultType": "input_required", "inputRequests": 3}, "is no input_required"),
+        ({"resultType": "input_required", "inputRequests": 3}, "is not a valid input_required"),
         ({"resultType": "task", "taskId": "T"}, "resultType that is not expected: 'task'"),
         ({"resultType": "surprise"}, "resultType that is not expected: 'surprise'"),
         ({"resultType": "complete"}, "content"),

@@ -204,7 +204,7 @@ def test_a_notice_of_the_task_spares_the_wait() -> None:
         (COMPLETED, {"x": 1}, InvalidResponse, "content"),
         ({"status": "cancelled"}, DONE, RemoteError, "cancelled the task"),
         ({"status": "confused"}, DONE, InvalidResponse, "tasks/get"),
-        ({"status": "working", "taskId": "other"}, DONE, InvalidResponse, "another task"),
+        ({"status": "working", "taskId": "other"}, DONE, InvalidResponse, "about a different task"),
     ],
 )
 def test_a_task_that_fails_fails_its_call(

@@ -94,7 +94,7 @@ def test_each_question_of_a_task_is_answered_once() -> None:
         ({"status": "completed"}, InvalidResponse, "no result"),
         ({"status": "completed", "result": {"x": 1}}, InvalidResponse, "content"),
         ({"status": "confused"}, InvalidResponse, "tasks/get"),
-        ({"taskId": "other", "status": "working"}, InvalidResponse, "another task"),
+        ({"taskId": "other", "status": "working"}, InvalidResponse, "about a different task"),
         ({"status": "completed", "result": {"isError": True, "content": []}}, ToolError, "failed, without a reason"),
     ],
 )

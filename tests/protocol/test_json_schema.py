@@ -275,7 +275,7 @@ def test_a_function_that_takes_something_else_is_refused_at_registration(functio
 
 
 def test_arguments_are_always_an_object() -> None:
-    with pytest.raises(ValueError, match='must say "type": "object"'):
+    with pytest.raises(ValueError, match='must have "type": "object"'):
         Server("s").tools.add(lambda arguments: "", name="berth", input_schema={"properties": {}})
 
 
