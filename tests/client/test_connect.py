@@ -230,7 +230,7 @@ def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
 
 
 def test_answer_to_initialize_that_is_none_is_not_mcp() -> None:
-    said = fails("while True: answer(read(), hello=1)", NotMCP, "no InitializeResult")
+    said = fails("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
     assert "server/discover and then initialize" in said and said.endswith("and initialize alone.")
 
 

@@ -508,7 +508,7 @@ def test_only_results_that_may_be_questions_are() -> None:
                 with pytest.raises(InvalidResponse, match="'task'"):
                     await other.get_prompt("p")
                 server.answers["tools/call"] = {"resultType": "task", "taskId": 3}
-                with pytest.raises(InvalidResponse, match="is no task"):
+                with pytest.raises(InvalidResponse, match="is not a valid task"):
                     await other.call_tool("x")
 
     run(test())
