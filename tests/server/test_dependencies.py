@@ -419,7 +419,7 @@ async def test_errors_of_dependencies_are_reported_as_those_of_the_function() ->
     async def forbidden(it: Annotated[None, raising(PermissionDenied("no"))]) -> str:
         return ""
 
-    assert await call(server, "told") == "told"
+    assert await call(server, "reported") == "told"
     assert "Internal error (reference " in await call(server, "hidden")
     assert (await read(server, "a:missing"))["code"] == -32602
     assert (await read(server, "a:forbidden"))["message"].replace("forbidden", "missing") == (

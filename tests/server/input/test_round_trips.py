@@ -1366,7 +1366,7 @@ async def test_where_replay_cannot_ask_it_is_an_error() -> None:
     request.caller = msgspec.structs.replace(
         request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
     )
-    with pytest.raises(NoAnswer, match="its connection takes no questions"):
+    with pytest.raises(NoAnswer, match="its connection does not carry requests"):
         await server.handlers["tools/call"](request)
 
 

@@ -282,9 +282,9 @@ def test_objects_and_partials_are_middleware_and_decorators_return_the_function(
     ("methods", "error"),
     [
         (("tool/call",), "did you mean 'tools/call'"),
-        (("weather",), "add an extension's method before its middleware"),
-        (("notifications/cancelled",), "is not a request of a client"),
-        (("sampling/createMessage",), "is not a request of a client"),
+        (("weather",), "add the method of an extension before its middleware"),
+        (("notifications/cancelled",), "is not a request from clients"),
+        (("sampling/createMessage",), "is not a request from clients"),
     ],
 )
 def test_middleware_that_would_never_run_are_refused(methods: tuple[str, ...], error: str) -> None:

@@ -104,7 +104,7 @@ def test_a_function_that_does_not_take_what_the_schema_says_is_refused_by_name()
 
 
 def test_arguments_are_always_an_object() -> None:
-    with pytest.raises(ValueError, match='must say "type": "object": arguments are always an object'):
+    with pytest.raises(ValueError, match='must have "type": "object": arguments are always an object'):
         Server("s").tools.add(whole, name="it", input_schema={"type": "array"})
 
 

@@ -333,7 +333,7 @@ async def test_letters_take_as_many_bytes_as_the_bound_and_no_more(
         assert count == 1
         monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size - 1)
         answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
-        assert answer["error"]["message"].startswith("Too much waits")
+        assert answer["error"]["message"].startswith("The process that runs this task")
         monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size)
         await result(second, "tasks/update", taskId=id, inputResponses={})
         assert await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/") == (2, 2 * size)

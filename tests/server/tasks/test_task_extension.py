@@ -961,7 +961,7 @@ async def test_more_tasks_than_are_kept_are_refused_and_one_principal_has_half()
         for _ in range(2):
             await ann.end(await ann.start("dredge"))
         refused = await ann.ask("tools/call", {"name": "dredge"})
-        assert "Too many tasks are kept" in refused["error"]["message"]
+        assert "Too many tasks are stored" in refused["error"]["message"]
         bob = Client(wire)
         for _ in range(2):
             await bob.end(await bob.start("dredge"))

@@ -303,7 +303,7 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
     [
         ("200 OK", "text/html", b"<html>hello", NotMCP, "first bytes were b'<html>hello'"),
         ("200 OK", "application/json", b"", NotMCP, "is not MCP"),
-        ("200 OK", "application/json", b'{"jsonrpc":"2.0","id":1,"res', InvalidResponse, "cannot be read"),
+        ("200 OK", "application/json", b'{"jsonrpc":"2.0","id":1,"res', InvalidResponse, "sent an invalid answer"),
         ("200 OK", "application/json", b'{"hello":1}', NotMCP, "first bytes were"),
         ("202 Accepted", "application/json", b"", NotMCP, "202 Accepted"),
         ("404 Not Found", "text/html", b"<html>no", NoMessage, "404 Not Found: a web page"),
