@@ -71,7 +71,7 @@ def explain(
         for step in steps:
             print_step(step)
         say("")
-        say(f"Sign in with: wharfinger auth login {url}" if possible else "Nobody can sign in until this is fixed.")
+        say(f"Sign in with: wharfinger auth login {url}" if possible else "Signing in is not possible until this is fixed.")
     if not possible:
         raise click.exceptions.Exit(NOT_AUTHORIZED)
 
@@ -133,7 +133,7 @@ def logout(url: str) -> None:
     from wharfinger.auth import FileTokens, SignIn
 
     if not run(SignIn(tokens=FileTokens()).forget(check_url(url))):
-        raise CommandError(f"No token is saved for {url}: `wharfinger auth list` lists those that are.")
+        raise CommandError(f"No token is saved for {url}: `wharfinger auth list` lists the saved ones.")
 
 
 @auth.command(

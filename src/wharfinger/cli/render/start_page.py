@@ -105,5 +105,5 @@ def item_lists(banner: Banner, items: PageItems) -> str:
             command = shlex.join((*banner.program, "ls", f"--{title.lower()}", *client, banner.address.mcp))
             parts.append(f"<p>{escape(more)}:</p><code>{escape(printable(command))}</code>")
     if not items.complete:
-        parts.append("<p>The lists are incomplete: the server answered with an error or not in time.</p>")
+        parts.append("<p>The lists are incomplete: the server answered with an error, or not in time.</p>")
     return "\n".join(parts) + ("\n" if parts else "")
