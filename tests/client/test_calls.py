@@ -448,7 +448,10 @@ def test_a_state_alone_is_sent_back_at_once_and_nothing_where_there_is_none() ->
         ('{"resultType": "input_required", "requestState": "s"}', "still asks after 8 rounds"),
         ('{"resultType": "input_required"}', "sends neither a question"),
         ('{"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}', "roots/list"),
-        ('{"resultType": "input_required", "inputRequests": {"a": {"method": "made/up"}}}', "not a valid input_required"),
+        (
+            '{"resultType": "input_required", "inputRequests": {"a": {"method": "made/up"}}}',
+            "not a valid input_required",
+        ),
         ('{"resultType": "task", "taskId": "1"}', "resultType"),
         ('{"resultType": "surprise", "content": []}', "surprise"),
         ('{"resultType": "surprise"}', "surprise"),

@@ -22,7 +22,7 @@ from tests.transports.http_support import (
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers
-from wharfinger.transports.http_server.runner import most_sockets
+from wharfinger.transports.http_server.runner import max_sockets
 
 OTHER = "127.0.0.2"
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
@@ -275,7 +275,7 @@ def test_there_are_no_more_connections_than_descriptors() -> None:
         for limit, most in ((256, 128), (100, 50), (4096, 3968)):
             if hard == resource.RLIM_INFINITY or limit <= hard:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-                assert most_sockets() == most
+                assert max_sockets() == most
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

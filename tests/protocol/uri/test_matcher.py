@@ -38,7 +38,7 @@ def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | N
     for count in range(len(tokens) + 1):
         if count and not atom.chars.issuperset(tokens[count - 1]):
             return
-        if atom.least <= count and (not atom.most or count <= atom.most):
+        if atom.min_count <= count and (not atom.max_count or count <= atom.max_count):
             for fit in every_fit(rest, tokens[count:]):
                 yield ["".join(tokens[:count]), *fit]
 

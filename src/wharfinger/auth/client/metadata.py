@@ -41,10 +41,10 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_document(body: bytes, kind: type[T]) -> T | str:
-    """Decode a document. Returns a text that says what is wrong if it is invalid."""
+    """Decode a document. If it is invalid, return a text that says why."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        return f"it breaks its format: {error}"
+        return f"it does not match the format: {error}"
     except (msgspec.DecodeError, RecursionError):
         return "it is not JSON" + (", but a web page" if body.lstrip()[:1] == b"<" else "")

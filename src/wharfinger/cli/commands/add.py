@@ -70,9 +70,9 @@ def add(
     """Add a server to HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
 
     TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
-    stored absolute. If the host's own command is installed (claude, code or codex) and can store the server, it is
-    shown and run. Otherwise the file is edited: everything else in it stays unchanged, and the version before the last
-    change is kept next to it as `.wharfinger.bak`.
+    stored as absolute paths. If the host's own command is installed (claude, code or codex) and can store the server,
+    it is shown and run. Otherwise the file is edited: everything else in it stays unchanged, and the version before the
+    last change is kept next to it as `.wharfinger.bak`.
     """
     kind = HOSTS[host]
     if project and not kind.project:
@@ -162,19 +162,19 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
     from wharfinger.sources.labels import split_label
     from wharfinger.sources.registry import FILES, absolute_word, parse_word, short_name, shown_word
 
-    asked = parse_word(word)
-    if asked.kind.needs:
-        raise click.UsageError(f"{shown_word(asked)}: give the whole command, `-- wharfinger serve --stdio …`.", ctx)
+    parsed = parse_word(word)
+    if parsed.kind.needs:
+        raise click.UsageError(f"{shown_word(parsed)}: give the whole command, `-- wharfinger serve --stdio …`.", ctx)
     if has_password(word):
-        how = asked.kind.secret or "the variables of its library"
-        raise click.UsageError(f"Leave the password out of {absolute_word(asked)}: pass it in {how} (--env).", ctx)
-    if asked.kind is FILES:
+        how = parsed.kind.secret or "the variables of its library"
+        raise click.UsageError(f"Leave the password out of {absolute_word(parsed)}: pass it in {how} (--env).", ctx)
+    if parsed.kind is FILES:
         rest, label = split_label(word)
         path = absolute(Path(rest).expanduser())
         if not path.exists():
             raise click.UsageError(f"{word}: no such folder or file (looked for {path}).", ctx)
         return label or path.name, f"{label}={path}" if label else str(path)
-    return short_name(asked), absolute_word(asked)
+    return short_name(parsed), absolute_word(parsed)
 
 
 def absolute(path: Path) -> Path:

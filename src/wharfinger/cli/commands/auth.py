@@ -71,7 +71,11 @@ def explain(
         for step in steps:
             print_step(step)
         say("")
-        say(f"Sign in with: wharfinger auth login {url}" if possible else "Signing in is not possible until this is fixed.")
+        say(
+            f"Sign in with: wharfinger auth login {url}"
+            if possible
+            else "Signing in is not possible until this is fixed."
+        )
     if not possible:
         raise click.exceptions.Exit(NOT_AUTHORIZED)
 

@@ -71,8 +71,8 @@ def call(
 ) -> None:
     """Call the tool NAME.
 
-    KEY=TEXT passes a string, KEY:=JSON any other value; @FILE as a text is read from that file. They override the
-    arguments of --input. stderr shows progress, which restarts --timeout, and with -v the log of the server. Questions
+    KEY=TEXT passes a string, KEY:=JSON any other value, and KEY=@FILE the text of a file. They override the arguments
+    of --input. stderr shows progress, which restarts --timeout, and with -v the log of the server. Questions
     of the server are put to you at a terminal, and declined elsewhere. The exit code is 1 if the tool reports an error.
     """
     target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --tools TARGET` lists the tools")

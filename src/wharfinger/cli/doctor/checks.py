@@ -83,12 +83,12 @@ def checks_of(kind: str) -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def tools_over(number: int, most: int) -> Callable[[Survey], Iterable[str]]:
-    """Find servers with more than `number` tools, and at most `most`."""
+def tools_over(number: int, max_tools: int) -> Callable[[Survey], Iterable[str]]:
+    """Find servers with more than `number` tools, and at most `max_tools`."""
 
     def find(survey: Survey) -> Iterable[str]:
         amount = len(survey.tools.items)
-        return [f"{amount}{' or more' if survey.tools.more else ''}"] if number < amount <= most else []
+        return [f"{amount}{' or more' if survey.tools.more else ''}"] if number < amount <= max_tools else []
 
     return find
 

@@ -65,7 +65,7 @@ def language_of(kind: str, uri: str) -> str:
     return "" if found in ("default", "text") else found
 
 
-SIGNS = (
+SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
     (b"GIF8", "GIF image"),
@@ -79,12 +79,12 @@ SIGNS = (
     (b"ID3", "MP3 audio"),
     (b"PAR1", "Parquet table"),
 )
-"""How well-known files begin."""
+"""The first bytes of well-known formats."""
 
 
 def summary(data: bytes, kind: str) -> str:
     """Describe binary content in one line, with how to get it."""
-    looks = next((name for sign, name in SIGNS if data.startswith(sign)), "")
+    looks = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
     parts = [kind or "binary", size(len(data)), looks + dimensions(data)]
     return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
 

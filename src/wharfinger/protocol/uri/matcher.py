@@ -27,14 +27,14 @@ _IN_ESCAPES = frozenset("%0123456789ABCDEF")
 class Placeholder(NamedTuple):
     """A run of `chars`. With an `opener` the placeholder is optional, and one of the opener's characters begins it.
 
-    `least` is 0 or 1; `most` is the limit in characters (an escaped one counts once), 0 for none. `chars` always
-    contains "%", the letters and the digits, so that a run never ends inside an escape.
+    `min_count` is 0 or 1; `max_count` is the limit in characters (an escaped one counts once), 0 for none. `chars`
+    always contains "%", the letters and the digits, so that a run never ends inside an escape.
     """
 
     chars: frozenset[str]
     opener: str = ""
-    least: int = 0
-    most: int = 0
+    min_count: int = 0
+    max_count: int = 0
 
 
 Atom = str | Placeholder
@@ -106,7 +106,7 @@ def _source(atoms: Sequence[Atom]) -> str:
             if len(without) == 1 and without not in _IN_ESCAPES:
                 chars, without = chars - {without}, ""
         lazy = not chars.isdisjoint(following[index])
-        if lazy and (atom.most or (atom.opener and outer is not None)):
+        if lazy and (atom.max_count or (atom.opener and outer is not None)):
             raise UnclearBoundary(placeholder)
         if lazy and outer is None:
             parts.append("(?>")
@@ -142,7 +142,7 @@ def _following(atoms: Sequence[Atom]) -> list[frozenset[str]]:
         elif atom.opener:
             first |= frozenset(atom.opener)
         else:
-            first = atom.chars if atom.least else first | atom.chars
+            first = atom.chars if atom.min_count else first | atom.chars
     found.reverse()
     return found
 
@@ -153,9 +153,9 @@ def _class(chars: frozenset[str] | str) -> str:
 
 def _run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
     """Return the pattern of a placeholder's content. `without` is a text that it must not contain."""
-    if placeholder.most:
-        return f"(?:{ESCAPED}|{_class(chars)}){{{placeholder.least},{placeholder.most}}}+"
-    count = "+" if placeholder.least else "*"
+    if placeholder.max_count:
+        return f"(?:{ESCAPED}|{_class(chars)}){{{placeholder.min_count},{placeholder.max_count}}}+"
+    count = "+" if placeholder.min_count else "*"
     if not lazy and not without:
         return _class(chars) + count + "+"
     # By whole escapes, so that a literal such as "2F" is not found inside one.
@@ -205,7 +205,7 @@ def _states(atoms: Sequence[Atom]) -> list[_State]:
         before = states[-1]
         if atom.opener:
             grow(frozenset(atom.opener))
-        if atom.least:
+        if atom.min_count:
             grow(atom.chars)
         states[-1][0].append((atom.chars, len(states) - 1))
         grow(None)

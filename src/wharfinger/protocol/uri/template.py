@@ -492,16 +492,16 @@ _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
 
 def _placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
     operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
-    most = part.variables[0].limit if single else 0
+    max_count = part.variables[0].limit if single else 0
     if operator in ("+", "#"):
-        return Placeholder(_ANY - later, OPERATORS[operator].first, 0, most)
+        return Placeholder(_ANY - later, OPERATORS[operator].first, 0, max_count)
     if operator in ("?", "&", "?&"):
         return Placeholder(_ANY - {"#"} - (next_first & _RESERVED - {"&", "="}), operator)
     if operator == ";":
         return Placeholder(_SEGMENT - (next_first & _RESERVED - {";", "="}), ";")
     own = frozenset("/" if operator == "/" else ",") if not single else frozenset[str]()
     chars = (_SEGMENT | own) - (next_first & _RESERVED - own)
-    return Placeholder(chars, OPERATORS[operator].first, 0 if operator else 1, most)
+    return Placeholder(chars, OPERATORS[operator].first, 0 if operator else 1, max_count)
 
 
 def _reader(part: Expression) -> Callable[[Slot, str, Found], bool]:

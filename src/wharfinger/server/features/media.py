@@ -61,26 +61,26 @@ class Media:
         short = format.lower().lstrip(".")
         return short if "/" in short else f"{self.family}/{_SUBTYPES.get(short, short)}"
 
-    def read(self, most: int) -> bytes:
-        """Return the bytes, reading the file if necessary; blocks.
+    def read(self, max_bytes: int) -> bytes:
+        """Return the bytes; reads the file if necessary, and then blocks.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: there are more than `most` bytes.
+            ValueError: there are more than `max_bytes` bytes.
         """
         if self.data is not None:
             data = self.data
         else:
             assert self.path is not None  # checked by __init__
             with self.path.open("rb") as file:
-                data = file.read(most + 1)
-        if len(data) > most:
-            raise ValueError(f"the content has more than {most} bytes, the limit of this server (Limits.content)")
+                data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ValueError(f"the content has more than {max_bytes} bytes, the limit of this server (Limits.content)")
         return data
 
-    def block(self, most: int) -> t.ContentBlock:
-        """Return the block of content; blocks while the file is read. `most` and the errors are those of `read`."""
-        data = self.read(most)
+    def block(self, max_bytes: int) -> t.ContentBlock:
+        """Return the block of content; blocks while the file is read. See `read` for `max_bytes` and the errors."""
+        data = self.read(max_bytes)
         return self._block(data, self.mime_type or self._found(data))
 
     def _found(self, data: bytes) -> str:

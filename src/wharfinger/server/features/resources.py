@@ -495,13 +495,13 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
 
 
-async def _joined(chunks: AsyncIterator[bytes], most: int) -> bytes:
+async def _joined(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     parts: list[bytes] = []
     async for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
-        most -= len(chunk)
-        if most < 0:
+        max_bytes -= len(chunk)
+        if max_bytes < 0:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
         parts.append(chunk)
     return b"".join(parts)

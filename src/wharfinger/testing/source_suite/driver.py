@@ -123,20 +123,24 @@ class SourceDriver:
                 raise
             raise ContractBroken(f"{what} did not return within {within:g} s.") from None
 
-    def pages(self, limit: int, most: int = PAGES, method: str = "page") -> list[Any]:
+    def pages(self, limit: int, max_pages: int = PAGES, method: str = "page") -> list[Any]:
         """Return all items that `page` (or `documents`) returns, requested in pages of `limit`."""
-        return self._pages(lambda after: self.ask(method, after, limit), limit, most, sparse=method == "documents")
+        return self._pages(lambda after: self.ask(method, after, limit), limit, max_pages, sparse=method == "documents")
 
-    def children(self, uri: str, limit: int, most: int = PAGES) -> list[t.Resource]:
+    def children(self, uri: str, limit: int, max_pages: int = PAGES) -> list[t.Resource]:
         """Return all entries of a directory, requested in pages of `limit`."""
-        return self._pages(lambda after: self.ask("children", uri, after, limit), limit, most)
+        return self._pages(lambda after: self.ask("children", uri, after, limit), limit, max_pages)
 
     def _pages(
-        self, page: Callable[[str | None], tuple[list[Any], str | None]], limit: int, most: int, sparse: bool = False
+        self,
+        page: Callable[[str | None], tuple[list[Any], str | None]],
+        limit: int,
+        max_pages: int,
+        sparse: bool = False,
     ) -> list[Any]:
         found: list[Any] = []
         after: str | None = None
-        for _ in range(most):
+        for _ in range(max_pages):
             resources, after = page(after)
             expect(len(resources) <= limit, "Pages", f"A page of at most {limit} has {len(resources)}.")
             expect(after is None or isinstance(after, str), "Pages", f"The key {after!r} is neither text nor None.")
@@ -144,7 +148,7 @@ class SourceDriver:
             if after is None:
                 return found
             expect(resources or sparse, "Pages", "A page is empty, and yet has a key of a next one.")
-        expect(most < PAGES, "Pages", f"The list does not end within {PAGES:,} pages of {limit}.")
+        expect(max_pages < PAGES, "Pages", f"The list does not end within {PAGES:,} pages of {limit}.")
         return found
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:

@@ -97,7 +97,7 @@ class ListTests(ContractBase):
 
     def test_pages_of_any_size_are_the_same_list(self, driver: SourceDriver) -> None:
         """Nothing is lost or shown twice, whatever the size of a page."""
-        same_in_all_sizes(lambda limit, most: [item.uri for item in driver.pages(limit, most)], self.live)
+        same_in_all_sizes(lambda limit, max_pages: [item.uri for item in driver.pages(limit, max_pages)], self.live)
 
     def test_made_up_keys_are_refused(self, driver: SourceDriver) -> None:
         """A key that the source did not make raises InvalidArgument."""
@@ -191,7 +191,7 @@ class ListTests(ContractBase):
             pytest.skip("has no top directory")
         for directory in directories(driver):
             same_in_all_sizes(partial(_child_uris, driver, directory), self.live)
-            for child in driver.children(directory, SAMPLE, most=1):
+            for child in driver.children(directory, SAMPLE, max_pages=1):
                 check_resource(child, "children")
                 expect(
                     driver.source.matches(child.uri),
@@ -204,5 +204,5 @@ class ListTests(ContractBase):
         expect(driver.ask("read", driver.source.uri).contents, "read", "The top directory reads as nothing.")
 
 
-def _child_uris(driver: SourceDriver, directory: str, limit: int, most: int) -> list[str]:
-    return [child.uri for child in driver.children(directory, limit, most)]
+def _child_uris(driver: SourceDriver, directory: str, limit: int, max_pages: int) -> list[str]:
+    return [child.uri for child in driver.children(directory, limit, max_pages)]

@@ -94,7 +94,7 @@ def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
 
 
 def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None:
-    """Compare a list, as `uris(limit, most_pages)` gives it, with itself in pages of other sizes."""
+    """Compare a list, as `uris(limit, max_pages)` returns it, with itself in pages of other sizes."""
     whole = uris(1_000, 2)
     twice = {uri for uri in whole if whole.count(uri) > 1} if len(whole) < 1_000 else ()
     expect(not twice, "Pages", f"Listed twice: {few(twice)}.")
@@ -107,12 +107,12 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
         expect(found == wanted, "Pages", problem)
 
 
-def directories(driver: SourceDriver, most: int = 20) -> list[str]:
-    """Return the top directory and those below it, at most `most`."""
+def directories(driver: SourceDriver, limit: int = 20) -> list[str]:
+    """Return the top directory and those below it, at most `limit`."""
     found = [driver.source.uri]
     for directory in found:
-        for child in driver.children(directory, SAMPLE, most=1):
-            if len(found) < most and child.mime_type == DIRECTORY and child.uri not in found:
+        for child in driver.children(directory, SAMPLE, max_pages=1):
+            if len(found) < limit and child.mime_type == DIRECTORY and child.uri not in found:
                 found.append(child.uri)
     return found
 

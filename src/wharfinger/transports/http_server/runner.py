@@ -127,7 +127,7 @@ class HttpServer:
         self.limits = limits
         self.tls = (tls_cert, tls_key or None) if tls_cert else None
         self.loop = asyncio.get_running_loop()
-        self.connections = Connections(app, limits, min(limits.connections, most_sockets()))
+        self.connections = Connections(app, limits, min(limits.connections, max_sockets()))
         self.stopped: asyncio.Future[signal.Signals | None] = self.loop.create_future()
         self.forced = asyncio.Event()
         self.collector = Collector()
@@ -263,11 +263,11 @@ def _set_backlog(descriptor: int, backlog: int) -> None:
         listener.listen(backlog)
 
 
-def most_sockets() -> int:
+def max_sockets() -> int:
     """Return how many sockets this process may open and still have descriptors for its files."""
     try:
         import resource
     except ImportError:  # Windows
         return sys.maxsize
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if most == resource.RLIM_INFINITY else max(most - min(_SPARE, most // 2), 1)
+    file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if file_limit == resource.RLIM_INFINITY else max(file_limit - min(_SPARE, file_limit // 2), 1)
