@@ -46,7 +46,7 @@ def origin_of(url: str) -> str | None:
 def forbidden_reason(url: str, server: str) -> str | None:
     """Return why a URL in a server's documents must not be requested or opened; None if it is allowed.
 
-    Tokens and codes travel by https. http is allowed only on this machine, and only if the server is on it too.
+    Tokens and codes are sent over https. http is allowed only on this machine, and only if the server is on it too.
     """
     parts, own = split(url), split(server)
     if parts is None or own is None:

@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.CLOSED, "notifications/initialized"): Phase.CLOSED,
     (Phase.CLOSED, ""): _GONE,
 }
-"""(phase, method) to the next phase, or to the error message; the empty method is used for all others."""
+"""Maps (phase, method) to the next phase or to an error message; the empty method stands for all others."""
 
 _UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
 

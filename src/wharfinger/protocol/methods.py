@@ -130,7 +130,7 @@ def _rows() -> tuple[Method, ...]:
         Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, name_param="task_id", **stateless),
         Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, name_param="task_id", **stateless),
         Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, name_param="task_id", **stateless),
-        Method("notifications/tasks", "server", tasks.TaskNoticeParams, **stateless),
+        Method("notifications/tasks", "server", tasks.TaskNotificationParams, **stateless),
     )  # fmt: skip
 
 

@@ -20,17 +20,17 @@ class MemoryStore:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._kept: dict[str, tuple[bytes, float | None]] = {}
+        self._values: dict[str, tuple[bytes, float | None]] = {}
         self._keys: list[str] = []
-        self._ends: list[tuple[float, str]] = []
-        """A heap of expiry times and keys. Entries of keys that were changed since are ignored."""
-        self._used: dict[str, tuple[int, int]] = {}
+        self._expiries: list[tuple[float, str]] = []
+        """A heap of expiry times and keys. Entries of keys that have changed since are ignored."""
+        self._usage: dict[str, tuple[int, int]] = {}
         """Number of keys and bytes by prefix, for each prefix that ends with a slash, and the empty one."""
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key; None if there is none, or it has expired."""
         self._sweep()
-        found = self._kept.get(key)
+        found = self._values.get(key)
         return None if found is None else found[0]
 
     async def put(
@@ -39,34 +39,34 @@ class MemoryStore:
         """Set a key; see `Store.put`."""
         if instead_of is not UNSET and await self.get(key) != instead_of:
             return False
-        before = self._kept.get(key)
+        before = self._values.get(key)
         if before is None:
             insort(self._keys, key)
             self._count(key, 1, len(value))
         else:
             self._count(key, 0, len(value) - len(before[0]))
         if expires is not None and (before is None or before[1] != expires):
-            heappush(self._ends, (expires, key))
-        self._kept[key] = value, expires
+            heappush(self._expiries, (expires, key))
+        self._values[key] = value, expires
         return True
 
     async def delete(self, key: str) -> None:
         """Remove a key, if it exists."""
-        if (found := self._kept.pop(key, None)) is not None:
+        if (found := self._values.pop(key, None)) is not None:
             del self._keys[bisect_left(self._keys, key)]
             self._count(key, -1, -len(found[0]))
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         """Return keys with this prefix and their values, in order, starting after the key `after`."""
         self._sweep()
-        return [(key, self._kept[key][0]) for key in islice(self._within(prefix, after), limit)]
+        return [(key, self._values[key][0]) for key in islice(self._within(prefix, after), limit)]
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """Return how many keys have this prefix, and the bytes of their values; fast if it ends with a slash."""
+        """Return the number of keys with this prefix, and the bytes of their values; fast if it ends with a slash."""
         self._sweep()
         if not prefix or prefix.endswith("/"):
-            return self._used.get(prefix, (0, 0))
-        sizes = [len(self._kept[key][0]) for key in self._within(prefix)]
+            return self._usage.get(prefix, (0, 0))
+        sizes = [len(self._values[key][0]) for key in self._within(prefix)]
         return len(sizes), sum(sizes)
 
     async def close(self) -> None:
@@ -83,18 +83,18 @@ class MemoryStore:
         parts = key.split("/")
         for depth in range(len(parts)):
             folder = "".join(f"{part}/" for part in parts[:depth])
-            count, used = self._used.get(folder, (0, 0))
+            count, used = self._usage.get(folder, (0, 0))
             if count + keys:
-                self._used[folder] = count + keys, used + size
+                self._usage[folder] = count + keys, used + size
             else:
-                self._used.pop(folder, None)
+                self._usage.pop(folder, None)
 
     def _sweep(self) -> None:
         """Remove expired keys."""
         now = self._clock()
-        while self._ends and self._ends[0][0] <= now:
-            expires, key = heappop(self._ends)
-            found = self._kept.get(key)
+        while self._expiries and self._expiries[0][0] <= now:
+            expires, key = heappop(self._expiries)
+            found = self._values.get(key)
             if found is not None and found[1] == expires:
-                del self._kept[key], self._keys[bisect_left(self._keys, key)]
+                del self._values[key], self._keys[bisect_left(self._keys, key)]
                 self._count(key, -1, -len(found[0]))

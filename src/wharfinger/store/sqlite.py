@@ -114,7 +114,7 @@ class SqliteStore:
         return await self._run(lambda connection: [(k, bytes(v)) for k, v in connection.execute(_SCAN, values)])
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """Return how many keys have this prefix, and the bytes of their values."""
+        """Return the number of keys with this prefix, and the bytes of their values."""
         values = self._range(prefix)
 
         def job(connection: Connection) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from .requests import InputResponses, RequestParams
 
 __all__ = [
     "TASKS",
-    "TaskNoticeParams",
+    "TaskNotificationParams",
     "TaskParams",
     "TaskStarted",
     "TaskState",
@@ -73,7 +73,7 @@ class TaskUpdateParams(TaskParams, kw_only=True):
     input_responses: InputResponses
 
 
-class TaskNoticeParams(TaskState, kw_only=True):
+class TaskNotificationParams(TaskState, kw_only=True):
     """Params of `notifications/tasks`: the same as the result of `tasks/get`."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")

@@ -24,7 +24,7 @@ from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.types.task_extension import TASKS
 
-STOPPED = "The server stopped before the task was done: call the tool again."
+STOPPED = "The server stopped before the task was finished: call the tool again."
 CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}}
 END = ("completed", "failed", "cancelled")
 

@@ -29,7 +29,7 @@ from wharfinger.types.task_extension import TASKS
 DECLARED: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}, "sampling": {}, "roots": {}}
 REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 UNKNOWN = {"code": -32602, "message": "There is no such task, or it has expired."}
-STOPPED = "The server stopped before the task was done: call the tool again."
+STOPPED = "The server stopped before the task was finished: call the tool again."
 
 
 @dataclass
@@ -1015,7 +1015,7 @@ async def test_a_task_that_is_not_done_within_its_time_fails() -> None:
         started = await client.call("job")
         assert started["ttlMs"] == 50
         state = await client.end(started["taskId"])
-        assert (state["status"], state["statusMessage"]) == ("failed", "The task was not done within 0.05 s.")
+        assert (state["status"], state["statusMessage"]) == ("failed", "The task did not finish within 0.05 s.")
         assert state["ttlMs"] > 250_000  # its failure is kept for a while
 
 
@@ -1392,7 +1392,7 @@ async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_i
         store.broken = True
         harbour.go.set()
         await client.end(id)
-        assert "The end of a task could not be stored: it is known to this process only" in caplog.text
+        assert "The end of a task could not be stored: only this process knows it" in caplog.text
         assert tasks_of(harbour.server).running
         store.broken = False
         while tasks_of(harbour.server).running:

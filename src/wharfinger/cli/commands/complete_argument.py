@@ -39,8 +39,8 @@ Examples:
 def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Complete VALUE for an argument of a prompt or a variable of a template, one suggestion per line.
 
-    REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. KEY=TEXT gives
-    the server the values of the others.
+    REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. KEY=TEXT passes
+    the values of the others.
     """
     target, (reference, argument, *rest) = split_words(ctx, words, ("REF", "ARGUMENT"))
     context = parse_texts(ctx, tuple(rest[1:]))

@@ -37,9 +37,9 @@ Examples:
 def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_json: bool, **options: Any) -> None:
     """Read the resource URI.
 
-    Text and bytes are printed as they are. Several contents, such as those of a directory, each follow a line with
-    their URI. Only the first window of a large resource is shown; -o FILE writes all of it. At a terminal, text is in
-    colour (with the extra `pretty`), and binary content is only described: write it to a file or pipe.
+    Text and bytes are printed unchanged. If there are several contents, as for a directory, a line with its URI
+    precedes each. Only the first window of a large resource is shown; -o FILE writes all of it. At a terminal, text is
+    in colour (with the extra `pretty`), and binary content is only described: write it to a file or pipe.
     """
     target, (uri, *more) = split_words(ctx, words, ("URI",), "`wharfinger ls TARGET` lists the resources")
     if more:

@@ -1,4 +1,4 @@
-"""How sizes, durations, numbers, names and foreign text are written for people."""
+"""Formats sizes, durations, numbers, names and foreign text for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wharfinger.content.text import size_text as size
 __all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Marks that change the direction of text: they can make a line read as something else."""
+"""Marks that change the direction of text, and so can make a line look like another one."""
 
 
 def duration(seconds: float) -> str:

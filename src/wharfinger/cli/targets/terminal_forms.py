@@ -1,4 +1,4 @@
-"""Questions of a server, put to the person at the terminal field by field; declined if there is no terminal."""
+"""Asks a person a server's questions at the terminal, field by field; declines them if there is no terminal."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def typed_bytes() -> bytes:
         loop.remove_reader(fd)
     try:
         return os.read(fd, 4096)
-    except OSError:  # the terminal is gone
+    except OSError:  # the terminal was closed
         return b""
 
 
@@ -208,17 +208,17 @@ def choices_of(field: t.PrimitiveSchema) -> list[tuple[str, str]]:
 
 
 def default_text(value: Value) -> str:
-    """Write a default value as it would be typed."""
+    """Write a default value as a person would type it."""
     if isinstance(value, list):
         return ", ".join(value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def read_field(field: t.PrimitiveSchema, typed: str) -> Value:
-    """Convert what was typed for one field.
+    """Convert the typed text of one field.
 
     Raises:
-        ValueError: it is not valid; the message says what is.
+        ValueError: it is not valid; the message says what to type.
     """
     if field.type == "array":
         return read_several(field, typed)

@@ -69,7 +69,7 @@ MAX_INBOX_BYTES = 64 * 1024 * 1024
 MAX_ID_LENGTH = 64
 """Characters of a task id that are used to look it up; the server's own ids have 32."""
 
-STOPPED = "The server stopped before the task was done: call the tool again."
+STOPPED = "The server stopped before the task was finished: call the tool again."
 
 _TASKS_PREFIX, _WORKERS_PREFIX, _INBOX_PREFIX = "tasks/", "task-workers/", "task-inbox/"
 
@@ -237,7 +237,7 @@ class Tasks:
         try:
             await self._save(task)
         except StoreUnusable:
-            log.exception("The end of a task could not be stored: it is known to this process only")
+            log.exception("The end of a task could not be stored: only this process knows it")
             asyncio.get_running_loop().call_later(MIN_KEPT_SECONDS, self._forget, task)
         else:
             self._forget(task)
@@ -262,7 +262,7 @@ class Tasks:
         if task.stop_reason == "cancel":
             task.cancelled()
         elif task.stop_reason == "late":
-            task.fail(InternalError(f"The task was not done within {(task.ttl_ms or 0) / 1000:g} s."))
+            task.fail(InternalError(f"The task did not finish within {(task.ttl_ms or 0) / 1000:g} s."))
         elif task.stop_reason:
             task.fail(InternalError(STOPPED))
         else:
@@ -370,7 +370,7 @@ class Tasks:
             if record.worker != self.worker and await self.store.get(_WORKERS_PREFIX + record.worker) is not None:
                 return record  # its process is alive
             task = self.running.get(key)
-            if task is not None:  # its process has started meanwhile
+            if task is not None:  # this process has started the task meanwhile
                 return Record(worker=self.worker, state=Raw(task.state()))
             failed, expires = _failed_record(record)
             if await self.store.put(key, encode(failed), expires=expires, instead_of=value):

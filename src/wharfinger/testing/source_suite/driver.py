@@ -20,13 +20,13 @@ from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 
-__all__ = ["BOUND", "ChangeRecorder", "ContractBroken", "ServedSource", "SourceDriver", "expect"]
+__all__ = ["MAX_CALL_SECONDS", "ChangeRecorder", "ContractBroken", "ServedSource", "SourceDriver", "expect"]
 
 T = TypeVar("T")
 
-BOUND = 20.0
-"""Seconds within which every call must return, even on a busy machine."""
-PAGES = 2_000
+MAX_CALL_SECONDS = 20.0
+"""Seconds that a call may take, even on a busy machine."""
+MAX_PAGES = 2_000
 """Pages after which a list counts as endless."""
 
 
@@ -34,10 +34,10 @@ class ContractBroken(AssertionError):
     """A source breaks its contract; the message ends with the clause."""
 
 
-def expect(kept: object, clause: str, problem: str) -> None:
-    """Raise ContractBroken unless `kept` is true; `clause` is a heading of docs/write_a_source.md."""
+def expect(condition: object, clause: str, problem: str) -> None:
+    """Raise ContractBroken unless `condition` is true; `clause` is a heading of docs/write_a_source.md."""
     __tracebackhide__ = True
-    if not kept:
+    if not condition:
         raise ContractBroken(f"{problem}\n(docs/write_a_source.md, “{clause}”)")
 
 
@@ -71,7 +71,7 @@ class ChangeRecorder:
 
 
 class SourceDriver:
-    """Drives a source with an event loop in a thread of its own. Use it as a context manager."""
+    """Drives a source with an event loop in its own thread. Use it as a context manager."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -84,16 +84,16 @@ class SourceDriver:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(BOUND)
+        self._thread.join(MAX_CALL_SECONDS)
         if not self._thread.is_alive():
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
-    def run(self, coroutine: Coroutine[Any, Any, T], within: float = BOUND) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], within: float = MAX_CALL_SECONDS) -> T:
         """Run a coroutine on the loop and return its result."""
         return self._wait(asyncio.run_coroutine_threadsafe(coroutine, self._loop), within, "This")
 
-    def ask(self, method: str, *arguments: Any, within: float = BOUND) -> Any:
+    def ask(self, method: str, *arguments: Any, within: float = MAX_CALL_SECONDS) -> Any:
         """Call a method of the source as a server does: a plain function in another thread."""
         function = getattr(self.source, method)
         if is_async(function):
@@ -101,8 +101,8 @@ class SourceDriver:
         found: Any = self.in_thread(function, *arguments, within=within)
         return self.run(_awaited(found), within) if inspect.isawaitable(found) else found
 
-    def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = BOUND) -> T:
-        """Call a function in a thread of its own."""
+    def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = MAX_CALL_SECONDS) -> T:
+        """Call a function in a new thread."""
         return self._wait(_thread_of(function, arguments), within, f"{getattr(function, '__name__', function)}()")
 
     def on_loop(self, method: str, *arguments: Any) -> float:
@@ -123,11 +123,11 @@ class SourceDriver:
                 raise
             raise ContractBroken(f"{what} did not return within {within:g} s.") from None
 
-    def pages(self, limit: int, max_pages: int = PAGES, method: str = "page") -> list[Any]:
+    def pages(self, limit: int, max_pages: int = MAX_PAGES, method: str = "page") -> list[Any]:
         """Return all items that `page` (or `documents`) returns, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask(method, after, limit), limit, max_pages, sparse=method == "documents")
 
-    def children(self, uri: str, limit: int, max_pages: int = PAGES) -> list[t.Resource]:
+    def children(self, uri: str, limit: int, max_pages: int = MAX_PAGES) -> list[t.Resource]:
         """Return all entries of a directory, requested in pages of `limit`."""
         return self._pages(lambda after: self.ask("children", uri, after, limit), limit, max_pages)
 
@@ -147,8 +147,8 @@ class SourceDriver:
             found += resources
             if after is None:
                 return found
-            expect(resources or sparse, "Pages", "A page is empty, and yet has a key of a next one.")
-        expect(max_pages < PAGES, "Pages", f"The list does not end within {PAGES:,} pages of {limit}.")
+            expect(resources or sparse, "Pages", "An empty page has the key of a next page.")
+        expect(max_pages < MAX_PAGES, "Pages", f"The list does not end within {MAX_PAGES:,} pages of {limit}.")
         return found
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:

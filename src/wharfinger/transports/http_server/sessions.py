@@ -4,14 +4,14 @@
 the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
     HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
-                     sessions that are unused, that a DELETE names, or that make room for another owner's.
+                     sessions that are unused, deleted, or replaced by the session of another owner.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
     HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer,
                      when the client disconnects, or when the session cancels it (`CancelReason.STREAM_ENDED`).
 
-`requests` counts the requests of each owner, since a request that asks its client for input may wait for long.
+`requests` counts the requests of each owner, because a request that asks for input may wait for a long time.
 """
 
 from __future__ import annotations
