@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias, TypeVar, cast
 
 import msgspec
@@ -24,7 +25,9 @@ __all__ = [
     "Source",
     "TextPieces",
     "UnusableSource",
+    "brief",
     "document_of",
+    "is_brief",
     "version_of",
 ]
 
@@ -73,6 +76,24 @@ DocumentPage: TypeAlias = tuple[Sequence[Document], str | None]
 
 TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
 """A text in pieces, in order."""
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def brief(method: F) -> F:
+    """Mark a plain method that usually returns within a few tenths of a millisecond, such as the read of a local file.
+
+    Several calls of it that wait are then made one after another in one thread, since handing each of them to a thread
+    would take longer than the call. While calls are slow, each has a thread of its own again.
+    """
+    method.is_brief = True  # type: ignore[attr-defined]
+    return method
+
+
+def is_brief(method: Callable[..., object]) -> bool:
+    """Whether a method is marked as `brief`."""
+    return getattr(method, "is_brief", False) is True
 
 
 class UnusableSource(WharfingerError, ValueError):
@@ -195,6 +216,13 @@ class Source:
 
     def unwatch(self, uri: str | None) -> None:
         """Stop reporting changes of a URI, or of the list (None). Called on the event loop; must not block."""
+
+    def batch(self) -> AbstractContextManager[object]:
+        """Entered by a thread that makes several `brief` calls, all of them requested before, and left after them.
+
+        Override it to open something once for all of them.
+        """
+        return nullcontext()
 
     async def start(self) -> None:
         """Called when the server starts."""

@@ -293,14 +293,14 @@ def test_two_folders_with_the_same_uris_are_refused(root: Path, tmp_path: Path) 
 async def test_what_is_not_quite_a_skill_is_left_out_and_the_log_says_why(
     root: Path, path: str, content: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(root, **{path: content, path.replace("SKILL.md", "secret.txt"): "x"})
+    write(root, **{path: content, path.replace("SKILL.md", "ledger.txt"): "x"})
     server = server_of(skills(root))
     with caplog.at_level(logging.WARNING, "wharfinger.sources"):
         names = [s["frontmatter"]["name"] for s in (await ask(server, "skills/list"))["result"]["skills"]]
         await ask(server, "skills/list")
     assert names == ["refunds", "pdf"]
     assert caplog.text.count(why) == 1
-    assert (await read(server, "skill://" + path.replace("SKILL.md", "secret.txt")))["code"] == -32602
+    assert (await read(server, "skill://" + path.replace("SKILL.md", "ledger.txt")))["code"] == -32602
 
 
 @looped

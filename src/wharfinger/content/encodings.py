@@ -24,11 +24,12 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """Byte order marks and their encodings. They are not part of the text."""
+_MARKS = tuple(mark for mark, _ in MARKS)
 
 
 def has_mark(data: bytes) -> bool:
     """Return whether the bytes begin with a byte order mark of UTF-16 or UTF-32."""
-    return any(data.startswith(mark) for mark, _ in MARKS)
+    return data.startswith(_MARKS)
 
 
 def decode(data: bytes) -> Decoded | None:
@@ -36,9 +37,10 @@ def decode(data: bytes) -> Decoded | None:
 
     Line breaks and a UTF-8 byte order mark are kept. Bytes with a NUL character are not text.
     """
-    for mark, encoding in MARKS:
-        if data.startswith(mark):
-            return _decoded(data[len(mark) :], encoding)
+    if data.startswith(_MARKS):
+        for mark, encoding in MARKS:
+            if data.startswith(mark):
+                return _decoded(data[len(mark) :], encoding)
     if b"\0" in data:
         encoding = _utf16_without_mark(data)
         return _decoded(data, encoding) if encoding else None

@@ -15,6 +15,7 @@ their names hold such words: `id_pool.py`, `credentials.go`, `secrets.md`. So ar
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["looks_secret"]
 
@@ -81,6 +82,7 @@ _PROSE = _words("""
 """Endings of code and documentation."""
 
 
+@lru_cache(4_096)  # every read of a file asks again
 def looks_secret(name: str, *, directory: bool = False) -> bool:
     """Return whether a file or directory of this name likely holds credentials, in any case of letters."""
     name = _original(name)

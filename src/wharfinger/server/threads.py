@@ -7,6 +7,12 @@ free, groups take turns, and so do the owners within a group.
 
 A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
 a few blocked functions do not use up the pool. After `max_lost` of them calls are refused, until some have returned.
+
+To hand a call to a thread and its result back takes 39 µs, which is longer than reading a small file. So the calls of
+a `brief` function share a thread: those of one owner that wait become a `Batch`, which one thread runs from first to
+last, while the next batch collects. That is no worse than a thread for each as long as every call is brief. While they
+are not (a disk has to wake up, a network is gone), the calls that wait go to threads of their own, and so do those of
+the next moments.
 """
 
 from __future__ import annotations
@@ -16,17 +22,28 @@ import contextvars
 import functools
 import inspect
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from wharfinger.errors import Overloaded
+from wharfinger.source import Source, is_brief
 
 __all__ = ["MEMBER_SEPARATOR", "Pool", "is_async"]
 
 MEMBER_SEPARATOR = "\n"
 """Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
+BATCH_CALLS = 64
+"""Calls of a batch, at most."""
+CHECK_SECONDS = 0.005
+"""Time between two looks at a running batch."""
+BRIEF_CALLS = 8
+"""Calls that return between two looks, at least, or the function is not brief at present. The first look only counts:
+it may be late because the whole process had to wait."""
+APART_SECONDS = 0.25
+"""How long the calls of such a function have threads of their own."""
 T = TypeVar("T")
 
 
@@ -42,7 +59,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 class Job:
     """One blocking call and the future of its result."""
 
-    __slots__ = ("call", "context", "future", "group", "lost", "owner", "threads", "timer")
+    __slots__ = ("batch", "call", "context", "future", "group", "lost", "owner", "size", "threads", "timer")
 
     def __init__(self, owner: str, call: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.owner = owner
@@ -56,6 +73,88 @@ class Job:
         """Ends the wait after `max_wait`."""
         self.lost = False
         """Whether its caller has given up while its thread still runs."""
+        self.batch: Batch | None = None
+        """The batch that it runs in, if it does not have a thread of its own."""
+        self.size = 1
+        """The number of calls."""
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        """Hand its result or its error to its caller."""
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            # A future refuses StopIteration.
+            self.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+
+
+class Batch(Job):
+    """Calls of one brief function for one owner, which one thread runs one after another.
+
+    The thread takes calls from `jobs` and appends to `ended`. The event loop may do the opposite meanwhile: each of
+    these is a single operation of a deque, which no other thread can interrupt.
+    """
+
+    __slots__ = ("counted", "current", "ended", "ended_calls", "jobs", "key", "next_look")
+
+    def __init__(self, owner: str, key: BatchKey, future: asyncio.Future[Any]) -> None:
+        super().__init__(owner, self.run, future)
+        self.key = key
+        self.jobs: deque[Job] = deque()
+        self.ended: deque[tuple[Job, Any, BaseException | None]] = deque()
+        """Results that the event loop has not taken."""
+        self.current: Job | None = None
+        """The call that the thread runs at this moment."""
+        self.ended_calls = 0
+        self.counted = -1
+        """What `ended_calls` was at the last look; -1 before the first one."""
+        self.next_look: asyncio.TimerHandle | None = None
+
+    def run(self) -> None:
+        """Run all calls, in the thread. One that was cancelled before its turn is left out."""
+        owner = getattr(self.key[1], "__self__", None)
+        with owner.batch() if isinstance(owner, Source) else nullcontext():
+            while (job := self.take()) is not None:
+                if job.future.cancelled():
+                    continue
+                self.current = job
+                try:
+                    self.ended.append((job, job.context.run(job.call), None))
+                except BaseException as error:
+                    self.ended.append((job, None, error))
+                self.current = None
+                self.ended_calls += 1
+
+    def take(self) -> Job | None:
+        """The next call, which no other thread gets; None if there is none."""
+        try:
+            return self.jobs.popleft()
+        except IndexError:
+            return None
+
+    def take_all(self) -> list[Job]:
+        """All calls that have not begun."""
+        return list(iter(self.take, None))
+
+    def deliver(self) -> None:
+        """Hand over the results that are there, on the event loop."""
+        while self.ended:
+            job, result, error = self.ended.popleft()
+            job.end(result, error)
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        """Hand over all results; if it was refused, to all of its callers the error."""
+        self.deliver()
+        if error is not None:
+            for job in self.take_all():
+                job.end(None, error)
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+BatchKey = tuple[str, Callable[..., Any]]
+"""An owner and a function."""
 
 
 class Pool:
@@ -89,6 +188,12 @@ class Pool:
         self._lost = _Counts()
         self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
         """Waiting jobs by group and then by owner, in the order of their turns."""
+        self._collecting: dict[BatchKey, Batch] = {}
+        """The batches that have not started, at most one for each owner and function."""
+        self._running: dict[BatchKey, Batch] = {}
+        """The batch that the collecting one waits for."""
+        self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
+        """Functions that are not brief at present, by owner; the timer removes the entry."""
         self._queued: Counter[str] = Counter()
         """The number of waiting calls, by group."""
 
@@ -99,34 +204,117 @@ class Pool:
             Overloaded: no thread became free in time, or too many calls wait already.
         """
         loop = asyncio.get_running_loop()
-        call = (lambda: function(*args, **kwargs)) if args or kwargs else function
+        call = functools.partial(function, *args, **kwargs) if args or kwargs else function
         job = Job(owner, call, loop.create_future())
-        if self._may_start(job):
-            self._start(job)
+        key = (owner, function)
+        if is_brief(function) and key not in self._slow:
+            self._collect(job, key, loop)
         else:
-            if self._queued[job.group] >= self.queue:
-                raise Overloaded("Too many blocking calls of this caller are waiting: try again later.")
-            self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
-            self._queued[job.group] += 1
-            job.timer = loop.call_later(self.max_wait, self._give_up, job)
+            self._submit(job, loop)
         try:
             return await job.future  # type: ignore[no-any-return]
         except asyncio.CancelledError:
+            self._give_back(job)
+            raise
+
+    def _submit(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a job if there is a thread for it; else let it wait."""
+        if self._may_start(job):
+            self._start(job)
+        elif self._queued[job.group] >= self.queue:
+            self._end(job, None, Overloaded("Too many blocking calls of this caller are waiting: try again later."))
+        else:
+            self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
+            self._queued[job.group] += job.size
+            job.timer = loop.call_later(self.max_wait, self._give_up, job)
+
+    def _give_back(self, job: Job) -> None:
+        """Do without a job whose caller was cancelled."""
+        batch = job.batch
+        if batch is None:
             if job.threads is None:
                 self._dequeue(job)
-            elif job.threads is self._jobs and job.future.cancelled():
-                job.lost = True  # `_done` counts it back in if it ever returns
-                self._busy.add(job, -1)
-                self._lost.add(job)
-                self._next()
-            raise
+            elif job.future.cancelled():
+                self._lose(job)
+        elif batch.current is job:
+            batch.deliver()
+            self._spread(batch, batch.future.get_loop())
+            self._lose(batch)
+            self._leave(batch)
+        # Else the thread leaves it out when its turn comes.
+
+    def _lose(self, job: Job) -> None:
+        if job.threads is self._jobs and not job.lost:
+            job.lost = True  # `_done` counts it back in if it ever returns
+            self._busy.add(job, -1)
+            self._lost.add(job)
+            self._next()
+
+    # Batches
+
+    def _collect(self, job: Job, key: BatchKey, loop: asyncio.AbstractEventLoop) -> None:
+        """Put a call into the batch that collects. It starts after this turn of the loop, or after the batch before."""
+        batch = self._collecting.get(key)
+        if batch is None:
+            batch = self._collecting[key] = Batch(job.owner, key, loop.create_future())
+            if key not in self._running:
+                loop.call_soon(self._start_batch, batch)
+        batch.jobs.append(job)
+        job.batch = batch
+        if len(batch.jobs) >= BATCH_CALLS:
+            self._start_batch(batch)
+
+    def _start_batch(self, batch: Batch) -> None:
+        if self._collecting.get(batch.key) is batch:
+            del self._collecting[batch.key]
+            self._running[batch.key] = batch
+            batch.size = len(batch.jobs)
+            self._submit(batch, batch.future.get_loop())
+
+    def _look(self, batch: Batch) -> None:
+        """Deliver what a running batch has finished. If it is slow, give the other calls threads of their own."""
+        first = batch.counted < 0
+        returned, batch.counted = batch.ended_calls - batch.counted, batch.ended_calls
+        batch.deliver()
+        loop = batch.future.get_loop()
+        if first or returned >= BRIEF_CALLS or (batch.current is None and not batch.jobs):
+            batch.next_look = loop.call_later(CHECK_SECONDS, self._look, batch)
+            return
+        key = batch.key
+        if key not in self._slow:
+            self._slow[key] = loop.call_later(APART_SECONDS, self._slow.pop, key, None)
+        self._spread(batch, loop)
+        if (collecting := self._collecting.pop(key, None)) is not None:
+            self._spread(collecting, loop)
+        self._leave(batch)
+
+    def _spread(self, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+        """Give the calls of a batch that have not begun threads of their own."""
+        for job in batch.take_all():
+            job.batch = None
+            if not job.future.done():
+                self._submit(job, loop)
+
+    def _leave(self, batch: Batch) -> None:
+        """Wait no longer for a batch: start the one that collected meanwhile."""
+        if batch.next_look is not None:
+            batch.next_look.cancel()
+        if self._running.get(batch.key) is batch:
+            del self._running[batch.key]
+            following = self._collecting.get(batch.key)
+            if following is not None:
+                self._start_batch(following)
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """An async form of a function, called with `(owner, *arguments)`: a plain one runs in a thread.
 
         If a plain function returns an awaitable, that is awaited too.
         """
-        if is_async(function):
+        if is_brief(function):
+
+            async def adapted(owner: str, *arguments: Any) -> Any:
+                return await self.run(owner, function, *arguments)
+        elif is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
                 return await function(*arguments)
@@ -149,7 +337,7 @@ class Pool:
     def _start(self, job: Job) -> None:
         lost, most = self._lost, self.max_lost
         if lost.total >= most or lost.groups[job.group] * 4 >= most * 3 or lost.owners[job.owner] * 2 >= most:
-            job.future.set_exception(Overloaded("Too many blocking calls were given up and have not returned."))
+            self._end(job, None, Overloaded("Too many blocking calls were given up and have not returned."))
             return
         job.threads = self._jobs
         self._busy.add(job)
@@ -160,6 +348,8 @@ class Pool:
             name = f"wharfinger-{self._threads}"
             threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
+        if isinstance(job, Batch):
+            job.next_look = job.future.get_loop().call_later(CHECK_SECONDS, self._look, job)
 
     def _dequeue(self, job: Job) -> None:
         """Remove a job from those that wait, if it is one of them."""
@@ -172,7 +362,7 @@ class Pool:
             del group[job.owner]
         if not group:
             del self._waiting[job.group]
-        self._queued[job.group] -= 1
+        self._queued[job.group] -= job.size
         if not self._queued[job.group]:
             del self._queued[job.group]
         if job.timer is not None:
@@ -180,8 +370,8 @@ class Pool:
 
     def _give_up(self, job: Job) -> None:
         self._dequeue(job)
-        if job.threads is None and not job.future.done():
-            job.future.set_exception(Overloaded("No thread became free for this blocking call: try again later."))
+        if job.threads is None:
+            self._end(job, None, Overloaded("No thread became free for this blocking call: try again later."))
 
     def _work(self, jobs: SimpleQueue[Job | None]) -> None:
         while (job := jobs.get()) is not None:
@@ -197,13 +387,13 @@ class Pool:
                 return
             del job, result, error
 
+    def _end(self, job: Job, result: Any, error: BaseException | None) -> None:
+        job.end(result, error)
+        if isinstance(job, Batch):
+            self._leave(job)
+
     def _done(self, job: Job, result: Any, error: BaseException | None) -> None:
-        if not job.future.done():
-            if error is None:
-                job.future.set_result(result)
-            else:
-                # A future refuses StopIteration.
-                job.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+        self._end(job, result, error)
         if job.threads is self._jobs:  # otherwise the pool was closed meanwhile, and no longer counts this thread
             self._idle += 1
             (self._lost if job.lost else self._busy).add(job, -1)
@@ -236,11 +426,17 @@ class Pool:
         """
         waiting, self._waiting = self._waiting, {}
         self._queued.clear()
-        for job in (job for group in waiting.values() for jobs in group.values() for job in jobs):
+        collecting, self._collecting = self._collecting, {}
+        self._running.clear()
+        while self._slow:
+            self._slow.popitem()[1].cancel()
+        for job in (
+            *collecting.values(),
+            *(job for group in waiting.values() for jobs in group.values() for job in jobs),
+        ):
             if job.timer is not None:
                 job.timer.cancel()
-            if not job.future.done():
-                job.future.set_exception(Overloaded("The server ends."))
+            job.end(None, Overloaded("The server ends."))
         for _ in range(self._threads):
             self._jobs.put(None)
         self._jobs = SimpleQueue()

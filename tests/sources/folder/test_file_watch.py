@@ -137,17 +137,17 @@ def test_what_is_not_published_is_not_told(live: Folder, charts: Path, told: Tol
 def test_outside_of_the_folder_nothing_is_watched(publish: Publish, charts: Path, tmp_path: Path, told: Told) -> None:
     """Not even through links, which the system's watcher would follow by itself."""
     (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.txt").write_text("x")
+    (tmp_path / "outside" / "ledger.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")
     source = publish(charts)
     source.watch(None, told)
-    for uri in (f"{source.uri}/link/secret.txt", f"{source.uri}/../outside/secret.txt", "file:///elsewhere"):
+    for uri in (f"{source.uri}/link/ledger.txt", f"{source.uri}/../outside/ledger.txt", "file:///elsewhere"):
         source.watch(uri, told)
     (charts / "first.txt").touch()
     told.wait_for(None)
     ready(source, charts, told)
     (tmp_path / "outside" / "new.txt").touch()
-    (tmp_path / "outside" / "secret.txt").write_text("y")
+    (tmp_path / "outside" / "ledger.txt").write_text("y")
     (charts / "README.md").write_text("the end")
     told.wait_for(f"{source.uri}/README.md")
     assert told.changes == []

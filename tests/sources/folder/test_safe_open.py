@@ -26,7 +26,7 @@ def outside(tmp_path: Path) -> Path:
     """A secret beside the folder, whose name begins as the folder's does."""
     folder = tmp_path / "charts-private"
     folder.mkdir()
-    (folder / "secret.txt").write_text(SECRET)
+    (folder / "ledger.txt").write_text(SECRET)
     return folder
 
 
@@ -41,12 +41,12 @@ def refused(source: Folder, uri: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "../charts-private/secret.txt", "%2e%2e/charts-private/secret.txt", "..%2fcharts-private%2fsecret.txt",
-        "%252e%252e/charts-private/secret.txt", "harbours/../../charts-private/secret.txt",
-        "..\\charts-private\\secret.txt", "%5c..%5ccharts-private%5csecret.txt", "..%5ccharts-private/secret.txt",
+        "../charts-private/ledger.txt", "%2e%2e/charts-private/ledger.txt", "..%2fcharts-private%2fledger.txt",
+        "%252e%252e/charts-private/ledger.txt", "harbours/../../charts-private/ledger.txt",
+        "..\\charts-private\\ledger.txt", "%5c..%5ccharts-private%5cledger.txt", "..%5ccharts-private/ledger.txt",
         "/etc/passwd", "//etc/passwd", "C:/Windows/win.ini", "C%3A%5CWindows", "\\\\host\\share", "file:///etc/passwd",
-        "%2fetc%2fpasswd", "README.md%00.png", "README.md\0", "%c0%ae%c0%ae/charts-private/secret.txt",
-        "\uff0e\uff0e/charts-private/secret.txt", "~/.bashrc", "$HOME", "*.md", "README.md/", "README.md/x",
+        "%2fetc%2fpasswd", "README.md%00.png", "README.md\0", "%c0%ae%c0%ae/charts-private/ledger.txt",
+        "\uff0e\uff0e/charts-private/ledger.txt", "~/.bashrc", "$HOME", "*.md", "README.md/", "README.md/x",
         "README.md#x", "readme.md", "CON", "README.md.", "README.md::$DATA", "./README.md", "%zz",
         "README.md%", "x" * 300, "x/" * 5000, "a" * 40_000, "\ud800",
     ],
@@ -58,7 +58,7 @@ def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: s
 @pytest.mark.parametrize(
     "uri",
     [
-        "file:///charts-private/secret.txt", "file:///chartsREADME.md", "file://host/charts/README.md",
+        "file:///charts-private/ledger.txt", "file:///chartsREADME.md", "file://host/charts/README.md",
         "file://user@/charts/README.md", "FILE:///charts/README.md", "file:/charts/README.md", "http://charts/README.md",
         "file:///CHARTS/README.md", "file:///%63harts/README.md", "", "charts", "file:///",
     ],
@@ -69,7 +69,7 @@ def test_no_trick_with_the_rest_of_the_uri_leads_out(source: Folder, outside: Pa
 
 
 def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path, outside: Path) -> None:
-    (charts / "file").symlink_to(outside / "secret.txt")
+    (charts / "file").symlink_to(outside / "ledger.txt")
     (charts / "directory").symlink_to(outside)
     (charts / "inside.md").symlink_to("README.md")
     (charts / "loop").symlink_to("loop")
@@ -79,7 +79,7 @@ def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path,
     for path in (
         "file",
         "directory",
-        "directory/secret.txt",
+        "directory/ledger.txt",
         "inside.md",
         "loop",
         "self",
@@ -136,9 +136,9 @@ def test_a_link_is_no_directory(charts: Path, outside: Path) -> None:
 def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: Path, outside: Path) -> None:
     """Security: R19. The path is checked nowhere and opened part by part, so that there is nothing to race."""
     (charts / "swapped").mkdir()
-    (charts / "swapped" / "secret.txt").write_text("inside")
+    (charts / "swapped" / "ledger.txt").write_text("inside")
     source = files(charts)
-    uri = f"{source.uri}/swapped/secret.txt"
+    uri = f"{source.uri}/swapped/ledger.txt"
     stop, whole = threading.Event(), threading.Semaphore(0)
 
     def swap() -> None:

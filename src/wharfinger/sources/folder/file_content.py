@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
+from collections.abc import Callable
+from hashlib import blake2b
 
 from wharfinger.content import mime
 from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
@@ -26,16 +27,24 @@ class FileContent:
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
-        os.lseek(self.descriptor, offset, os.SEEK_SET)
-        data = os.read(self.descriptor, length)
+        data = read_at(self.descriptor, length, offset)
         if len(data) == length or not data:
             return data
         pieces = [data]
         left = length - len(data)
-        while left and (data := os.read(self.descriptor, left)):
+        while left and (data := read_at(self.descriptor, left, offset + length - left)):
             pieces.append(data)
             left -= len(data)
         return b"".join(pieces)
+
+
+def _read_after_seek(descriptor: int, length: int, offset: int) -> bytes:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    return os.read(descriptor, length)
+
+
+read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seek)
+"""Reads bytes from an offset on. Windows has no such call."""
 
 
 class Kept(FileContent):
@@ -65,8 +74,10 @@ def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
 
 def version_of_file(status: os.stat_result) -> str:
     """The version of a file: a digest of its identity, size and times."""
-    known = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return hashlib.blake2b(repr(known).encode(), digest_size=9).hexdigest()
+    known = b"%d %d %d %d %d" % (
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )  # fmt: skip
+    return blake2b(known, digest_size=9).hexdigest()
 
 
 def type_of(name: str, descriptor: int) -> str:

@@ -14,8 +14,10 @@ LONGEST = 32_768
 """Characters of a URI's path, at most: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
 _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_NO_NAMES = frozenset(("", ".", ".."))
 _DRIVE_TRICKS = re.compile(
     r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(?:\.|$)', re.IGNORECASE
 )
@@ -76,4 +78,7 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     inner = path[:-1] if slashed else path
     if not inner:
         return (), slashed
-    return tuple([unquote(part) for part in inner.split("/")]), slashed
+    parts = inner.split("/")
+    if _PLAIN_PATH(inner) and _NO_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
+        return tuple(parts), slashed
+    return tuple([unquote(part) for part in parts]), slashed

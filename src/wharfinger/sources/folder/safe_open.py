@@ -9,10 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
 
-__all__ = ["NOT_HERE", "NotServed", "holds", "open_directory", "open_file", "open_root", "stat_entry"]
+__all__ = [
+    "NOT_HERE",
+    "NotServed",
+    "OpenFile",
+    "holds",
+    "open_directory",
+    "open_file",
+    "open_root",
+    "open_with_status",
+    "stat_entry",
+]
 
 NOT_HERE = frozenset(
     {
@@ -43,21 +51,32 @@ Handle = int | str
 """A directory: a file descriptor, or its path on a platform without directory handles."""
 
 
+OpenFile = tuple[int, os.stat_result]
+"""A file descriptor, and the status of the file when it was opened."""
+
+
 class NotServed(Exception):
     """A file or directory is missing or may not be served. The reason is not reported."""
 
 
-@contextmanager
-def holds() -> Generator[None, None, None]:
-    """Raise NotServed instead of the errors in `NOT_HERE`; other errors (EIO, EMFILE) pass through."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NOT_HERE:
+class _Holds:
+    """What `holds` returns. It has no state, and takes a sixth of the time of a generator: a read enters it six times."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        missing = isinstance(error, OSError) and error.errno in NOT_HERE
+        if missing or isinstance(error, ValueError):  # ValueError: an embedded NUL
             raise NotServed from None
-        raise
-    except ValueError:  # an embedded NUL
-        raise NotServed from None
+
+
+_HOLDS = _Holds()
+
+
+def holds() -> _Holds:
+    """Raise NotServed instead of the errors in `NOT_HERE`; other errors (EIO, EMFILE) pass through."""
+    return _HOLDS
 
 
 def open_root(path: str) -> Handle:
@@ -78,7 +97,12 @@ def open_directory(parent: Handle, name: str) -> Handle:
 
 
 def open_file(parent: Handle, name: str) -> int:
-    """Open a regular file in a directory, for reading.
+    """Open a regular file in a directory, for reading."""
+    return open_with_status(parent, name)[0]
+
+
+def open_with_status(parent: Handle, name: str) -> OpenFile:
+    """Open a regular file in a directory, for reading, and return its status too.
 
     Its type is checked before it is opened, because opening a FIFO or a device has effects. It is checked again on the
     descriptor, because the file may have been replaced in between.
@@ -90,12 +114,13 @@ def open_file(parent: Handle, name: str) -> int:
     else:
         descriptor = os.open(_checked(parent, name), _FILE)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise NotServed
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, status
 
 
 def stat_entry(parent: Handle, name: str) -> os.stat_result:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 
 from wharfinger import types as t
 from wharfinger.content.text import shown, size_text
-from wharfinger.source import Changed, Document, Source
+from wharfinger.source import Changed, Document, Source, brief
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_uri import quote
@@ -132,6 +133,7 @@ class Folder(Source):
         """
         return self.files.children(uri, after, limit)
 
+    @brief
     def stat(self, uri: str) -> t.Resource:
         """The resource of a URI, without reading it. For a window, that of its file.
 
@@ -141,6 +143,7 @@ class Folder(Source):
         """
         return self.files.stat(uri)
 
+    @brief
     def read(self, uri: str) -> t.ReadResourceResult:
         """The content of a file, or a window of it; or a directory's listing with one more content for each child.
 
@@ -181,6 +184,10 @@ class Folder(Source):
     def unwatch(self, uri: str | None) -> None:
         """Stop reporting."""
         self._watch.unwatch(uri)
+
+    def batch(self) -> AbstractContextManager[object]:
+        """Reads that one thread makes share the directories that they open."""
+        return self.files.tree.share()
 
     async def close(self) -> None:
         """Stop watching."""

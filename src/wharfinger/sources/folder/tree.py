@@ -21,7 +21,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import NamedTuple, overload
 
@@ -36,11 +36,13 @@ from wharfinger.sources.folder.ignore import (
 from wharfinger.sources.folder.safe_open import (
     Handle,
     NotServed,
+    OpenFile,
     close,
     holds,
     open_directory,
     open_file,
     open_root,
+    open_with_status,
     stat_entry,
 )
 from wharfinger.sources.page_keys import bad_cursor
@@ -61,6 +63,7 @@ __all__ = [
 DEEPEST = 100  # parts of a path, and so the handles that a walk keeps open
 LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
 IGNORE_LINES = 100_000  # patterns of the .gitignore files that are kept
+SHARED_DIRECTORIES = 8  # that calls of one thread keep open for each other
 CACHE_BYTES = 12 << 20  # of names in the listings that are kept
 SETTLED = 100_000_000  # ns: more than the tick of a file system's clock, so that a later change shows in the time
 SETTLED_COARSE = 2_500_000_000  # ns: where times are whole seconds (FAT counts in twos)
@@ -222,6 +225,8 @@ class FileTree:
         self.cache_bytes = cache_bytes
         self.listed_at = 0.0
         """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
+        self._shared = threading.local()
+        """Of a thread in `share`: its open directories by path, as `directories`."""
         self._lock = threading.Lock()
         self._scans = tuple(threading.Lock() for _ in range(16))  # so that threads wait for one listing of a directory
         self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
@@ -236,20 +241,69 @@ class FileTree:
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a directory.
         """
+        place = self.open_directory(parts)
+        try:
+            yield place
+        finally:
+            self.close_directory(place)
+
+    def open_directory(self, parts: Parts) -> OpenDirectory:
+        """Open a published directory, until it is passed to `close_directory`.
+
+        Raises:
+            NotServed: it, or a directory above it, is missing, not published, or not a directory.
+        """
         if len(parts) > DEEPEST:
             raise NotServed
+        shared: dict[Parts, OpenDirectory] | None = getattr(self._shared, "directories", None)
+        if shared is not None and (kept := shared.get(parts)) is not None:
+            return kept
+        place = self._open_root() if shared is None else shared[()]
+        for depth, name in enumerate(parts):
+            try:
+                with holds():
+                    child = self._open_child(place, name)
+            finally:
+                if depth or shared is None:
+                    close(place.handle)
+            place = child
+        if shared is not None and len(shared) < SHARED_DIRECTORIES:
+            shared[parts] = place
+        return place
+
+    def close_directory(self, place: OpenDirectory) -> None:
+        """Close a directory, unless it is shared (see `share`)."""
+        shared: dict[Parts, OpenDirectory] | None = getattr(self._shared, "directories", None)
+        if shared is None or all(place is not kept for kept in shared.values()):
+            close(place.handle)
+
+    def _open_root(self) -> OpenDirectory:
         with holds():
             handle = open_root(self.root)
         try:
             with holds():
-                rules = self._with_ignore_file(handle, Rules(self.choice))
-                for name in parts:
-                    child = self._open_child(OpenDirectory(handle, rules), name)
-                    close(handle)
-                    handle, rules = child
-            yield OpenDirectory(handle, rules)
-        finally:
+                return OpenDirectory(handle, self._with_ignore_file(handle, Rules(self.choice)))
+        except BaseException:
             close(handle)
+            raise
+
+    @contextmanager
+    def share(self) -> Generator[None]:
+        """Let the calls that this thread makes meanwhile share the directories that they open, the root first of all.
+
+        All of the calls must have been requested before: then a directory that is replaced meanwhile may count as
+        replaced after them.
+        """
+        shared: dict[Parts, OpenDirectory] = {}
+        try:
+            with suppress(NotServed, OSError):  # else each of the calls fails by itself
+                shared[()] = self._open_root()
+                self._shared.directories = shared
+            yield
+        finally:
+            self._shared.directories = None
+            for place in shared.values():
+                close(place.handle)
 
     @contextmanager
     def file(self, parts: Parts) -> Generator[int, None, None]:
@@ -258,16 +312,27 @@ class FileTree:
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a regular file.
         """
-        if not parts:
-            raise NotServed
-        with self.directory(parts[:-1]) as place:
-            self._check(place, parts[-1], directory=False)
-            with holds():
-                descriptor = open_file(place.handle, parts[-1])
+        descriptor, _ = self.open_file(parts)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def open_file(self, parts: Parts) -> OpenFile:
+        """Open a published regular file for reading. The caller closes the descriptor.
+
+        Raises:
+            NotServed: it, or a directory above it, is missing, not published, or not a regular file.
+        """
+        if not parts:
+            raise NotServed
+        place = self.open_directory(parts[:-1])
+        try:
+            self._check(place, parts[-1], directory=False)
+            with holds():
+                return open_with_status(place.handle, parts[-1])
+        finally:
+            self.close_directory(place)
 
     def kind(self, place: OpenDirectory, name: str) -> bool:
         """Whether a published entry of an open directory is a directory.
@@ -293,14 +358,16 @@ class FileTree:
     def _walk(self, frames: list[_Frame], after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
         try:
             try:
-                with holds():
-                    handle = open_root(self.root)
-                    place = OpenDirectory(handle, self._with_ignore_file(handle, Rules(self.choice)))
+                place = self._open_root()
             except NotServed:
                 return
-            frames.append(_Frame(place, (), self.listing(place)))
+            try:
+                frames.append(_Frame(place, (), self.listing(place)))
+            except BaseException:
+                close(place.handle)
+                raise
             if after is None:
-                yield TreeEntry((), True, handle, "", frames[0].listing)
+                yield TreeEntry((), True, place.handle, "", frames[0].listing)
             else:
                 self._seek(frames, after)
             yield from self._rest(frames)

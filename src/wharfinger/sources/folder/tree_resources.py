@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import UNSET
@@ -23,7 +23,7 @@ from wharfinger.sources.directories import CHILDREN, Say, dated, listing_text, m
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
-from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, stat_entry
+from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, holds, stat_entry
 from wharfinger.sources.folder.tree import (
     DirectoryListing,
     FileTree,
@@ -143,16 +143,27 @@ class TreeResources:
         """`locate` of a URI whose query does not matter."""
         return self.locate(split_query(uri)[0])
 
-    @contextmanager
-    def _open(self, uri: str, base: str) -> Generator[tuple[Parts, int | OpenDirectory]]:
-        """A path, and the file there as a descriptor, or the directory."""
-        parts, only_directory = self.locate(base)
-        with found(uri), ExitStack() as stack:
-            opened: int | OpenDirectory | None = None
-            if not only_directory:
-                with suppress(NotServed):
-                    opened = stack.enter_context(self.tree.file(parts))
-            yield parts, stack.enter_context(self.tree.directory(parts)) if opened is None else opened
+    def _open(self, uri: str, parts: Parts, only_directory: bool) -> OpenFile | OpenDirectory:
+        """Open what is at a path. Pass it to `_close`.
+
+        Raises:
+            ResourceNotFound: it is missing or not published.
+        """
+        if not only_directory:
+            try:
+                return self.tree.open_file(parts)
+            except NotServed:
+                pass
+        try:
+            return self.tree.open_directory(parts)
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+
+    def _close(self, opened: OpenFile | OpenDirectory) -> None:
+        if isinstance(opened, OpenDirectory):
+            self.tree.close_directory(opened)
+        else:
+            os.close(opened[0])
 
     # Lists
 
@@ -249,9 +260,12 @@ class TreeResources:
         """
         base, query = split_query(uri)
         window = parse(query)
-        with self._open(uri, base) as (parts, opened):
-            if isinstance(opened, int):
-                resource = self._resource(parts, type_of(parts[-1], opened), os.fstat(opened), uri)
+        parts, only_directory = self.locate(base)
+        opened = self._open(uri, parts, only_directory)
+        try:
+            if not isinstance(opened, OpenDirectory):
+                descriptor, status = opened
+                resource = self._resource(parts, type_of(parts[-1], descriptor), status, uri)
                 if resource is not None and window is not None:
                     resource.size = UNSET
             else:
@@ -261,6 +275,10 @@ class TreeResources:
                 if resource is not None:
                     children, _ = self._children(opened, parts, None, CHILDREN)
                     resource.meta = self._meta(digest(self._listing_text(parts, opened, children))) or UNSET
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+        finally:
+            self._close(opened)
         if resource is None:
             raise ResourceNotFound(uri)
         return resource
@@ -274,19 +292,25 @@ class TreeResources:
         """
         base, query = split_query(uri)
         window = parse(query)
-        with self._open(uri, base) as (parts, opened):
-            if isinstance(opened, int):
+        parts, only_directory = self.locate(base)
+        opened = self._open(uri, parts, only_directory)
+        try:
+            if not isinstance(opened, OpenDirectory):
                 contents, modified = self._read_file(uri, base, parts, opened, window, most or self.max_size)
             else:
                 need_no_window(window)
                 contents, modified = self._read_directory(uri, parts, opened)
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+        finally:
+            self._close(opened)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=cache_scope)
 
     def _read_file(
-        self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
+        self, uri: str, base: str, parts: Parts, opened: OpenFile, window: Window | None, most: int
     ) -> tuple[list[t.ResourceContents], float]:
+        descriptor, status = opened
         with holds():  # some file systems refuse only now (EACCES, ESTALE)
-            status = os.fstat(descriptor)
             version = version_of_file(status)
             content = content_of(descriptor, status.st_size, most)
             contents = read_content(
@@ -300,8 +324,7 @@ class TreeResources:
                 lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
                 keep=lambda: Kept(descriptor, status.st_size),
             )
-            meta = dict(contents[0].meta or {})
-            if self._utf8_only and ENCODING in meta:
+            if self._utf8_only and ENCODING in (meta := dict(contents[0].meta or {})):
                 del meta[ENCODING]
                 meta.pop(GUESSED, None)
                 window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})

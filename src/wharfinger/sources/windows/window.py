@@ -102,8 +102,10 @@ def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]
         InvalidArgument: a name has no value, or two.
     """
     base, mark, text = uri.partition("?")
+    if not mark:
+        return base, {}
     query: dict[str, str] = {}
-    for pair in text.split("&") if mark else ():
+    for pair in text.split("&"):
         name, equals, value = pair.partition("=")
         name = unquote(name)
         if not equals or not name or name in query:
