@@ -305,16 +305,15 @@ class Pool:
             if following is not None:
                 self._start_batch(following)
 
-    def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """An async form of a function, called with `(owner, *arguments)`: a plain one runs in a thread.
-
-        If a plain function returns an awaitable, that is awaited too.
-        """
+    def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
+        """Call a function: a plain one in a thread. If it returns an awaitable, that is awaited too."""
         if is_brief(function):
+            return self.run(owner, function, *arguments)
+        return self.adapt(function)(owner, *arguments)
 
-            async def adapted(owner: str, *arguments: Any) -> Any:
-                return await self.run(owner, function, *arguments)
-        elif is_async(function):
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """An async form of a function, called with `(owner, *arguments)`, as `call` calls it."""
+        if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
                 return await function(*arguments)

@@ -315,8 +315,10 @@ class Resources:
             ResourceNotFound: no source has it.
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
-        source = next((source for source in self.sources if source.matches(uri)), None)
-        if source is None:
+        for source in self.sources:
+            if source.matches(uri):
+                break
+        else:
             for part, resources in self._parts:
                 if resources.source_of(uri) is not None:
                     found: t.ReadResourceResult = await (
@@ -325,7 +327,7 @@ class Resources:
                     self._scope(request)
                     return found
             raise ResourceNotFound(uri)
-        result: t.ReadResourceResult = await self._services.pool.adapt(source.read)(owner_of(request), uri)
+        result: t.ReadResourceResult = await self._services.pool.call(owner_of(request), source.read, uri)
         for content in result.contents:
             stored = t.find_stored_blob(content)
             if stored is not None:

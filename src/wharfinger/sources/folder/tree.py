@@ -213,6 +213,12 @@ class _Frame:
         self.directory = 0
 
 
+class _Shared(threading.local):
+    """The open directories of a thread in `share`, by the prefix of their rules; None outside of it."""
+
+    directories: dict[str, OpenDirectory] | None = None
+
+
 class FileTree:
     """The published files and directories of a folder. Its methods may be called from several threads at once."""
 
@@ -225,8 +231,7 @@ class FileTree:
         self.cache_bytes = cache_bytes
         self.listed_at = 0.0
         """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
-        self._shared = threading.local()
-        """Of a thread in `share`: its open directories by path, as `directories`."""
+        self._shared = _Shared()
         self._lock = threading.Lock()
         self._scans = tuple(threading.Lock() for _ in range(16))  # so that threads wait for one listing of a directory
         self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
@@ -255,10 +260,10 @@ class FileTree:
         """
         if len(parts) > DEEPEST:
             raise NotServed
-        shared: dict[Parts, OpenDirectory] | None = getattr(self._shared, "directories", None)
-        if shared is not None and (kept := shared.get(parts)) is not None:
+        shared = self._shared.directories
+        if shared is not None and (kept := shared.get(_prefix(parts))) is not None:
             return kept
-        place = self._open_root() if shared is None else shared[()]
+        place = self._open_root() if shared is None else shared[""]
         for depth, name in enumerate(parts):
             try:
                 with holds():
@@ -268,13 +273,13 @@ class FileTree:
                     close(place.handle)
             place = child
         if shared is not None and len(shared) < SHARED_DIRECTORIES:
-            shared[parts] = place
+            shared[place.rules.prefix] = place
         return place
 
     def close_directory(self, place: OpenDirectory) -> None:
         """Close a directory, unless it is shared (see `share`)."""
-        shared: dict[Parts, OpenDirectory] | None = getattr(self._shared, "directories", None)
-        if shared is None or all(place is not kept for kept in shared.values()):
+        shared = self._shared.directories
+        if shared is None or shared.get(place.rules.prefix) is not place:
             close(place.handle)
 
     def _open_root(self) -> OpenDirectory:
@@ -294,10 +299,10 @@ class FileTree:
         All of the calls must have been requested before: then a directory that is replaced meanwhile may count as
         replaced after them.
         """
-        shared: dict[Parts, OpenDirectory] = {}
+        shared: dict[str, OpenDirectory] = {}
         try:
             with suppress(NotServed, OSError):  # else each of the calls fails by itself
-                shared[()] = self._open_root()
+                shared[""] = self._open_root()
                 self._shared.directories = shared
             yield
         finally:
@@ -516,6 +521,11 @@ class FileTree:
         self._ignore_lines += sum(len(level.spec) for level in made.levels[:1])
         self._ignore_files[rules.prefix] = (stamp, made)
         return made
+
+
+def _prefix(parts: Parts) -> str:
+    """`Rules.prefix` of a directory."""
+    return "/".join((*parts, "")) if parts else ""
 
 
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
