@@ -6,15 +6,16 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 
 from tests.server.driving import looped
 from wharfinger.errors import Overloaded
-from wharfinger.server.threads import MEMBER_SEPARATOR, Pool
+from wharfinger.server.threads import BATCH_CALLS, MEMBER_SEPARATOR, Pool
+from wharfinger.source import Source, brief
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
@@ -463,3 +464,198 @@ async def test_a_call_that_waited_in_vain_is_told_so() -> None:
             await pool.run("", lambda: "never")
         gate.open.set()
         await asyncio.gather(*held)
+
+
+# -- brief calls share a thread
+
+
+class Shelf(Source):
+    """A source whose brief reads are recorded with the batch that they ran in."""
+
+    def __init__(self, gate: Gate | None = None) -> None:
+        self.gate = gate
+        self.batches: list[list[str]] = []
+        self.threads: list[str] = []
+        self._here = threading.local()
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        self._here.reads = []
+        self.batches.append(self._here.reads)
+        yield
+        del self._here.reads
+
+    @brief
+    def read(self, uri: str) -> Any:
+        getattr(self._here, "reads", self.batches[-1] if self.batches else []).append(uri)
+        self.threads.append(threading.current_thread().name)
+        if uri == "stuck" and self.gate is not None:
+            self.gate.wait()
+        if uri == "bad":
+            raise ValueError(uri)
+        return f"{NAME.get()} reads {uri}"
+
+
+@looped
+async def test_brief_calls_that_wait_are_made_in_one_thread_and_each_has_its_own_context_and_error() -> None:
+    async with gated() as (pool, _):
+        shelf = Shelf()
+
+        async def read(name: str, uri: str) -> Any:
+            NAME.set(name)
+            return await pool.call("", shelf.read, uri)
+
+        reads = [read("ann", "a"), read("bob", "bad"), read("cy", "c")]
+        first, second, third = await asyncio.gather(
+            *(asyncio.create_task(one) for one in reads), return_exceptions=True
+        )
+        assert (first, third) == ("ann reads a", "cy reads c")
+        assert isinstance(second, ValueError)
+        assert shelf.batches == [["a", "bad", "c"]]
+        assert len(set(shelf.threads)) == 1
+        assert (pool._busy.total, pool._running, pool._collecting) == (0, {}, {})
+
+
+@looped
+async def test_owners_and_functions_do_not_share_a_batch() -> None:
+    async with gated() as (pool, _):
+        one, two = Shelf(), Shelf()
+        await asyncio.gather(
+            pool.run("ann", one.read, "a"), pool.run("bob", one.read, "b"), pool.run("ann", two.read, "c")
+        )
+        assert sorted(one.batches) == [["a"], ["b"]]
+        assert two.batches == [["c"]]
+
+
+@pytest.mark.parametrize(("number", "sizes"), [(BATCH_CALLS, [BATCH_CALLS]), (BATCH_CALLS + 1, [1, BATCH_CALLS])])
+@looped
+async def test_a_batch_has_a_bound(number: int, sizes: list[int]) -> None:
+    async with gated() as (pool, _):
+        shelf = Shelf()
+        found = await asyncio.gather(*(pool.run("", shelf.read, str(at)) for at in range(number)))
+        assert found == [f"nobody reads {at}" for at in range(number)]
+        assert sorted(map(len, shelf.batches)) == sizes
+
+
+@looped
+async def test_what_comes_while_a_batch_runs_is_the_next_batch() -> None:
+    async with gated() as (pool, gate):
+        shelf = Shelf(gate)
+        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
+        await gate.hold(1)
+        waiting = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(held, *waiting)
+        assert [uri for batch in shelf.batches for uri in batch] == ["stuck", "a", "b", "c"]
+
+
+@looped
+async def test_a_call_that_blocks_holds_up_no_other_and_those_after_it_have_threads_of_their_own() -> None:
+    """A disk that does not answer: the calls of its batch, those that collect behind it, and later ones."""
+    async with gated(max_wait=20) as (pool, gate):
+        shelf = Shelf(gate)
+        before = asyncio.create_task(pool.run("", shelf.read, "before"))
+        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
+        same = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "ab"]
+        await gate.hold(1)
+        behind = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "cd"]
+        assert await asyncio.wait_for(asyncio.gather(before, *same, *behind), 10) == [
+            f"nobody reads {uri}" for uri in ("before", "a", "b", "c", "d")
+        ]
+        assert pool._slow
+        again = [asyncio.create_task(pool.run("", shelf.read, "stuck")) for _ in range(3)]
+        await gate.hold(3)  # each in a thread, at the same time
+        assert not held.done()
+        gate.open.set()
+        await asyncio.gather(held, *again)
+        assert pool._busy.total == 0
+        while pool._slow:
+            await asyncio.sleep(0.01)
+        shelf.batches.clear()
+        await asyncio.gather(pool.run("", shelf.read, "a"), pool.run("", shelf.read, "b"))
+        assert shelf.batches == [["a", "b"]]
+
+
+@looped
+async def test_a_brief_call_that_was_cancelled_before_its_turn_never_runs() -> None:
+    async with gated() as (pool, _):
+        shelf = Shelf()
+        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+        await asyncio.sleep(0)
+        reads[1].cancel()
+        await asyncio.wait(reads)
+        assert reads[1].cancelled()
+        assert shelf.batches == [["a", "c"]]
+
+
+@looped
+async def test_if_the_call_that_runs_is_cancelled_its_thread_is_lost_and_the_others_go_on_in_another() -> None:
+    async with gated(size=1, max_wait=20) as (pool, gate):
+        shelf = Shelf(gate)
+        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in ("before", "stuck", "a", "b")]
+        await gate.hold(1)
+        reads[1].cancel()
+        assert await asyncio.gather(reads[0], *reads[2:]) == [f"nobody reads {uri}" for uri in ("before", "a", "b")]
+        assert (pool._lost.total, pool._busy.total, pool._running) == (1, 0, {})
+        gate.open.set()
+        while pool._lost.total:
+            await asyncio.sleep(0.001)
+        assert await pool.run("", shelf.read, "c") == "nobody reads c"
+
+
+@looped
+async def test_a_batch_that_no_thread_takes_in_time_is_refused_as_a_whole() -> None:
+    async with gated(size=1, max_wait=0.01) as (pool, gate):
+        held = start(pool, "", gate)
+        await gate.hold(1)
+        shelf = Shelf()
+        reads = await asyncio.gather(*(pool.run("", shelf.read, uri) for uri in "abc"), return_exceptions=True)
+        assert [type(read) for read in reads] == [Overloaded] * 3
+        gate.open.set()
+        await asyncio.gather(*held)
+        assert await pool.run("", shelf.read, "a") == "nobody reads a"
+        assert (pool._waiting, pool._queued, pool._running, pool._collecting) == ({}, {}, {}, {})
+
+
+@looped
+async def test_the_calls_of_waiting_batches_count_towards_the_queue() -> None:
+    async with gated(size=1, queue=3, max_wait=20) as (pool, gate):
+        held = start(pool, "", gate)
+        await gate.hold(1)
+        shelf = Shelf()
+        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert pool._queued == {"": 3}
+        with pytest.raises(Overloaded):
+            await pool.run("", gate.wait)
+        gate.open.set()
+        await asyncio.gather(*held, *reads)
+        assert pool._queued == {}
+
+
+@looped
+async def test_closing_refuses_the_calls_that_collect_and_the_pool_can_be_used_again() -> None:
+    async with gated() as (pool, gate):
+        shelf = Shelf(gate)
+        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
+        await gate.hold(1)
+        waiting = asyncio.create_task(pool.run("", shelf.read, "a"))
+        await asyncio.sleep(0)
+        pool.close()
+        with pytest.raises(Overloaded):
+            await waiting
+        assert await pool.run("", shelf.read, "b") == "nobody reads b"
+        gate.open.set()
+        assert await held == "nobody reads stuck"
+        assert (pool._busy.total, pool._running, pool._slow) == (0, {}, {})
+
+
+@looped
+async def test_a_thousand_brief_calls_of_many_owners_are_all_answered() -> None:
+    async with gated(max_wait=20) as (pool, _):
+        shelf = Shelf()
+        found = await asyncio.gather(*(pool.run(str(at % 7), shelf.read, str(at)) for at in range(1_000)))
+        assert found == [f"nobody reads {at}" for at in range(1_000)]
+        assert (pool._busy.total, pool._running, pool._collecting, pool._queued) == (0, {}, {}, {})
