@@ -21,7 +21,9 @@ from wharfinger.content.text import iso
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import VERSION, version_of
+from wharfinger.sources.folder import file_content, tree_resources
 from wharfinger.sources.folder.file_content import Kept
+from wharfinger.sources.folder.safe_open import open_file
 from wharfinger.sources.folder.source import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
 from wharfinger.sources.windows.line_index import LineIndex
 from wharfinger.sources.windows.window import GUESSED, NEXT, WINDOW
@@ -72,10 +74,82 @@ def test_a_file_is_listed_with_all_that_is_known_of_it(source: Folder, charts: P
         name="harbours",
         title="harbours",
         mime_type="inode/directory",
-        annotations=t.Annotations(last_modified=AS_TEXT),
+        annotations=t.Annotations(priority=0.7, last_modified=AS_TEXT),
     )
     assert listed["file:///charts"].name == "charts"
     assert len(listed) == 8
+
+
+def test_a_file_is_described_by_its_heading_in_every_list(source: Folder, charts: Path) -> None:
+    (charts / "harbours" / "pilot.py").write_text('"""Guides ships.\n\nMore."""\n')
+    (charts / "harbours" / "secret.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0 # Not a heading")
+    said = {resource.uri.removeprefix("file:///charts"): resource.description for resource in source.page(None, 100)[0]}
+    assert {path: text for path, text in said.items() if text is not UNSET} == {
+        "/README.md": "Charts",
+        "/harbours/pilot.py": "Guides ships.",
+    }
+    assert source.stat(f"{source.uri}/README.md").description == "Charts"
+    assert [child.description for child in source.children(f"{source.uri}/harbours")[0]][1:] == [
+        UNSET,
+        "Guides ships.",
+        UNSET,
+    ]
+
+
+def test_a_heading_changes_with_its_file_and_is_read_once_while_that_stays_the_same(
+    source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = charts / "README.md"
+    assert listed(source)["file:///charts/README.md"].description == "Charts"
+    opened: list[str] = []
+    monkeypatch.setattr(file_content, "open_file", lambda parent, name: opened.append(name) or open_file(parent, name))
+    source.page(None, 100)
+    assert opened == []
+    path.write_text("# Seas\n")
+    assert listed(source)["file:///charts/README.md"].description == "Seas"
+    assert opened == ["README.md"]
+
+
+def test_a_list_that_takes_long_reads_no_more_headings_but_shows_those_it_knows(
+    source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_resources, "HEADING_SECONDS", 0)
+    assert listed(source)["file:///charts/README.md"].description is UNSET
+    assert source.stat(f"{source.uri}/README.md").description == "Charts"
+    assert listed(source)["file:///charts/README.md"].description == "Charts"
+
+
+def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_content, "HEADINGS", 3)
+    for number in range(5):
+        (charts / f"{number}.md").write_text(f"# Page {number}\n")
+    said = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]
+    assert said == [*(f"Page {number}" for number in range(5)), "Charts"]
+    assert source.files._headings is not None and len(source.files._headings._known) == 3
+
+
+def test_people_and_models_are_told_what_to_look_at_first(source: Folder, charts: Path) -> None:
+    for name in ("package-lock.json", "harbours/readme.txt", "harbours/app.min.js", "harbours/old.zip"):
+        (charts / name).write_text("{}")
+    shown = {
+        resource.uri.removeprefix("file:///charts"): (resource.annotations.priority, resource.annotations.audience)
+        for resource in source.page(None, 100)[0]
+        if resource.annotations is not UNSET
+    }
+    assert shown == {
+        "": (UNSET, UNSET),
+        "/README.md": (1.0, UNSET),
+        "/empty.txt": (0.7, UNSET),
+        "/package-lock.json": (0.1, UNSET),
+        "/tides.csv": (0.7, UNSET),
+        "/harbours": (0.7, UNSET),
+        "/harbours/app.min.js": (0.1, UNSET),
+        "/harbours/hull.ts": (UNSET, UNSET),
+        "/harbours/old.zip": (UNSET, ["user"]),
+        "/harbours/readme.txt": (0.8, UNSET),
+        "/harbours/north": (UNSET, UNSET),
+        "/harbours/north/buoy.png": (UNSET, UNSET),
+    }
 
 
 def test_a_name_without_a_known_ending_is_listed_by_its_first_bytes(source: Folder, charts: Path) -> None:

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from wharfinger.content import mime
+from wharfinger.content.headings import HEAD_BYTES, has_heading, heading_of
 from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
 from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window import Data
 
-__all__ = ["FileContent", "Kept", "content_of", "listed_type", "type_of", "version_of_file"]
+__all__ = ["FileContent", "Headings", "Kept", "content_of", "listed_type", "type_of", "version_of_file"]
+
+HEADINGS = 16_384
+"""Headings that are kept, at most: 4 MiB if all are as long as may be."""
 
 
 class FileContent:
@@ -105,3 +109,49 @@ def listed_type(parent: Handle, name: str) -> str:
         return type_of(name, descriptor)
     finally:
         os.close(descriptor)
+
+
+class Headings:
+    """The headings of files. Each is kept as long as the identity, size and times of its file stay the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], str] = {}  # the oldest first
+
+    def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
+        """The heading of an open file; empty if it has none."""
+        if not has_heading(kind):
+            return ""
+        key = _key(kind, status)
+        known = self._known.get(key)
+        return self._read(key, kind, descriptor) if known is None else known
+
+    def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
+        """The same for a file of a directory; if it is not known, it is opened only if `read`."""
+        if not has_heading(kind):
+            return ""
+        key = _key(kind, status)
+        known = self._known.get(key)
+        if known is not None or not read:
+            return known or ""
+        try:
+            descriptor = open_file(parent, name)
+        except (NotServed, OSError):
+            return ""
+        try:
+            return self._read(key, kind, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, key: tuple[object, ...], kind: str, descriptor: int) -> str:
+        try:
+            heading = heading_of(kind, read_at(descriptor, HEAD_BYTES, 0))
+        except OSError:
+            return ""
+        while len(self._known) >= HEADINGS:
+            self._known.pop(next(iter(self._known), key), None)
+        self._known[key] = heading
+        return heading
+
+
+def _key(kind: str, status: os.stat_result) -> tuple[object, ...]:
+    return kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

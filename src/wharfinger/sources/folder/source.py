@@ -94,7 +94,7 @@ class Folder(Source):
         self.name = self.label
         self.location = root
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
-        self.files = TreeResources(FileTree(root, choice), self.uri, self.label, max_size=max_size)
+        self.files = TreeResources(FileTree(root, choice), self.uri, self.label, max_size=max_size, annotated=True)
         self.template = self.files.template
         label = shown(self.label)
         self.templates = [

@@ -21,7 +21,8 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document
 from wharfinger.sources.directories import CHILDREN, Say, dated, listing_text, modified_at, summaries
 from wharfinger.sources.etag import digest
-from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
+from wharfinger.sources.folder.annotating import annotations_of
+from wharfinger.sources.folder.file_content import Headings, Kept, content_of, listed_type, type_of, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, holds, stat_entry
 from wharfinger.sources.folder.tree import (
@@ -57,6 +58,10 @@ COMPARED_BYTES = 1 << 20
 COMPARED_WINDOWS = 64
 """Watched windows that are compared so; with more, each change of the file counts as a change of the window."""
 
+HEADING_SECONDS = 0.25
+"""A page of a list reads headings for no longer than this; on a slow disk the others are left out until they are known.
+"""
+
 Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 """Changes the resource of a file or directory before it is shown; None leaves it out."""
 
@@ -82,6 +87,7 @@ class TreeResources:
         adjust: Changes each resource before it is shown.
         versioned: Whether resources and contents have their version in `_meta`.
         utf8_only: Whether a file in another encoding is read as bytes.
+        annotated: Whether resources have the heading of the file as description, and a priority and audience.
         noun: The word for a file in the listing of a directory.
         say: Returns the facts about a file that a listing shows.
     """
@@ -97,6 +103,7 @@ class TreeResources:
         adjust: Adjust | None = None,
         versioned: bool = True,
         utf8_only: bool = False,
+        annotated: bool = False,
         noun: str = "file",
         say: Say | None = None,
     ) -> None:
@@ -109,6 +116,7 @@ class TreeResources:
         self._adjust = adjust
         self._versioned = versioned
         self._utf8_only = utf8_only
+        self._headings = Headings() if annotated else None
         self._noun = noun
         self._say = say
         self._lines = LineIndexes()
@@ -171,13 +179,13 @@ class TreeResources:
         """At most `limit` resources after the key, and the key of the next page."""
         resources: list[t.Resource] = []
         position = None if after is None else read_key(after)
-        self.tree.listed_at = time.monotonic()
+        began = self.tree.listed_at = time.monotonic()
         entries = self.tree.walk(position)
         try:
             for entry in entries:
                 if len(resources) == limit and position is not None:
                     return resources, write_key(position)
-                resource = self._entry(entry)
+                resource = self._entry(entry, began)
                 if resource is not None:
                     resources.append(resource)
                     position = TreePosition(entry.directory, entry.parts)
@@ -202,20 +210,21 @@ class TreeResources:
         self, place: OpenDirectory, parts: Parts, after: str | None, limit: int
     ) -> tuple[list[t.Resource], str | None]:
         listing = self.tree.listing(place)
+        began = time.monotonic()
         resources: list[t.Resource] = []
         last: TreePosition | None = None
         for directory, name in _names(listing, after):
             if len(resources) == limit and last is not None:
                 return resources, write_key(last)
-            resource = self._child(place.handle, (*parts, name), directory)
+            resource = self._child(place.handle, (*parts, name), directory, began)
             if resource is not None:
                 resources.append(resource)
                 last = TreePosition(directory, (name,))
         return resources, None
 
-    def _entry(self, entry: TreeEntry) -> t.Resource | None:
+    def _entry(self, entry: TreeEntry, began: float) -> t.Resource | None:
         if not entry.directory:
-            return self._child(entry.handle, entry.parts, False)
+            return self._child(entry.handle, entry.parts, False, began)
         try:
             with holds():
                 status = os.stat(entry.handle)
@@ -223,16 +232,24 @@ class TreeResources:
             return None
         return self._resource(entry.parts, mime.DIRECTORY, status)
 
-    def _child(self, handle: Handle, parts: Parts, directory: bool) -> t.Resource | None:
+    def _child(self, handle: Handle, parts: Parts, directory: bool, began: float) -> t.Resource | None:
+        """The resource of an entry of a directory, for a list that began at this time (monotonic)."""
         name = parts[-1]
         try:
             with holds():
                 status = stat_entry(handle, name)
         except NotServed:
             return None
-        return self._resource(parts, mime.DIRECTORY if directory else listed_type(handle, name), status)
+        kind = mime.DIRECTORY if directory else listed_type(handle, name)
+        heading = ""
+        if self._headings is not None:
+            read = time.monotonic() - began < HEADING_SECONDS
+            heading = self._headings.listed(kind, status, handle, name, read)
+        return self._resource(parts, kind, status, heading=heading)
 
-    def _resource(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource | None:
+    def _resource(
+        self, parts: Parts, kind: str, status: os.stat_result, uri: str = "", heading: str = ""
+    ) -> t.Resource | None:
         directory = kind == mime.DIRECTORY
         name = shown(parts[-1] if parts else self.label)
         resource = t.Resource(
@@ -241,7 +258,10 @@ class TreeResources:
             title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
             mime_type=kind,
             size=UNSET if directory else status.st_size,
-            annotations=dated(status.st_mtime),
+            description=heading or UNSET,
+            annotations=dated(status.st_mtime)
+            if self._headings is None
+            else annotations_of(parts, kind, status.st_mtime),
             meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,
         )
         return resource if self._adjust is None else self._adjust(resource, parts)
@@ -265,7 +285,9 @@ class TreeResources:
         try:
             if not isinstance(opened, OpenDirectory):
                 descriptor, status = opened
-                resource = self._resource(parts, type_of(parts[-1], descriptor), status, uri)
+                kind = type_of(parts[-1], descriptor)
+                heading = "" if self._headings is None else self._headings.of(kind, status, descriptor)
+                resource = self._resource(parts, kind, status, uri, heading)
                 if resource is not None and window is not None:
                     resource.size = UNSET
             else:

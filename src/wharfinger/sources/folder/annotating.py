@@ -1,0 +1,55 @@
+"""Marks the files of a folder to look at first, and those that only people can use, by their names and types."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import iso
+
+__all__ = ["annotations_of"]
+
+README, OTHER_README, TOP, GENERATED = 1.0, 0.8, 0.7, 0.1
+"""Priorities: the readme of the folder, other readmes, the files and folders at the top, and what programs write."""
+
+_GENERATED_NAMES = frozenset(("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum"))
+_GENERATED_ENDS = (".lock", ".map", ".min.js", ".min.css", ".pyc", ".o", ".class", ".snap")
+_FOR_PEOPLE = ("font/", "video/", "application/x-executable", "application/vnd.microsoft.portable-executable")
+"""Types, or what they begin with, that no model reads."""
+_ARCHIVES = frozenset(
+    {
+        mime.OCTETS, "application/zip", "application/gzip", "application/x-bzip2", "application/x-xz",
+        "application/zstd", "application/x-7z-compressed", "application/vnd.rar", "application/x-tar",
+        "application/java-archive", "application/wasm", "application/x-iso9660-image", "application/x-rpm",
+        "application/vnd.debian.binary-package", "application/vnd.android.package-archive",
+    }
+)  # fmt: skip
+
+
+def annotations_of(parts: tuple[str, ...], kind: str, modified: float) -> t.Annotations | UnsetType:
+    """The priority and audience of a file or directory, by its path below the folder and its type, and its last change.
+
+    Most files have neither: they are equally important, and for everyone.
+    """
+    stamp = iso(modified)
+    priority = _priority(parts, kind)
+    for_people = kind in _ARCHIVES or kind.startswith(_FOR_PEOPLE)
+    if not stamp and priority is None and not for_people:
+        return UNSET
+    return t.Annotations(
+        audience=["user"] if for_people else UNSET,
+        priority=UNSET if priority is None else priority,
+        last_modified=stamp or UNSET,
+    )
+
+
+def _priority(parts: tuple[str, ...], kind: str) -> float | None:
+    if not parts:
+        return None
+    name = parts[-1].lower()
+    if name.endswith(_GENERATED_ENDS) or name in _GENERATED_NAMES:
+        return GENERATED
+    if kind != mime.DIRECTORY and name.partition(".")[0] == "readme":
+        return README if len(parts) == 1 else OTHER_README
+    return TOP if len(parts) == 1 else None
