@@ -23,9 +23,10 @@ def test_a_path_that_exists_is_a_path_whatever_is_in_it(tmp_path: Path, monkeypa
     assert split_label("a=b") == ("a=b", None)
 
 
-def test_a_label_that_is_taken_gets_a_number() -> None:
-    assert free("docs", ()) == "docs"
-    assert free("docs", {"docs", "docs-2"}) == "docs-3"
+def test_the_first_label_that_is_not_taken_is_used_and_a_number_only_if_all_are() -> None:
+    assert free(["docs"], ()) == "docs"
+    assert free(["docs", "flask-docs"], {"docs"}) == "flask-docs"
+    assert free(["flask-docs", "docs"], {"docs", "flask-docs", "docs-2"}) == "docs-3"
 
 
 def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,8 +81,32 @@ def test_an_unknown_scheme_is_told_with_those_that_are_known(word: str, here: Pa
 
 def test_every_source_gets_a_name_of_its_own(here: Path) -> None:
     made = make_sources(["one/docs", "two/docs", "docs-2=docs", "a=b", str(here / "a=b") + "/"][:4])
-    assert [one.name for one in made] == ["docs", "docs-3", "docs-2", "a=b"]
-    assert [one.source.uri for one in made[:2]] == ["file:///docs", "file:///docs-3"]
+    assert [one.name for one in made] == ["docs", "two-docs", "docs-2", "a=b"]
+    assert [one.source.uri for one in made[:2]] == ["file:///docs", "file:///two-docs"]
+
+
+def test_a_name_that_is_taken_says_where_it_is_from(here: Path) -> None:
+    for path in ("flask/docs", "django/docs", "old/flask/docs", "old/flask/src/flask"):
+        (here / path).mkdir(parents=True)
+    words = ["docs", "flask/docs", "django/docs", "old/flask/docs", "flask", "old/flask", "old/flask/src/flask"]
+    assert [one.name for one in make_sources(words)] == [
+        "docs", "flask-docs", "django-docs", "old-flask-docs", "flask", "old-flask", "src-flask",
+    ]  # fmt: skip
+
+
+def test_a_name_that_another_kind_of_data_has_gets_the_kind(here: Path) -> None:
+    subprocess.run(["git", "init", "-q", "docs"], cwd=here, check=True)
+    assert [one.name for one in make_sources(["docs", "git:docs"])] == ["docs", "docs-git"]
+    assert [one.name for one in make_sources(["git:docs", "docs"])] == ["docs", "docs-files"]
+    assert [one.name for one in make_sources(["docs", "one/docs", "git:docs"])] == ["docs", "one-docs", "docs-git"]
+
+
+def test_a_name_that_was_chosen_is_never_given_to_another(here: Path) -> None:
+    assert [one.name for one in make_sources(["docs", "one/docs", "one-docs=two/docs"])] == [
+        "docs",
+        f"{here.name}-one-docs",
+        "one-docs",
+    ]
 
 
 def test_a_name_chosen_twice_is_refused(here: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from wharfinger.source import UnusableSource
 
@@ -25,12 +25,14 @@ def split_label(argument: str) -> tuple[str, str | None]:
     return named[2], named[1]
 
 
-def free(wanted: str, taken: Container[str]) -> str:
-    """The wanted label, with a number appended if it is taken."""
-    label, number = wanted, 1
-    while label in taken:
+def free(wanted: Sequence[str], taken: Container[str]) -> str:
+    """The first of these labels that is not taken; if all are, the last one with a number."""
+    for label in wanted:
+        if label not in taken:
+            return label
+    number = 2
+    while (label := f"{wanted[-1]}-{number}") in taken:
         number += 1
-        label = f"{wanted}-{number}"
     return label
 
 

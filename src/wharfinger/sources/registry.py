@@ -1,6 +1,6 @@
-"""The kinds of data that can be published, each written as one word: `git:PATH`, `sqlite:///FILE`, or a folder's path.
+"""The kinds of data that can be published. Each is written as a word: `git:PATH`, `sqlite:///FILE`, a folder's path.
 
-`name=WORD` chooses the name. The module of a kind is loaded on first use.
+`name=WORD` sets the name. The module of a kind is loaded on first use.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from wharfinger import sources
 from wharfinger.content.redaction import has_password, redacted, redacted_command, redacted_text
@@ -281,7 +282,7 @@ def shown_word(parsed: ParsedSource) -> str:
 
 
 def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[PreparedSource]:
-    """Make a source from each word. A number makes names unique.
+    """Make a source from each word. Of two with the same name, the later gets a name that says where it is from.
 
     `options` are those of the factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
 
@@ -299,7 +300,8 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         if one.label is None and name in taken:
             if not one.kind.labelled:
                 raise UnusableSource(f"{one.kind.form} is given twice.")
-            source = _make(one, free(name, taken), given)
+            label = free((*_other_labels(one, name, made), name), taken)
+            source = _make(one, label, given)
         taken.add(source.name)
         twice = next((other for other in made if source.uri and other.source.uri == source.uri), None)
         if twice is not None:
@@ -308,6 +310,25 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
             )
         made.append(PreparedSource(one, source))
     return made
+
+
+def _other_labels(one: ParsedSource, name: str, made: Sequence[PreparedSource]) -> Iterator[str]:
+    """Labels for a source whose name another one has: `flask-git` if that is of another kind, else `flask-docs`."""
+    if any(other.name == name and other.parsed.kind is not one.kind for other in made):
+        yield f"{name}-{one.kind.factory}"
+    if one.kind.absolute is _absolute_path or not one.scheme:
+        fixed = re.split(r"[*?\[]", one.rest)[0]
+        above = os.path.abspath(os.path.expanduser(fixed)).split(os.sep)
+        if os.path.splitext(above[-1])[0] == os.path.splitext(name)[0]:
+            above.pop()
+    else:
+        above = [urlsplit(f"{one.scheme}:{one.rest}").hostname or ""]
+    label = name
+    for part in reversed(above):
+        if not part or part == name:
+            continue
+        label = f"{part}-{label}"
+        yield label
 
 
 def _chosen(parsed: Sequence[ParsedSource]) -> set[str]:
