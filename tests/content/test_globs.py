@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wharfinger.content.globs import compile_glob
+from wharfinger.content.globs import _parts, _Steps, compile_glob
 
 HOSTILE = [
     "*a" * 13 + "b",
@@ -213,3 +214,37 @@ def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text
         rest = rest[found.end() :]
         at_edge = found[0] == "/"
     assert compile_glob(pattern, path=True)(text) is (re.fullmatch(source, text) is not None)
+
+
+class Counted(str):
+    """A text that counts how often its characters are looked at."""
+
+    __slots__ = ("looks",)
+
+    def __iter__(self) -> Iterator[str]:
+        self.looks = 0
+        for character in str.__iter__(self):
+            self.looks += 1
+            yield character
+
+
+@pytest.mark.parametrize("path", [True, False])
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, path: bool) -> None:
+    """By structure, whatever the time: no step is taken back."""
+    steps = compile_glob(pattern, path=path).__self__  # type: ignore[attr-defined]
+    assert isinstance(steps, _Steps)
+    text = Counted("a" * 5_000)
+    assert not steps.matches(text)
+    assert text.looks <= 5_000
+    assert len(steps._known) == 1  # the steps that fit a character are found once for each character
+
+
+@given(pattern=st.text("ab/*?[]!-\\", max_size=30), path=st.booleans())
+def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(pattern: str, path: bool) -> None:
+    """One repetition is tried at each place of the text at most once; two would multiply."""
+    parts = _parts(pattern, path)
+    if parts is None:
+        return
+    several = sum(part.repeated for part in parts) > 1
+    assert isinstance(getattr(compile_glob(pattern, path=path), "__self__", None), _Steps) is several
