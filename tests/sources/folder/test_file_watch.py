@@ -231,12 +231,11 @@ def test_without_watches_left_it_polls_and_says_so(
     publish: Publish, charts: Path, told: Told, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Security: X09."""
-    import watchfiles._rust_notify
 
-    def full(*arguments: object) -> None:
-        raise OSError("No space left on device (os error 28)")
+    def full(paths: list[str]) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
+    monkeypatch.setattr(file_watch, "_notifier", full)
     monkeypatch.setattr(file_watch, "POLL", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):

@@ -21,14 +21,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.sources.folder.inotify import ADDED, DELETED, Hints, InotifyNotifier, StopSignal
 from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts, is_settled
-
-if TYPE_CHECKING:
-    from watchfiles._rust_notify import RustNotify
 
 __all__ = ["TreeWatch"]
 
@@ -52,13 +50,18 @@ SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChang
 # whole tree at once, and do not follow links.
 RECURSIVE = sys.platform != "linux"
 
-ADDED, DELETED = 1, 3  # kinds of `watchfiles`; 2 is modified
-
 Locate = Callable[[str], tuple[Parts, bool]]
 Changed = Callable[[str | None], None]
 Shown = Callable[[str, int], bytes | None]
 """Returns a digest of the content at a URI, given the number of watched URIs; None if that takes much reading."""
 Identity = tuple[int, int]  # device and inode of a directory
+
+
+class Notifier(Protocol):
+    """The system's watcher: `InotifyNotifier`, or that of `watchfiles` on other systems."""
+
+    def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: StopSignal) -> Hints: ...
+    def close(self) -> None: ...
 
 
 class _Snapshot(NamedTuple):
@@ -191,7 +194,7 @@ class _WatchThread:
         self.tree = watch.tree
         self.wake = wake
         self.poll = watch.poll
-        self.notifier: RustNotify | None = None
+        self.notifier: Notifier | None = None
         self.directories: dict[str, Identity] = {}  # directories whose entries are watched, by path
         self.marks: dict[str, int] = {}  # the marks of their listings, if the list is watched
         self.unwatchable = False  # whether some of them cannot be given to the watcher
@@ -279,15 +282,12 @@ class _WatchThread:
         if self.notifier is not None:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
-        watchable = [path for path in paths if _is_utf8(path)]
+        watchable = [path for path in paths if not RECURSIVE or _is_utf8(path)]
         self.unwatchable = len(watchable) < len(paths) or not self.directories
         if not self.directories:
             return True
         try:
-            from watchfiles._rust_notify import RustNotify
-
-            # debug, force_polling, poll_delay_ms, recursive, ignore_permission_denied
-            self.notifier = RustNotify(watchable, False, False, 300, RECURSIVE, True)
+            self.notifier = _notifier(watchable)
             self.watch.means = _system()
         except FileNotFoundError:  # one of them was removed meanwhile
             self.wake.stopped.wait(STEP / 1000)
@@ -316,7 +316,7 @@ class _WatchThread:
             return False
         try:
             hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(RETRY * 1000) if self.unwatchable else 0, self.wake)
-        except Exception as error:  # for example for a name that is not UTF-8, without naming it
+        except Exception as error:  # watchfiles fails for a name that is not UTF-8, without naming it
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
             self._drop_notifier()
             self.wake.stopped.wait(DEBOUNCE_MS / 1000)
@@ -429,6 +429,16 @@ class _WatchThread:
             differs = known != item.shown
         if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
             item.changed(uri)
+
+
+def _notifier(paths: list[str]) -> Notifier:
+    """The system's watcher of these directories."""
+    if not RECURSIVE:
+        return InotifyNotifier(paths)
+    from watchfiles._rust_notify import RustNotify
+
+    # debug, force_polling, poll_delay_ms, recursive, ignore_permission_denied
+    return cast("Notifier", RustNotify(paths, False, False, 300, True, True))
 
 
 def _snapshot_of(status: os.stat_result) -> _Snapshot:

@@ -1,0 +1,112 @@
+"""Changes of watched directories are noticed, and reading causes none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wharfinger.sources.folder.inotify import ADDED, DELETED, MODIFIED, InotifyNotifier
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def notifier(charts: Path) -> Iterator[InotifyNotifier]:
+    made = InotifyNotifier([str(charts), str(charts / "harbours")])
+    yield made
+    made.close()
+
+
+def changes(notifier: InotifyNotifier, timeout_ms: int = 5_000) -> object:
+    return notifier.watch(50, 10, timeout_ms, NEVER)
+
+
+def test_every_kind_of_change_is_reported_with_its_path(notifier: InotifyNotifier, charts: Path) -> None:
+    (charts / "new.md").touch()
+    (charts / "README.md").write_text("other")
+    (charts / "empty.txt").unlink()
+    (charts / "tides.csv").chmod(0o600)
+    (charts / "harbours" / "hull.ts").rename(charts / "hull.ts")
+    found = changes(notifier)
+    assert isinstance(found, set)
+    assert {(kind, path.removeprefix(f"{charts}/")) for kind, path in found} >= {
+        (ADDED, "new.md"),
+        (MODIFIED, "README.md"),
+        (DELETED, "empty.txt"),
+        (MODIFIED, "tides.csv"),
+        (DELETED, "harbours/hull.ts"),
+        (ADDED, "hull.ts"),
+    }
+
+
+def test_reading_and_listing_cause_no_event(notifier: InotifyNotifier, charts: Path) -> None:
+    for _ in range(3):
+        (charts / "README.md").read_text()
+        os.listdir(charts)
+    assert changes(notifier, 60) == "timeout"
+
+
+def test_what_is_below_a_directory_that_is_not_watched_is_not_reported(notifier: InotifyNotifier, charts: Path) -> None:
+    (charts / "harbours" / "north" / "buoy.png").write_bytes(b"")
+    assert changes(notifier, 60) == "timeout"
+
+
+def test_a_directory_that_is_removed_or_moved_is_reported_itself(notifier: InotifyNotifier, charts: Path) -> None:
+    (charts / "harbours").rename(charts.with_name("moved"))
+    assert (DELETED, str(charts / "harbours")) in changes(notifier)  # type: ignore[operator]
+
+
+def test_names_may_be_any_bytes(charts: Path) -> None:
+    odd = os.fsdecode(os.fsencode(charts) + b"/odd\xff")
+    os.mkdir(odd)
+    notifier = InotifyNotifier([odd])
+    name = odd + "/" + os.fsdecode(b"a\nb\xfe")
+    with open(name, "w"):
+        pass
+    assert (ADDED, name) in changes(notifier)  # type: ignore[operator]
+    notifier.close()
+
+
+def test_a_wait_ends_when_it_is_told_to(notifier: InotifyNotifier, charts: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    assert notifier.watch(50, 10, 0, stop) == "stop"
+
+
+def test_events_that_were_lost_count_as_a_change_of_everything(charts: Path) -> None:
+    notifier = InotifyNotifier([str(charts)])
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 100_000:
+        pytest.skip("the queue is too long to fill")
+    one, two = charts / "a.txt", charts / "b.txt"
+    one.touch()
+    for _ in range(limit // 4 + 1):
+        one.rename(two)
+        two.rename(one)
+    found = set()
+    while isinstance(more := changes(notifier, 100), set):
+        found |= more
+    assert (MODIFIED, str(charts)) in found
+    notifier.close()
+
+
+@pytest.mark.parametrize(("name", "error"), [("none", FileNotFoundError), ("README.md", NotADirectoryError)])
+def test_what_is_no_directory_is_an_error_and_leaves_no_descriptor(
+    charts: Path, name: str, error: type[OSError]
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(error, match=name):
+        InotifyNotifier([str(charts), str(charts / name)])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_closing_twice_is_harmless(notifier: InotifyNotifier) -> None:
+    notifier.close()
+    notifier.close()
