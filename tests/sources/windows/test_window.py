@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.windows import window, window_reader
+from wharfinger.sources.windows import window, window_budget, window_reader
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, Data, LineIndex, read_content, split_query
 
 URI = "file:///charts/tides.log"
@@ -59,7 +59,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_reader, "WINDOW_BYTES", 64)
+    monkeypatch.setattr(window_budget, "WINDOW_BYTES", 64)
     monkeypatch.setattr(window_reader, "WINDOW_LINES", 5)
     monkeypatch.setattr(window_reader, "_BLOCK", 32)
 

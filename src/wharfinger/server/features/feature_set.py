@@ -151,6 +151,11 @@ class Features(Generic[F]):
         self._touch()
         self._changed()
 
+    def definition_changed(self) -> None:
+        """Report that the definition of a feature is another one."""
+        self._touch()
+        self._changed()
+
     def forget(self, key: str) -> None:
         """Called when a part has removed a feature, so that a later feature of the same key is shown."""
         self._hidden.pop(key, None)

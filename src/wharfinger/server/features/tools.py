@@ -288,6 +288,18 @@ class Tools:
         """
         self.features.remove(name)
 
+    def describe(self, name: str, description: str) -> None:
+        """Change the description of a tool, and report that the list has changed.
+
+        Raises:
+            KeyError: there is no tool of this name.
+        """
+        tool = self.features.by_key.get(name) or self.features.disabled[name]
+        full = tool.full_definition
+        tool.definition = msgspec.structs.replace(tool.definition, description=description)
+        tool.full_definition = msgspec.structs.replace(full, description=description)
+        self.features.definition_changed()
+
     def disable(self, name: str) -> None:
         """Disable a tool until `enable`: it is not listed and cannot be called. Reports that the list has changed.
 

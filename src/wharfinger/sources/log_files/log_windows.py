@@ -19,7 +19,8 @@ from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Pie
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.positions import SAMPLE, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
-from wharfinger.sources.windows.window import WINDOW_BYTES, WINDOW_LINES, Window
+from wharfinger.sources.windows.window import WINDOW_LINES, Window
+from wharfinger.sources.windows.window_budget import limited, window_bytes
 
 __all__ = ["ASKED", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
 
@@ -27,8 +28,6 @@ ASKED = 8 << 20
 """Bytes of a window with both ends given."""
 SCANNED = 4 << 20
 """Bytes that are examined for entries in one read."""
-
-_USUAL = FollowBounds(WINDOW_BYTES, WINDOW_LINES)
 
 
 class Selection(NamedTuple):
@@ -97,7 +96,7 @@ class LogReader:
                 wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
         sieve = query.filtered or query.until is not None or wanted.since is not None
         through = query.filtered or wanted.since is not None
-        found = read_on(chain, place, FollowBounds(SCANNED, SCANNED) if through else _USUAL)
+        found = read_on(chain, place, FollowBounds(SCANNED, SCANNED) if through else _usual())
         if not sieve:
             before = self._before(chain, place.at, place.offset)
             position = query.after if query.after and not (found.pieces or found.lost) else found.position
@@ -119,7 +118,7 @@ class LogReader:
                 if not holds:
                     continue
                 data = piece.data[start - piece.start : end - piece.start]
-                if kept and (size + len(data) > WINDOW_BYTES or lines + data.count(b"\n") > WINDOW_LINES):
+                if kept and (size + len(data) > window_bytes() or lines + data.count(b"\n") > WINDOW_LINES):
                     return Selection(kept, position_of(content, start), more=True, notes=notes)
                 size, lines = size + len(data), lines + data.count(b"\n")
                 _add(kept, Piece(piece.generation, start, data))
@@ -196,7 +195,7 @@ class LogReader:
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
         asked = query.window.first if query.window else None
-        bounds = FollowBounds(ASKED, asked) if asked else _USUAL
+        bounds = FollowBounds(limited(ASKED), asked) if asked else _usual()
         sieve = query.filtered or wanted.since is not None or wanted.until is not None
         if sieve:
             pieces, begin, full = self._newest_wanted(content, min(low, high), high, bounds, wanted)
@@ -255,7 +254,7 @@ class LogReader:
                 continue
             part = data[start - begin : end - begin]
             full = lines + part.count(b"\n") > bounds.lines
-            if kept and (full or size + len(part) > min(bounds.bytes, WINDOW_BYTES * 4)):
+            if kept and (full or size + len(part) > min(bounds.bytes, limited(window_bytes() * 4))):
                 return _joined(kept[::-1]), kept[-1].start, full
             size, lines = size + len(part), lines + part.count(b"\n")
             kept.append(Piece(content.generation, start, part))
@@ -280,7 +279,7 @@ class LogReader:
                 f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
                 f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
             ) from None
-        data = content.read(begin, min(end - begin, ASKED if window.last else WINDOW_BYTES))
+        data = content.read(begin, min(end - begin, limited(ASKED) if window.last else window_bytes()))
         if reached == 0 or begin + len(data) < end:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
@@ -296,9 +295,9 @@ class LogReader:
         begin = window.first
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
-        width = WINDOW_BYTES if window.last is None else window.last - begin + 1
-        data = content.read(begin, min(width, ASKED))
-        if window.last is None and begin + len(data) < content.size:
+        width = window_bytes() if window.last is None else window.last - begin + 1
+        data = content.read(begin, min(width, limited(ASKED)))
+        if (window.last is None or len(data) < width) and begin + len(data) < content.size:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
         last = None if window.last is None else stop + width - 1
@@ -341,6 +340,11 @@ _UNORDERED = f"The times in this log are not in order: only its last {SCANNED >>
 
 def _untimed() -> InvalidArgument:
     return InvalidArgument("No times are known in this log: ask for tail=200, lines=1-200 or text=word instead.")
+
+
+def _usual() -> FollowBounds:
+    """The bounds of a window whose URI states none."""
+    return FollowBounds(window_bytes(), WINDOW_LINES)
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:

@@ -9,6 +9,7 @@ import msgspec
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import MAX_ROWS
+from wharfinger.sources.windows.window_budget import cell_bytes
 
 __all__ = ["QueryAnswer", "run_query"]
 
@@ -47,7 +48,7 @@ def run_query(
         statement.encode()
     except UnicodeEncodeError:
         raise QueryRefused("The statement is not valid Unicode.") from None
-    bounds = msgspec.structs.replace(bounds, size=min(MAX_RESULT_BYTES, bounds.size))
+    bounds = msgspec.structs.replace(bounds, size=min(MAX_RESULT_BYTES, bounds.size), cell=cell_bytes(bounds.cell))
     columns, found = engine.query(statement, parameters, limit, bounds)
     rows = [list(row.cells) for row in found.rows]
     truncated = ""

@@ -17,10 +17,11 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
+from wharfinger.source import UriParameter
 from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, RandomAccess
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES, has_budget, limited
 from wharfinger.sources.windows.window_reader import (
     HEAD,
-    WINDOW_BYTES,
     WINDOW_LINES,
     View,
     Window,
@@ -32,7 +33,9 @@ __all__ = [
     "ENCODING",
     "GUESSED",
     "NEXT",
+    "PARAMETERS",
     "PREVIOUS",
+    "REMARK",
     "SUMMARY",
     "WHOLE",
     "WINDOW",
@@ -67,6 +70,15 @@ GUESSED = "wharfinger/encoding-guessed"
 """In `_meta` of such a text: true if the encoding is a guess."""
 SUMMARY = "wharfinger/summary"
 """In `_meta` of a content whose text describes the content of its URI, and is not that content."""
+REMARK = "wharfinger/remark"
+"""In `_meta` of such a content that is a remark about the read: the remark, without brackets and the way to go on."""
+
+PARAMETERS: Mapping[str, UriParameter] = {
+    "lines": UriParameter("1-200", "these lines"),
+    "tail": UriParameter("200", "the last lines"),
+    "bytes": UriParameter("0-65535", "these bytes"),
+}
+"""The windows of a file, for `Source.parameters`."""
 
 WHOLE = 32 << 20
 """Bytes that are read at once, at most: a whole content, or a window with both ends."""
@@ -174,7 +186,8 @@ def read_content(
         base: The URI without the window.
         name: The name of the file, for its MIME type.
         content: The bytes.
-        window: The requested window; None for the whole, or its first window if it is larger than `whole`.
+        window: The requested window; None for the whole, or its first window if it is larger than `whole` or, for a
+            text, than the reader's budget.
         whole: Bytes that are read at once, at most.
         meta: Added to `_meta` of the first contents.
         lines: The index of the lines of this content, if there is one.
@@ -185,9 +198,13 @@ def read_content(
         InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
     """
     said = dict(meta or {})
-    if window is None and content.size <= whole:
+    if window is None and content.size <= limited(whole):
         return [_whole(uri, name, content, said, keep)]
     view = View(base, name, content, whole, lines)
+    if window is None and has_budget():
+        if content.size <= whole and not view.writing.is_text:
+            return [_whole(uri, name, content, said, keep)]
+        window = Window("lines", 1) if view.writing.is_text else None
     cut = view.cut(window)
     said[WINDOW] = view.facts(cut)
     for key, other in ((NEXT, cut.next), (PREVIOUS, cut.previous)):
@@ -206,13 +223,13 @@ def read_content(
 def going_on(next_uri: str, said: str) -> t.ResourceContents:
     """A remark that names the window that was read and the next one; its text is not part of the content."""
     contents = remark(next_uri, f"{said} To go on, read {next_uri}")
-    contents.meta = {SUMMARY: True, NEXT: next_uri}
+    contents.meta = {SUMMARY: True, REMARK: said, NEXT: next_uri}
     return contents
 
 
 def remark(uri: str, said: str) -> t.ResourceContents:
     """A remark about a content, which is not part of it."""
-    return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True})
+    return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True, REMARK: said})
 
 
 def says_how_to_go_on(contents: t.ResourceContents) -> bool:

@@ -1,7 +1,7 @@
 """Cuts a window out of a content: where it begins and ends, its text, and the windows before and after it.
 
 A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
-`bytes=65536-`) ends after `WINDOW_LINES` lines or `WINDOW_BYTES`, at a line end if there is one, else at the end of a
+`bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, else at the end of a
 character, so that each window can be decoded alone, and the windows joined are the whole content. The content is never
 loaded whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for one
 content and one request; `_CUTS` names a method for each kind of window.
@@ -24,11 +24,10 @@ from wharfinger.sources.windows.line_index import (
     line_ends,
     nth_end,
 )
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES, limited, window_bytes
 
 __all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
 
-WINDOW_BYTES = 256 << 10
-"""Bytes of a window with an open end."""
 WINDOW_LINES = 2_000
 """Lines of a window with an open end."""
 HEAD = 64 << 10
@@ -109,6 +108,8 @@ class View:
         self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.writing.is_text)
         if self.kind == mime.PDF:
             self.writing = BINARY
+        if self.writing.is_text:
+            self.whole = limited(whole)
         self.index = lines or LineIndex()
 
     def cut(self, window: Window | None) -> Cut:
@@ -139,7 +140,7 @@ class View:
     def first_bytes(self, window: Window) -> Cut:
         """A window with an open end."""
         begin = window.first
-        data = self.ended(self.content.read(begin, WINDOW_BYTES), begin, WINDOW_LINES)
+        data = self.ended(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end = begin + len(data)
         following = Window("bytes", end) if end < self.size and data else None
         return Cut(begin, data, following, self.before(begin), 0 if begin else 1, True)
@@ -148,8 +149,9 @@ class View:
         """The window of the bytes before a place, from the beginning of a line."""
         if not end:
             return None
-        begin = self.sound_begin(max(0, end - WINDOW_BYTES))
-        return Window("bytes", begin if begin < end else max(0, end - WINDOW_BYTES), end - 1)
+        lowest = max(0, end - window_bytes())
+        begin = self.sound_begin(lowest)
+        return Window("bytes", begin if begin < end else lowest, end - 1)
 
     def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
         """The data up to its last line end or whole character; the rest belongs to the next window."""
@@ -189,7 +191,7 @@ class View:
 
     def lines_from(self, begin: int, last: int | None) -> bytes:
         if last is None:
-            return self.ended(self.content.read(begin, WINDOW_BYTES), begin, WINDOW_LINES)
+            return self.ended(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end, line = self.find(last + 1, begin + self.whole)
         if line and end - begin <= self.whole:
             return self.content.read(begin, end - begin)

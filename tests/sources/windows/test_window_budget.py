@@ -1,0 +1,117 @@
+"""A reader with a budget gets windows that end within it, and the windows joined are still the whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.source import Source
+from wharfinger.sources import files, logs, sql
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES, Data, read_content
+from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, limited, window_budget, window_bytes
+
+BUDGET = 1_000
+
+
+def joined(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
+    """The texts of a window and of all that follow it, each read with the budget."""
+    texts: list[str] = []
+    while uri:
+        with window_budget(BUDGET):
+            result: Any = source.read(uri)
+        texts.append(result.contents[0].text)
+        uri = (result.contents[0].meta or {}).get(key)
+        if not texts[-1]:
+            break
+    return texts
+
+
+def test_a_budget_ends_with_the_read_that_it_is_for() -> None:
+    assert (has_budget(), window_bytes(), limited(5), cell_bytes(99)) == (False, WINDOW_BYTES, 5, 99)
+    with window_budget(160):
+        assert (has_budget(), window_bytes(), limited(161), limited(159), cell_bytes(99)) == (True, 160, 160, 159, 10)
+        with window_budget(20):
+            assert window_bytes() == 20
+        assert window_bytes() == 160
+    assert not has_budget()
+
+
+def test_two_reads_at_once_have_their_own_budgets() -> None:
+    async def read(size: int) -> int:
+        with window_budget(size):
+            await asyncio.sleep(0)
+            return await asyncio.to_thread(window_bytes)
+
+    async def main() -> list[int]:
+        return list(await asyncio.gather(read(10), read(20)))
+
+    assert asyncio.run(main()) == [10, 20]
+
+
+@pytest.mark.parametrize(("size", "windowed"), [(BUDGET, False), (BUDGET + 1, True)])
+def test_a_text_at_the_budget_is_whole_and_one_byte_more_makes_windows(size: int, windowed: bool) -> None:
+    data = Data(b"a line\n" * (size // 7) + b"x" * (size % 7))
+    with window_budget(BUDGET):
+        (content, *_) = read_content("file:///a.txt", "file:///a.txt", "a.txt", data, None)
+    assert (content.text == data.data.decode()) is not windowed
+    assert (NEXT in (content.meta or {})) is windowed
+    assert len(content.text or "") <= BUDGET
+
+
+def test_data_that_is_no_text_is_read_whole() -> None:
+    data = Data(bytes(range(256)) * 10)
+    with window_budget(BUDGET):
+        (content,) = read_content("file:///a.bin", "file:///a.bin", "a.bin", data, None)
+    assert content.blob == data.data
+
+
+QUERIES: dict[str, Callable[[str], str]] = {
+    "": lambda whole: whole,
+    "?lines=11-400": lambda whole: "".join(whole.splitlines(keepends=True)[10:400]),
+    "?bytes=100-9999": lambda whole: whole[100:10_000],
+    "?tail=3": lambda whole: "".join(whole.splitlines(keepends=True)[-3:]),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("kind", ["files", "logs"])
+def test_windows_of_a_text_within_a_budget_joined_are_what_was_asked_for(tmp_path: Path, kind: str, query: str) -> None:
+    """Windows with both ends stated go on with the window after them, so only the beginning is compared."""
+    root = tmp_path / "boats"
+    root.mkdir()
+    whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
+    (root / "app.log").write_text(whole)
+    source: Source = files(root) if kind == "files" else logs(root / "*.log")
+    begin = "?lines=1-" if kind == "logs" and not query else query
+    texts = joined(source, f"{source.uri}/app.log{begin}")
+    assert all(len(text) <= BUDGET for text in texts)
+    assert "".join(texts).startswith(QUERIES[query](whole))
+    assert len(texts) > 3 or query == "?tail=3"
+
+
+def test_the_newest_window_of_a_log_leads_back_to_its_beginning(tmp_path: Path) -> None:
+    whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
+    (tmp_path / "app.log").write_text(whole)
+    texts = joined(logs(tmp_path / "*.log", label="boats"), "log://boats/app.log", PREVIOUS)
+    assert "".join(reversed(texts)) == whole
+    assert all(0 < len(text) <= BUDGET for text in texts[:-1])
+
+
+@pytest.mark.parametrize("query", ["", "?limit=400"])
+def test_rows_are_read_in_more_windows_and_long_values_cut(tmp_path: Path, query: str) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)")
+        made.executemany("INSERT INTO notes VALUES (?, ?)", [(n, "x" * (5_000 if n == 7 else 9)) for n in range(300)])
+    made.close()
+    texts = joined(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"), f"sqlite://shop/notes/rows{query}")
+    lines = "".join(texts).splitlines()
+    assert len(lines) == 300
+    assert '"cut":true' in lines[7]
+    assert len(lines[7]) < 200
+    assert len(texts) > 2
