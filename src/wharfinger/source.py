@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "TextPieces",
     "UnusableSource",
+    "UriParameter",
     "brief",
     "document_of",
     "is_brief",
@@ -96,6 +97,15 @@ def is_brief(method: Callable[..., object]) -> bool:
     return getattr(method, "is_brief", False) is True
 
 
+class UriParameter(NamedTuple):
+    """A parameter in the query of a source's URIs, such as `level` in `?level=error`."""
+
+    example: str
+    """A value as it is written in a URI, such as `error`."""
+    meaning: str
+    """What a read with it returns, in a few words, such as `entries of this level and above`."""
+
+
 class UnusableSource(WharfingerError, ValueError):
     """The argument cannot be published as a source; `str()` says why, and what to pass instead."""
 
@@ -126,6 +136,13 @@ class Source:
 
     templates: Sequence[t.ResourceTemplate] = ()
     """Shown by `resources/templates/list`; `complete` completes their variables."""
+
+    parameters: Mapping[str, UriParameter] = {}
+    """What the queries of its URIs may say, by name. The tools show them to models.
+
+    A parameter that occurs in the query of a template, as `level` does in `{+path}{?level}`, is for the URIs of these
+    templates; any other one is for all URIs of the source.
+    """
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this source, even if nothing is there.

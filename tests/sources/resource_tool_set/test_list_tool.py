@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 from tests.sources.conftest import many_names
 from tests.sources.resource_tool_set.conftest import Ask, call
-from wharfinger.sources import Folder
+from wharfinger import Client, Server
+from wharfinger.sources import Folder, files, logs
+from wharfinger.sources.resource_tool_set import resource_tools
+from wharfinger.sources.resource_tool_set.answer_budget import TOKENS
 from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES
 
 
@@ -32,7 +37,8 @@ def test_a_resource_is_listed_in_few_words(ask: Ask, source: Folder) -> None:
 
 
 def test_a_directory_is_listed_in_pages(ask: Ask, source: Folder, charts: Path) -> None:
-    assert call(ask, "read_directory")[0] == {"entries": [{"uri": source.uri, "mimeType": "inode/directory"}]}
+    top, _ = call(ask, "read_directory")
+    assert top["entries"] == [{"uri": source.uri, "mimeType": "inode/directory"}]
     many_names(charts, [f"n{number:03d}.txt" for number in range(MAX_ENTRIES)])
     first, _ = call(ask, "read_directory", uri=source.uri)
     second, _ = call(ask, "read_directory", uri=source.uri, cursor=first["nextCursor"])
@@ -40,3 +46,67 @@ def test_a_directory_is_listed_in_pages(ask: Ask, source: Folder, charts: Path) 
     assert titles[:3] == ["harbours", "README.md", "empty.txt"]
     assert len(titles) == len(set(titles)) == MAX_ENTRIES + 4
     assert "nextCursor" not in second
+    assert first["note"] == "To continue, call read_directory for the same uri with cursor set to nextCursor."
+
+
+def test_the_top_shows_templates_and_the_parameters_of_their_queries(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("quiet\n")
+    server = Server("logs")
+    server.include(logs(tmp_path / "*.log", label="app"))
+    server.include(resource_tools())
+
+    @server.resource("tide://{port}")
+    def tide(port: str) -> str:
+        """The tide at a port."""
+        return "high"
+
+    async def main() -> Any:
+        async with Client(server) as client:
+            return (await client.call_tool("read_directory", {})).structured
+
+    templates = {each["uriTemplate"]: each for each in asyncio.run(main())["templates"]}
+    assert templates["tide://{port}"]["description"] == "The tide at a port."
+    part = templates["log://app/{+path}{?tail,since,until,level,text}"]
+    assert part["parameters"]["level"] == "such as error: entries of this level and above"
+    assert list(templates["log://app/{+path}"]["parameters"]) == ["lines"]
+
+
+def test_pages_are_short_if_entries_are_long(tmp_path: Path) -> None:
+    """Names of 200 characters that are percent-encoded make URIs of 600."""
+    many_names(tmp_path, [f"{number:03d}{'ü' * 90}.txt" for number in range(150)])
+    server = Server("long")
+    server.include(files(tmp_path, label="long"))
+    server.include(resource_tools())
+
+    async def main() -> None:
+        async with Client(server) as client:
+            for tool, member, arguments in (
+                ("list_resources", "resources", {}),
+                ("read_directory", "entries", {"uri": "file:///long"}),
+            ):
+                uris: list[str] = []
+                cursor: dict[str, str] = {}
+                while True:
+                    result: Any = await client.call_tool(tool, arguments | cursor)
+                    assert len(result.content[0].text) <= TOKENS * 4
+                    uris += [entry["uri"] for entry in result.structured[member]]
+                    if "nextCursor" not in result.structured:
+                        break
+                    cursor = {"cursor": result.structured["nextCursor"]}
+                assert len(uris) == len(set(uris)) == 150 + (tool == "list_resources")
+
+    asyncio.run(main())
+
+
+def test_an_empty_list_or_folder_says_so(tmp_path: Path) -> None:
+    server = Server("empty")
+    server.include(resource_tools())
+
+    async def said(tool: str, **arguments: str) -> Any:
+        async with Client(server) as client:
+            return (await client.call_tool(tool, arguments)).structured["note"]
+
+    assert "Nothing is listed here" in asyncio.run(said("list_resources"))
+    assert "no folders" in asyncio.run(said("read_directory"))
+    server.include(files(tmp_path, label="empty"))
+    assert "This folder is empty" in asyncio.run(said("read_directory", uri="file:///empty"))

@@ -1,32 +1,80 @@
-"""What is read by tools: text, pictures, windows."""
+"""What is read by tools: text, pictures, parts that are linked, what else can be asked, and never too much."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.sources.resource_tool_set.conftest import Ask, call
-from wharfinger import Client, Server
+from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
-from wharfinger.sources import Folder
+from wharfinger.server import Content
+from wharfinger.sources import Folder, files, logs, sql
 from wharfinger.sources.resource_tool_set import read_tool, resource_tools
+from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget
+
+MOST = TOKENS * 4
+
+
+def ask_of(*parts: Any) -> Ask:
+    """Run something with a client of a server that has these parts and the tools."""
+    server = Server("asked")
+    for part in (*parts, resource_tools(allow_query=True)):
+        server.include(part)
+
+    def run(use: Callable[[Client], Any]) -> Any:
+        async def main() -> Any:
+            async with Client(server) as client:
+                return await use(client)
+
+        return asyncio.run(main())
+
+    return run
+
+
+def texts(ask: Ask, tool: str, **arguments: Any) -> list[str]:
+    """The texts of an answer, which together are within the budget."""
+    _, blocks = call(ask, tool, **arguments)
+    found = [block.text for block in blocks if isinstance(block, t.TextContent)]
+    assert sum(map(len, found)) <= 4 * arguments.get("max_tokens", TOKENS)
+    assert all(found), "an answer has an empty text"
+    return found
+
+
+_CALL = re.compile(r"To continue, call (\w+) with (.*?)\.?\]?$").search
+
+
+def next_call(text: str) -> tuple[str, dict[str, Any]] | None:
+    """The tool and the arguments of the call that an answer ends with."""
+    found = _CALL(text)
+    if found is None:
+        return None
+    pairs = (pair.partition("=") for pair in found[2].split(" and "))
+    return found[1], {name: int(value) if name in ("start", "max_tokens") else value for name, _, value in pairs}
+
+
+def read_on(ask: Ask, uri: str, **arguments: Any) -> list[str]:
+    """All parts of a resource, each found by the call that the one before it ends with."""
+    parts: list[str] = []
+    following: Any = ("read_resource", {"uri": uri, **arguments})
+    while following:
+        part, *notes = texts(ask, following[0], **following[1])
+        parts.append(part)
+        following = next_call(notes[0]) if notes else None
+        assert len(parts) < 200
+    return parts
 
 
 def test_what_is_no_text_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
     fetched, _ = call(ask, "fetch", id=f"{source.uri}/harbours/north/buoy.png")
     assert fetched["metadata"] == {"mimeType": "image/png", "size": "16"}
     assert "read_resource" in fetched["text"]
-
-
-def test_a_very_long_text_is_fetched_in_part_and_that_is_told(
-    ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_tool, "MAX_TEXT_LENGTH", 10)
-    fetched, _ = call(ask, "fetch", id=f"{source.uri}/README.md")
-    assert fetched["text"] == "# Charts\n\n"
-    assert fetched["metadata"]["truncated"] == "the first 10 of 32 characters"
 
 
 def test_reading_gives_text_pictures_and_whatever_else(ask: Ask, source: Folder, charts: Path) -> None:
@@ -38,73 +86,251 @@ def test_reading_gives_text_pictures_and_whatever_else(ask: Ask, source: Folder,
         t.ImageContent(data=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", mime_type="image/png")
     ]
     assert call(ask, "read_resource", uri=f"{source.uri}/a.zip")[1] == [
-        t.TextContent(text="This is application/zip, 5 bytes: call read_resource with binary=true to get it.")
+        t.TextContent(text="This is application/zip, 5 B: call read_resource with binary=true to get it.")
     ]
     (zipped,) = call(ask, "read_resource", uri=f"{source.uri}/a.zip", binary=True)[1]
     assert isinstance(zipped, t.EmbeddedResource)
     assert (zipped.resource.mime_type, zipped.resource.blob) == ("application/zip", b"PK\x03\x04\xff")
 
 
-def test_a_directory_is_read_as_its_listing_once(ask: Ask, source: Folder) -> None:
-    _, blocks = call(ask, "read_resource", uri=f"{source.uri}/harbours")
-    assert len(blocks) == 1
-    assert isinstance(blocks[0], t.TextContent)
-    assert blocks[0].text.startswith("charts/harbours/ holds 1 folder and 1 file.")
+@pytest.mark.parametrize(("size", "shown"), [(0, t.ImageContent), (1, t.TextContent)])
+def test_a_picture_that_is_too_large_is_returned_only_on_request(
+    ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, size: int, shown: type
+) -> None:
+    monkeypatch.setattr(read_tool, "MAX_IMAGE_BYTES", 1_000)
+    (charts / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n".ljust(1_000 + size, b"\0"))
+    uri = f"{source.uri}/chart.png"
+    assert [type(block) for block in call(ask, "read_resource", uri=uri)[1]] == [shown]
+    assert [type(block) for block in call(ask, "read_resource", uri=uri, binary=True)[1]] == [t.ImageContent]
 
 
-def following(blocks: list[t.ContentBlock]) -> str:
-    """The URI by which an answer says how to go on; empty if that is all."""
-    assert all(isinstance(block, t.TextContent) for block in blocks)
-    last = blocks[-1] if len(blocks) > 1 else None
-    return last.text.partition("o go on, read ")[2].strip("]\n") if isinstance(last, t.TextContent) else ""
+def test_a_directory_is_read_as_its_listing_with_what_can_be_asked(ask: Ask, source: Folder) -> None:
+    listing, hint = texts(ask, "read_resource", uri=f"{source.uri}/harbours")
+    assert listing.startswith("charts/harbours/ holds 1 folder and 1 file.")
+    assert hint == "[Ask also for file:///charts/…?lines=1-200 ?tail=200 ?bytes=0-65535]"
+
+
+def test_an_empty_resource_says_so(ask: Ask, source: Folder) -> None:
+    uri = f"{source.uri}/empty.txt"
+    assert texts(ask, "read_resource", uri=uri) == [f"[{uri} is empty: it has 0 characters.]"]
+    assert call(ask, "fetch", id=uri)[0]["text"] == f"[{uri} is empty: it has 0 characters.]"
+
+
+# The budget
 
 
 @pytest.mark.parametrize("lines", [1, 400])
-def test_a_long_text_is_read_in_windows_that_are_linked(
-    ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, lines: int
-) -> None:
-    """Joined, what the URIs lead to is the whole; also where it is one line."""
-    monkeypatch.setattr(read_tool, "WINDOW_THRESHOLD", 1_000)
+def test_a_long_text_is_read_in_parts_that_are_linked(ask: Ask, source: Folder, charts: Path, lines: int) -> None:
+    """Joined, the parts are the whole; also of one long line."""
     whole = "".join(f"{'x' * 2_000}{number}{'' if lines == 1 else chr(10)}" for number in range(400))
     (charts / "long.txt").write_text(whole)
-    uri = f"{source.uri}/long.txt"
-    read: list[str] = []
-    while uri:
-        _, blocks = call(ask, "read_resource", uri=uri)
-        assert isinstance(blocks[0], t.TextContent)
-        read.append(blocks[0].text)
-        uri = following(blocks)
-    assert len(read) > 2
-    assert "".join(read) == whole
+    parts = read_on(ask, f"{source.uri}/long.txt")
+    assert len(parts) > 20
+    assert "".join(parts) == whole
 
 
-def test_what_follows_is_named_with_how_much_was_read(ask: Ask, source: Folder, charts: Path) -> None:
+def test_a_part_says_which_lines_it_has_and_how_to_ask_for_less(ask: Ask, source: Folder, charts: Path) -> None:
     (charts / "long.txt").write_text("a line of the log\n" * 20_000)
-    _, blocks = call(ask, "read_resource", uri=f"{source.uri}/long.txt")
-    assert following(blocks) == f"{source.uri}/long.txt?lines=2001-"
-    assert "lines 1-2,000" in blocks[1].text
+    text, note, hint = texts(ask, "read_resource", uri=f"{source.uri}/long.txt")
+    assert "lines 1-2,000" in note
+    assert len(text) == 2_000 * 18
+    assert note.endswith(f"To continue, call read_resource with uri={source.uri}/long.txt?lines=2001-]")
+    assert hint.startswith("[Parts of it: ?lines=1-200: these lines; ?tail=200: the last lines;")
 
 
-def test_a_part_is_read_by_its_own_uri(ask: Ask, source: Folder) -> None:
-    _, blocks = call(ask, "read_resource", uri=f"{source.uri}/README.md?lines=3-3")
-    assert blocks == [t.TextContent(text="Soundings in fathoms.\n")]
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_text_that_just_fits_is_whole(ask: Ask, source: Folder, charts: Path, more: int) -> None:
+    uri = f"{source.uri}/fits.txt"
+    whole = "x" * (Budget().room(uri) + more)
+    (charts / "fits.txt").write_text(whole)
+    found = texts(ask, "read_resource", uri=uri)
+    assert (found == [whole]) is not more
+    assert "".join(read_on(ask, uri)) == whole
 
 
-def test_a_long_text_without_windows_is_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_tool, "WINDOW_THRESHOLD", 10)
-    monkeypatch.setattr(read_tool, "MAX_TEXT_LENGTH", 20)
+@pytest.mark.parametrize("tokens", [500, 1_000, 100_000])
+def test_a_caller_asks_for_another_budget(ask: Ask, source: Folder, charts: Path, tokens: int) -> None:
+    whole = "".join(f"line {number}\n" for number in range(9_000))
+    (charts / "long.txt").write_text(whole)
+    parts = read_on(ask, f"{source.uri}/long.txt", max_tokens=tokens)
+    assert "".join(parts) == whole
+    assert len(parts) >= len(whole) // (tokens * 4)
+    with pytest.raises(ToolError, match="max_tokens is 499: give a number from 500 to 100,000"):
+        call(ask, "fetch", id=f"{source.uri}/long.txt", max_tokens=499)
+
+
+@pytest.mark.parametrize("tool", ["read_resource", "fetch"])
+def test_a_long_text_of_a_function_is_read_on_by_characters(tool: str) -> None:
     server = Server("long")
     server.include(resource_tools())
+    whole = '"quoted"\n\n' * 30_000
+    calls: list[int] = []
 
     @server.resource("notes://long")
     def long() -> str:
-        return "x" * 50
+        calls.append(1)
+        return whole
 
-    async def main() -> list[t.ContentBlock]:
-        async with Client(server) as client:
-            return list((await client.call_tool("read_resource", {"uri": "notes://long"})).content)
+    def ask(use: Any) -> Any:
+        async def main() -> Any:
+            async with Client(server) as client:
+                return await use(client)
 
-    assert asyncio.run(main()) == [
-        t.TextContent(text="x" * 20),
-        t.TextContent(text="This is the first 20 of 50 characters."),
-    ]
+        return asyncio.run(main())
+
+    def part(**arguments: Any) -> str:
+        if tool == "read_resource":
+            return "".join(texts(ask, tool, uri="notes://long", **arguments))
+        texts(ask, tool, id="notes://long", **arguments)
+        return str(call(ask, tool, id="notes://long", **arguments)[0]["text"])
+
+    joined, following = "", {}
+    while following is not None:
+        text, mark, note = part(**following).partition("[Characters ")
+        joined += text[:-1] if mark and tool == "fetch" else text
+        found = next_call(mark + note)
+        following = None if found is None else {"start": found[1]["start"]}
+    assert joined == whole
+    with pytest.raises(ToolError, match="start=300,000 is not within this text, which has 300,000 characters"):
+        part(start=300_000)
+    calls.clear()
+    part()
+    assert len(calls) == (1 if tool == "read_resource" else 2)
+
+
+def test_several_contents_are_one_text_for_the_budget() -> None:
+    server = Server("several")
+    server.include(resource_tools())
+
+    @server.resource("notes://several")
+    def several() -> list[Content]:
+        return [Content("a" * 30_000), Content(b"\0\1", mime_type="application/zip"), Content("b" * 30_000)]
+
+    def ask(use: Any) -> Any:
+        async def main() -> Any:
+            async with Client(server) as client:
+                return await use(client)
+
+        return asyncio.run(main())
+
+    first = texts(ask, "read_resource", uri="notes://several")
+    assert [len(text) for text in first[:1]] == [30_000]
+    assert first[1].startswith("This is application/zip, 2 B")
+    start = next_call(first[-1])[1]["start"]  # type: ignore[index]
+    second = texts(ask, "read_resource", uri="notes://several", start=start)
+    assert first[2] + second[0] == "b" * 30_000
+    assert len(second) == 1
+
+
+def test_fetch_counts_what_it_returns_as_json(ask: Ask, source: Folder, charts: Path) -> None:
+    """Quotes and line ends take two characters there, so fewer of them fit."""
+    whole = '"\n' * 60_000
+    (charts / "quotes.txt").write_text(whole)
+    uri: str | None = f"{source.uri}/quotes.txt"
+    joined = ""
+    while uri:
+        texts(ask, "fetch", id=uri)
+        fetched, _ = call(ask, "fetch", id=uri)
+        text, _, note = fetched["text"].partition("\n[Bytes ")
+        joined += text
+        following = next_call(note)
+        uri = following[1]["id"] if following else None
+        assert fetched["metadata"].get("next") == uri
+    assert joined == whole
+
+
+# Logs and databases, which flooded
+
+
+@pytest.fixture
+def flood(tmp_path: Path) -> Ask:
+    """A log of 2 MB, and a table with long values and bytes."""
+    (tmp_path / "app.log").write_text(
+        "".join(f"2026-11-20T10:{n // 1000:02}:00Z INFO request {n} was served\n" for n in range(40_000))
+    )
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT, picture BLOB)")
+        picture = b"\x89PNG\r\n\x1a\n" + bytes(50_000)
+        made.executemany(
+            "INSERT INTO notes VALUES (?, ?, ?)", [(n, "x" * 51_000, picture if n == 1 else None) for n in range(3)]
+        )
+        made.executemany("INSERT INTO notes VALUES (?, ?, NULL)", [(n, "y" * 900) for n in range(3, 200)])
+    made.close()
+    return ask_of(logs(tmp_path / "*.log", label="app"), sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+
+
+def test_a_log_is_read_from_its_end_within_the_budget(flood: Ask) -> None:
+    text, back, hint = texts(flood, "read_resource", uri="log://app/app.log")
+    assert text.endswith("request 39999 was served\n")
+    assert back.startswith("[For what is before, call read_resource with uri=log://app/app.log?before=")
+    assert "?level=error: entries of this level and above" in hint
+    earlier = back.partition("uri=")[2].rstrip("]")
+    before = texts(flood, "read_resource", uri=earlier)[0]
+    first = int(re.findall(r"request (\d+)", text)[0])
+    assert before.endswith(f"request {first - 1} was served\n")
+
+
+def test_a_window_behind_a_hit_in_a_log_ends_within_the_budget(flood: Ask) -> None:
+    uri = "log://app/app.log?bytes=0-262143"
+    text, note = texts(flood, "read_resource", uri=uri)
+    assert text.startswith("2026-11-20T10:00:00Z INFO request 0 was served\n")
+    assert text.endswith("was served\n")
+    assert next_call(note)[1]["uri"] == f"log://app/app.log?bytes={len(text)}-{len(text) + 262_143}"  # type: ignore[index]
+    texts(flood, "fetch", id=uri)
+
+
+def test_a_filter_that_matches_nothing_says_so(flood: Ask) -> None:
+    found = " ".join(texts(flood, "read_resource", uri="log://app/app.log?level=error"))
+    assert "level=error" in found
+
+
+def test_rows_with_long_values_and_bytes_are_short(flood: Ask) -> None:
+    text, note = texts(flood, "read_resource", uri="sqlite://shop/notes/rows?limit=3")
+    assert len(text) < 10_000
+    assert text.count("… (51000 ") == 3
+    assert '"picture":"(image/png, 49 KiB)"' in text
+    assert next_call(note)[1]["uri"] == "sqlite://shop/notes/rows?after=2&limit=3"  # type: ignore[index]
+
+
+def test_all_rows_are_reached_by_the_calls_that_answers_end_with(flood: Ask) -> None:
+    parts = read_on(flood, "sqlite://shop/notes/rows")
+    ids = [int(found) for found in re.findall(r'\{"id":(\d+)', "".join(parts))]
+    assert ids == list(range(200))
+    assert len(parts) > 4
+
+
+def test_one_row_is_read_whole_in_parts(flood: Ask) -> None:
+    joined = "".join(read_on(flood, "sqlite://shop/notes/rows/2"))
+    assert "x" * 51_000 in joined
+
+
+def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE ports (name TEXT)")
+    made.close()
+    ask = ask_of(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+    (tmp_path / "shop.db").unlink()
+
+    async def failed(client: Client) -> list[str]:
+        said = []
+        for tool, arguments in (
+            ("query", {"statement": "SELECT * FROM ports"}),
+            ("read_resource", {"uri": "sqlite://shop/ports/rows"}),
+            ("fetch", {"id": "sqlite://shop/ports"}),
+            ("read_directory", {"uri": "sqlite://shop"}),
+        ):
+            with pytest.raises(ToolError) as caught:
+                await client.call_tool(tool, arguments)
+            assert caught.value.result.is_error is True
+            said.append(str(caught.value))
+        return said
+
+    assert all("shop.db cannot be read" in text for text in ask(failed))
+
+
+def test_a_large_folder_is_listed_in_parts(tmp_path: Path) -> None:
+    for number in range(900):
+        (tmp_path / f"a-rather-long-name-of-a-file-{number:04}.txt").touch()
+    parts = read_on(ask_of(files(tmp_path, label="many")), "file:///many")
+    assert len(parts) > 2
+    assert len(set(re.findall(r"file:///many/(\S+)", "".join(parts)))) == 900

@@ -12,9 +12,10 @@ import pytest
 from tests.sources.resource_tool_set.conftest import Ask, call
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
-from wharfinger.source import Source
+from wharfinger.source import Hit, Source
 from wharfinger.sources import Folder, files
 from wharfinger.sources.resource_tool_set import resource_tools
+from wharfinger.sources.resource_tool_set.answer_budget import TOKENS
 from wharfinger.sources.search import search_index
 
 
@@ -32,7 +33,39 @@ def test_search_and_fetch_have_the_shapes_that_chatgpt_expects(ask: Ask, source:
     }
     assert call(ask, "search", query="pilot")[0]["results"][0]["id"] == "notes://today"
     assert call(ask, "fetch", id="notes://today")[0]["text"] == "fog"
-    assert call(ask, "search", query="nothing like it")[0] == {"results": []}
+
+
+def test_a_search_for_nothing_says_what_was_looked_through(ask: Ask) -> None:
+    found, _ = call(ask, "search", query="nothing like it", path="*.md")
+    assert found["results"] == []
+    assert "'nothing like it' in the names and texts of charts, in paths like *.md" in found["note"]
+    assert "Try fewer words" in found["note"]
+
+
+def test_hits_that_do_not_fit_are_counted() -> None:
+    class Wordy(Source):
+        name = "wordy"
+
+        def matches(self, uri: str) -> bool:
+            return uri.startswith("wordy:")
+
+        def search(self, query: str, limit: int) -> list[Hit]:
+            return [Hit(uri=f"wordy:{number}", title="x" * 5_000, snippet="y" * 5_000) for number in range(limit)]
+
+    server = Server("wordy")
+    server.include(Wordy())
+    server.include(resource_tools())
+
+    async def main() -> tuple[Any, int]:
+        async with Client(server) as client:
+            result: Any = await client.call_tool("search", {"query": "x"})
+            return result.structured, len(result.content[0].text)
+
+    found, length = asyncio.run(main())
+    assert length <= TOKENS * 4
+    assert found["note"] == (
+        f"{20 - len(found['results'])} more results are too long for this answer: narrow it by path or source."
+    )
 
 
 def test_a_search_answers_with_text_alone_unless_links_are_asked_for(ask: Ask) -> None:
@@ -144,7 +177,7 @@ class Ledger(Source):
         )
 
 
-def asked(server: Server, **arguments: str) -> Any:
+def asked(server: Server, **arguments: Any) -> Any:
     async def main() -> Any:
         async with Client(server) as client:
             return (await client.call_tool("query", arguments)).structured
@@ -160,7 +193,8 @@ def test_a_database_is_asked_by_a_statement_where_that_is_allowed(first: bool) -
     assert asked(server, statement="SELECT 1") == {
         "columns": ["port", "depth"],
         "rows": [["Hull", 6.1], ["Oslo", None]],
-        "cut": "There are more.",
+        "cut": "These are rows 1 to 2, and there are more: aggregate, or narrow the statement. To continue, call query "
+        "with the same statement and skip=2.",
     }
     with pytest.raises(ToolError, match="Only reading"):
         asked(server, statement="DROP TABLE ports")
@@ -184,6 +218,64 @@ def test_a_real_database_is_asked(tmp_path: Path) -> None:
     assert answer["columns"] == ["name", "depth"]
     assert len(answer["rows"]) == 100
     assert answer["rows"][3] == ["berth 3", 1.5]
-    assert answer["cut"]
+    assert answer["cut"].endswith("To continue, call query with the same statement and skip=100.")
+    rest = asked(server, statement="SELECT name, depth FROM berths ORDER BY depth", skip=100)
+    assert [row[0] for row in rest["rows"]] == [f"berth {number}" for number in range(100, 150)]
+    assert "cut" not in rest
+    assert (
+        asked(server, statement="SELECT name FROM berths WHERE depth > 900")["note"] == "No rows match the statement."
+    )
+    with pytest.raises(ToolError, match="skip is 9,901: give a number from 0 to 9,900"):
+        asked(server, statement="SELECT 1", skip=9_901)
     with pytest.raises(ToolError):
         asked(server, statement="DELETE FROM berths")
+
+
+def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
+    import sqlite3
+
+    from wharfinger.sources import sql
+
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE notes (id INTEGER, a TEXT, b BLOB)")
+        made.executemany(
+            "INSERT INTO notes VALUES (?, ?, ?)", [(n, "x" * 70_000, bytes([0, 255]) * 9_000) for n in range(60)]
+        )
+    made.close()
+    server = Server("shop")
+    server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+    server.include(resource_tools(allow_query=True))
+    ids: list[int] = []
+
+    async def main() -> None:
+        async with Client(server) as client:
+            arguments: dict[str, Any] = {"statement": "SELECT * FROM notes"}
+            while True:
+                result: Any = await client.call_tool("query", arguments)
+                assert len(result.content[0].text) <= TOKENS * 4
+                found = result.structured
+                ids.extend(row[0] for row in found["rows"])
+                assert all("… (70000 " in row[1] for row in found["rows"])
+                assert all(row[2] == "(application/octet-stream, 18 KiB)" for row in found["rows"])
+                if "cut" not in found:
+                    break
+                arguments["skip"] = int(found["cut"].rpartition("skip=")[2].rstrip("."))
+
+    asyncio.run(main())
+    assert ids == list(range(60))
+
+
+def test_a_statement_with_very_many_columns_is_refused(tmp_path: Path) -> None:
+    from wharfinger.sources.sql_database.sql_query import QueryAnswer
+
+    class Wide(Ledger):
+        def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
+            number = int(statement)
+            return QueryAnswer(columns=[f"c{n}" for n in range(number)], rows=[["x" * 9_000] * number] * 2)
+
+    server = Server("wide")
+    server.include(Wide())
+    server.include(resource_tools(allow_query=True))
+    assert len(str(asked(server, statement="200"))) < TOKENS * 4
+    with pytest.raises(ToolError, match="returns 201 columns: name at most 200 of them"):
+        asked(server, statement="201")

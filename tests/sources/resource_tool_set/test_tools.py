@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.sources.resource_tool_set.conftest import Ask, call
@@ -13,6 +13,7 @@ from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
 from wharfinger.source import Source
+from wharfinger.sources import files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
 
 NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]
@@ -33,7 +34,6 @@ def test_the_tools_are_listed_with_what_a_host_wants_to_know(ask: Ask) -> None:
         assert all(schema["description"] for schema in tool.input_schema["properties"].values())
     assert tools["search"].input_schema["required"] == ["query"]
     assert tools["fetch"].input_schema["required"] == ["id"]
-    assert len(msgspec.json.encode(list(tools.values()))) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,36 @@ def test_a_database_alone_makes_no_tool() -> None:
 
 
 def test_the_definitions_cost_few_tokens() -> None:
-    """We demand 1,500 at most, by the estimate of `wharfinger doctor`: four characters are a token."""
-    from benchmarks.tool_tokens import definitions
+    """1,500 at most, by the estimate of `wharfinger doctor`: four characters are a token."""
+    from benchmarks.tool_tokens import MOST, definitions
 
     each = definitions()
     assert len(each) == 6
-    assert sum(tokens(text) for text in each.values()) < 1_200
+    for said in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
+        assert any(said in text for text in each.values()), said
+    assert sum(tokens(text) for text in each.values()) <= MOST == 1_500
+
+
+def test_descriptions_follow_the_sources_and_spare_the_authors_own(tmp_path: Path) -> None:
+    server = Server("later")
+    server.include(resource_tools())
+    server.tools.remove("fetch")
+
+    async def described() -> dict[str, str]:
+        async with Client(server) as client:
+            return {tool.name: str(tool.description) for tool in await client.list_tools()}
+
+    assert "Ask for less by a query" not in asyncio.run(described())["read_resource"]
+    (tmp_path / "app.log").write_text("quiet\n")
+    server.include(logs(tmp_path / "*.log", label="app"))
+    said = asyncio.run(described())
+    assert "log://app/{+path}?tail=200&since=15m" in said["read_resource"]
+    assert list(said) == ["list_resources", "read_resource", "read_directory", "search"]
+
+    @server.tool
+    def read_resource(uri: str) -> str:
+        """Mine."""
+        return "mine"
+
+    server.include(files(tmp_path, label="more"))
+    assert asyncio.run(described())["read_resource"] == "Mine."

@@ -20,6 +20,7 @@ from wharfinger.sources.labels import UnusableFolder, default_label, resolve_roo
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.windows.window import (
     ENCODING,
+    PARAMETERS,
     SUMMARY,
 )
 
@@ -78,6 +79,8 @@ def _several(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
 
 class Folder(Source):
     """The source that `files()` returns. Its methods may be called from several threads at once."""
+
+    parameters = PARAMETERS
 
     def __init__(
         self,

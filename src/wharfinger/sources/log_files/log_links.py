@@ -6,18 +6,28 @@ from collections.abc import Mapping
 
 from wharfinger import types as t
 from wharfinger.content import mime
+from wharfinger.source import UriParameter
 from wharfinger.sources.log_files.levels import LEVELS
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_windows import Selection
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, with_query
 
-__all__ = ["VALUES", "is_open", "links_of", "templates_of"]
+__all__ = ["PARAMETERS", "VALUES", "is_open", "links_of", "templates_of"]
 
 VALUES: Mapping[str, tuple[str, ...]] = {
     "level": tuple(LEVELS),
     "since": ("15m", "1h", "24h", "7d"),
     "until": ("15m", "1h", "24h"),
     "tail": ("50", "200", "1000"),
+}
+
+PARAMETERS: Mapping[str, UriParameter] = {
+    "tail": UriParameter("200", "the last lines"),
+    "since": UriParameter("15m", "entries since then, or since a time such as 2026-11-20T10:00:00Z"),
+    "until": UriParameter("2026-11-20T10:10:00Z", "entries before then"),
+    "level": UriParameter("error", "entries of this level and above"),
+    "text": UriParameter("timeout", "entries with this text, in any case"),
+    "lines": UriParameter("1-200", "these lines"),
 }
 
 

@@ -27,7 +27,7 @@ from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
 from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, open_chain
 from wharfinger.sources.log_files.log_follower import Piece, tries
-from wharfinger.sources.log_files.log_links import VALUES, is_open, links_of, templates_of
+from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
 from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.log_windows import LogReader, Selection, version_of_bytes
@@ -97,6 +97,8 @@ def _zone(name: str | None) -> tzinfo | None:
 
 class Logs(Source):
     """The source that `logs()` makes. Its methods may be called from several threads at once."""
+
+    parameters = PARAMETERS
 
     def __init__(
         self, pattern: Pattern, *, label: str | None, redact: bool, zone: tzinfo | None, poll: float | None

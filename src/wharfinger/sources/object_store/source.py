@@ -31,7 +31,7 @@ from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
-from wharfinger.sources.windows.window import LineIndexes, RandomAccess, parse, read_content, split_query
+from wharfinger.sources.windows.window import PARAMETERS, LineIndexes, RandomAccess, parse, read_content, split_query
 
 __all__ = ["Objects"]
 
@@ -56,6 +56,8 @@ T = TypeVar("T")
 
 class Objects(Source):
     """The source that `objects()` returns. Its methods may be called from several threads at once."""
+
+    parameters = PARAMETERS
 
     def __init__(self, store: ObjectStore, *, uri: str, name: str, title: str) -> None:
         self.store = store

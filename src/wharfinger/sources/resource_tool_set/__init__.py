@@ -4,17 +4,22 @@ They read through the context, so that hooks and per-user rules apply as they do
 
 `search` and `fetch` have the shapes that ChatGPT's connectors expect: first a text block of JSON, and the same as
 structured content.
+
+What the sources can be asked is part of the descriptions: the queries of their URIs in that of `read_resource`, the
+databases in that of `query`. So the descriptions change when a source is included.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wharfinger import types as t
 from wharfinger.sources.resource_tool_set.list_tool import list_resources, read_directory
 from wharfinger.sources.resource_tool_set.read_tool import fetch, read_resource
-from wharfinger.sources.resource_tool_set.search_tool import query, search, sources_with_query
+from wharfinger.sources.resource_tool_set.search_tool import query, search, sources_with_query, with_databases
+from wharfinger.sources.resource_tool_set.uri_queries import with_queries
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
@@ -50,10 +55,9 @@ class ResourceTools:
         """Register the tools; `server.include(resource_tools())` calls it."""
         for function, title in _TOOLS:
             _register(server, function, title)
-        if self._allow_query:
-            waiting = _QueryRegistration(server)
-            server.watching.observers.append(waiting)
-            waiting.list_changed("resources")
+        descriptions = _Descriptions(server, self._allow_query)
+        server.watching.observers.append(descriptions)
+        descriptions.list_changed("resources")
 
 
 def _register(server: Server, function: Callable[..., Any], title: str) -> None:
@@ -67,18 +71,42 @@ def _register(server: Server, function: Callable[..., Any], title: str) -> None:
     )
 
 
-class _QueryRegistration:
-    """Registers `query` once a source is included that takes statements. Observes changes of the list of resources."""
+class _Descriptions:
+    """Keeps the descriptions of the tools up to date, and registers `query` once a source takes statements.
 
-    def __init__(self, server: Server) -> None:
+    Observes changes of the list of resources, because including a source is one. They come from any thread, and often.
+    """
+
+    def __init__(self, server: Server, allow_query: bool) -> None:
         self._server = server
+        self._allow_query = allow_query
         self._registered = False
+        self._known: tuple[int, ...] = ()
 
     def updated(self, uri: str) -> None:
         """Do nothing: only the list of resources matters."""
 
     def list_changed(self, name: str) -> None:
-        """Register `query` if the list of resources changed because a source that takes statements was included."""
-        if name == "resources" and not self._registered and sources_with_query(self._server.resources.every_source()):
-            self._registered = True
-            _register(self._server, query, "Query a database")
+        """Describe the tools anew if a source was included."""
+        sources = list(self._server.resources.every_source()) if name == "resources" else []
+        if (known := tuple(map(id, sources))) == self._known or not sources:
+            return
+        self._known = known
+        self._describe(read_resource, with_queries(_said(read_resource), sources))
+        if self._allow_query and (databases := sources_with_query(sources)):
+            if not self._registered:
+                self._registered = True
+                _register(self._server, query, "Query a database")
+            self._describe(query, with_databases(_said(query), databases))
+
+    def _describe(self, function: Callable[..., Any], text: str) -> None:
+        """Describe a tool, unless the server's author has removed it or has one of the same name."""
+        tools = self._server.tools
+        tool = tools.features.by_key.get(function.__name__)
+        if tool is not None and tool.function is function and tool.definition.description != text:
+            tools.describe(function.__name__, text)
+
+
+def _said(function: Callable[..., Any]) -> str:
+    """The docstring of a tool up to its arguments."""
+    return inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[0]

@@ -14,64 +14,106 @@ from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, read
+from wharfinger.sources.resource_tool_set.answer_budget import NOTES, Budget, fitting
+from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
+from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 
 __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 
 MAX_ENTRIES = 100
 """Entries in one result."""
+ROOM = Budget().characters - 3 * NOTES
+"""Characters of the entries in one result; the rest is for the cursor."""
+TEMPLATES = 50
+"""Templates in one result."""
 
 
 async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResult:
-    """List the resources of this server, 100 at a time: files, folders and whatever else it publishes.
+    """List the resources of this server, up to 100 at a time.
 
-    `search` is quicker for finding something by name or content; `read_directory` lists one folder.
+    `search` is quicker for finding something by name or content, `read_directory` for one folder.
 
     Args:
         cursor: `nextCursor` of the previous result; leave it out to start.
     """
     server_cursor, last = _open_cursor(cursor)
-    try:
+    with errors_for_models():
         page = await ctx.list_resources(server_cursor)
-    except InvalidParams as error:
-        raise ToolError(str(error)) from None
     shown = page.resources
     begin = next((at + 1 for at, resource in enumerate(shown) if resource.uri == last), 0)
-    part = shown[begin : begin + MAX_ENTRIES]
+    entries = [brief(resource) for resource in shown[begin : begin + MAX_ENTRIES]]
+    del entries[fitting(entries, ROOM) :]
     following: str | None = None
-    if begin + MAX_ENTRIES < len(shown):
-        following = _cursor(server_cursor, part[-1].uri)
+    if begin + len(entries) < len(shown):
+        following = _cursor(server_cursor, entries[-1]["uri"])
     elif page.next_cursor is not UNSET:
         following = _cursor(page.next_cursor, None)
-    return as_json({"resources": [brief(resource) for resource in part], **_next(following)})
+    found: dict[str, Any] = {"resources": entries}
+    if not entries and following is None:
+        found["note"] = "Nothing is listed here. What templates lead to is: call read_directory without uri for them."
+    return as_json(found | _next("list_resources", following))
 
 
 async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> t.CallToolResult:
-    """List the direct entries of a folder, 100 at a time.
+    """List a folder, up to 100 entries at a time; without `uri`, the top of each source and what can be asked of it.
 
     Args:
-        uri: URI of the folder; leave it out for the top.
+        uri: URI of the folder.
         cursor: `nextCursor` of the previous result; leave it out to start.
     """
     if not uri:
-        sources = ctx.server.resources.every_source()
-        tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
-        return as_json({"entries": [{"uri": top, "mimeType": DIRECTORY} for top in tops]})
-    contents = await read(ctx, uri)  # also checks that this caller may read it
+        return as_json(_top(ctx))
+    contents = await read(ctx, uri, ROOM)  # also checks that this caller may read it
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
     if children is None:
-        found = [{"uri": each.uri, "mimeType": each.mime_type or ""} for each in contents if each.uri != uri]
-        return as_json({"entries": found})
-    try:
-        entries, key = await ctx.server.pool.adapt(children)(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)
-    except (ResourceNotFound, InvalidParams):
-        raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
-    return as_json({"entries": [brief(resource) for resource in entries], **_next(key)})
+        return as_json(_folder([_content_entry(each) for each in contents if each.uri != uri][:MAX_ENTRIES], None))
+    list_children = ctx.server.pool.adapt(children)
+    with errors_for_models(uri):
+        try:
+            listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)
+            entries = [brief(resource) for resource in listed]
+            if (number := fitting(entries, ROOM)) < len(entries):  # only the source knows the key after an entry
+                listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, number)
+                entries = [brief(resource) for resource in listed]
+        except (ResourceNotFound, InvalidParams):
+            raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
+    return as_json(_folder(entries, key))
 
 
-def _next(cursor: str | None) -> dict[str, str]:
-    return {} if cursor is None else {"nextCursor": cursor}
+def _top(ctx: Context[Any]) -> dict[str, Any]:
+    """The top folder of each source, and all templates, with the parameters of their queries."""
+    resources = ctx.server.resources
+    sources = list(resources.every_source())
+    tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
+    templates = [template_entry(None, feature.shown()) for _, feature in resources.templates.items()]
+    templates += [template_entry(source, template) for source in sources for template in source.templates]
+    del templates[TEMPLATES:]
+    del templates[fitting(templates, ROOM // 2) :]
+    entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]
+    found: dict[str, Any] = {"entries": entries[: fitting(entries, ROOM // 2)]}
+    if templates:
+        found["templates"] = templates
+    if not tops and not templates:
+        found["note"] = "This server has no folders: call list_resources."
+    return found
+
+
+def _folder(entries: list[dict[str, Any]], cursor: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"entries": entries}
+    if not entries:
+        found["note"] = "This folder is empty, or nothing in it is published."
+    return found | _next("read_directory for the same uri", cursor)
+
+
+def _content_entry(content: t.ResourceContents) -> dict[str, Any]:
+    return {"uri": content.uri, "mimeType": content.mime_type or ""}
+
+
+def _next(call: str, cursor: str | None) -> dict[str, str]:
+    if cursor is None:
+        return {}
+    return {"nextCursor": cursor, "note": f"To continue, call {call} with cursor set to nextCursor."}
 
 
 def _cursor(of_server: str | None, last: str | None) -> str:

@@ -1,24 +1,39 @@
-"""Tools that read: a resource in windows, and a search result in the shape that ChatGPT's connectors expect."""
+"""Tools that read: a resource in parts, and a search result in the shape that ChatGPT's connectors expect.
+
+A part is a window of the source where it has windows: its end names the next one. What a source returns at once, such
+as the text of a function, is cut here, and `start` reads on. Either way the answer ends with the call that continues.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.content.text import size_text
+from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
-from wharfinger.sources.resource_tool_set.tool_text import read
-from wharfinger.sources.windows.window import NEXT, SUMMARY, with_query
+from wharfinger.source import Source
+from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget, end_of_part, json_length, short_rows
+from wharfinger.sources.resource_tool_set.tool_text import clipped, read
+from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, queries_of
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
 
-__all__ = ["MAX_TEXT_LENGTH", "WINDOW_THRESHOLD", "fetch", "read_resource"]
+__all__ = ["MAX_IMAGE_BYTES", "fetch", "read_resource"]
 
-WINDOW_THRESHOLD = 200_000
-"""Characters; a longer text is read in windows if its resource has them."""
-MAX_TEXT_LENGTH = 1_000_000
-"""Characters in one result."""
+MAX_IMAGE_BYTES = 3 << 20
+"""Bytes of an image that is returned unless `binary` asks for more. Hosts refuse larger ones."""
+HINT_CHARACTERS = 700
+"""Characters that say what else can be asked."""
+TRIES = 3
+"""Reads in ever smaller windows, if a source's text is longer than the bytes that it was made of."""
+
+_ROWS = {"rows", "firstRow"}
+"""What a window of rows says about itself, each of which is a line of JSON."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
@@ -31,76 +46,218 @@ class DocumentText(msgspec.Struct, kw_only=True):
     metadata: dict[str, str]
 
 
-async def read_resource(uri: str, ctx: Context[Any], binary: bool = False) -> t.CallToolResult:
-    """Read one resource: text, an image, the listing of a folder.
-
-    A long resource is returned in part, with the URI of the next part.
+async def read_resource(
+    uri: str, ctx: Context[Any], start: int = 0, max_tokens: int = TOKENS, binary: bool = False
+) -> t.CallToolResult:
+    """Read one resource: text, an image, the listing of a folder. A long one ends with the call that continues.
 
     Args:
-        uri: URI as listed or found; append `?lines=1-200` or `?tail=200` to read part of a file.
+        uri: URI as listed or found, with a query to read a part.
+        start: Characters to skip, as the end of an answer says.
+        max_tokens: How much to return at most, up to 100,000.
         binary: Also return audio and other data, as blocks that few hosts accept.
     """
-    contents = await read(ctx, uri)
-    if len(contents[0].text or "") > WINDOW_THRESHOLD and "?" not in uri:
-        contents = await _first_window(ctx, uri) or contents
-    blocks = [block for content in contents if not _meta(content, SUMMARY) for block in _blocks(content, binary)]
-    said = {_meta(content, NEXT): content.text or "" for content in contents if _meta(content, SUMMARY)}
-    following = dict.fromkeys(str(then) for content in contents if (then := _meta(content, NEXT)))
-    blocks += [t.TextContent(text=said.get(then) or f"[To continue, read {then}]") for then in following]
-    return t.CallToolResult(content=blocks)
+    budget = Budget.of(max_tokens)
+    contents = await _read_within(ctx, uri, budget.room(uri))
+    answer = _answer(contents, start, budget.room(uri), binary)
+    notes = _notes("read_resource with uri", uri, budget, contents, answer)
+    notes += _hints(ctx.server.resources.source_of(uri), uri, contents, more=bool(notes))
+    if not notes and not any(not isinstance(block, t.TextContent) or block.text for block in answer.blocks):
+        notes = [_empty(uri)]
+    blocks = [block for block in answer.blocks if not isinstance(block, t.TextContent) or block.text or not notes]
+    return t.CallToolResult(content=[*blocks, *(t.TextContent(text=f"[{note}]") for note in notes)])
 
 
-async def fetch(id: str, ctx: Context[Any]) -> DocumentText:
-    """Fetch the full text of one search result.
+async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = TOKENS) -> DocumentText:
+    """Fetch the text of one search result. A long one ends with the call that continues.
 
     Args:
         id: The `id` of a search result.
+        start: Characters to skip, as the end of an answer says.
+        max_tokens: How much to return at most, up to 100,000.
     """
-    content = (await read(ctx, id))[0]
-    metadata = {"mimeType": content.mime_type or ""}
-    if next_window := _meta(content, NEXT):
-        metadata["next"] = str(next_window)
-    if content.text is UNSET:
-        size = len(content.blob or b"")
+    budget = Budget.of(max_tokens)
+    room = budget.room(id)
+    contents = await _read_within(ctx, id, room, json_length)
+    first = contents[0]
+    metadata = {"mimeType": first.mime_type or ""}
+    if first.text is UNSET:
+        size = len(first.blob or b"")
         metadata["size"] = str(size)
-        text = f"This is not text: {content.mime_type}, {size:,} bytes. The tool read_resource returns it."
+        text = f"This is not text: {first.mime_type}, {size:,} bytes. The tool read_resource returns it."
+        notes: list[str] = []
     else:
-        text, note = _clip(content.text)
-        metadata |= {"truncated": note} if note else {}
+        answer = _answer(contents[:1], start, _room_for_json(first.text, start, room), binary=False)
+        text = "".join(block.text for block in answer.blocks if isinstance(block, t.TextContent))
+        notes = _notes("fetch with id", id, budget, contents, answer)
+        if following := _following(id, contents):
+            metadata["next"] = following
+        if not text and not notes:
+            notes = [_empty(id)]
+        text = "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)])
     title = id.rstrip("/").rpartition("/")[2] or id
     return DocumentText(id=id, title=title, text=text, url=id, metadata=metadata)
 
 
-async def _first_window(ctx: Context[Any], uri: str) -> list[t.ResourceContents] | None:
-    """Read the first window of a long text. Returns None if the resource has no windows."""
-    try:
-        contents = (await ctx.read_resource(with_query(uri, "lines=1-"))).contents
-    except (ResourceNotFound, InvalidParams):
-        return None
-    return contents if _meta(contents[0], NEXT) else None
+async def _read_within(
+    ctx: Context[Any], uri: str, room: int, length: Callable[[str], int] = len
+) -> list[t.ResourceContents]:
+    """Read a resource; if it has windows, one that fits.
+
+    The text of a window may be longer than its bytes: characters are escaped, secrets replaced, quotes encoded.
+    """
+    size = room
+    contents = await read(ctx, uri, size)
+    for _ in range(TRIES):
+        text = contents[0].text or ""
+        if WINDOW not in _meta(contents[0]) or (long := length(text)) <= room:
+            break
+        size = min(size * room // long, size * 9 // 10)
+        shorter = await read(ctx, uri, size)
+        if len(shorter[0].text or "") >= len(text):
+            break
+        contents = shorter
+    if not _ROWS.isdisjoint(_meta(contents[0]).get(WINDOW, ())) and contents[0].text is not UNSET:
+        contents[0] = msgspec.structs.replace(contents[0], text=short_rows(contents[0].text))
+    return contents
 
 
-def _blocks(content: t.ResourceContents, binary: bool) -> list[t.ContentBlock]:
-    if content.text is not UNSET:
-        text, note = _clip(content.text)
-        return [t.TextContent(text=part) for part in ((text, f"This is {note}.") if note else (text,))]
+# Cutting what was read
+
+
+class _Answer(NamedTuple):
+    """Blocks of an answer; `begin` and `end` are those of its text in all of `length`, `end` is 0 if it is complete."""
+
+    blocks: list[t.ContentBlock]
+    begin: int
+    end: int
+    length: int
+
+
+def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binary: bool) -> _Answer:
+    """The blocks of the contents that are not about others, from the character `start` on.
+
+    Raises:
+        ToolError: the contents end before `start`.
+    """
+    shown = [content for content in contents if SUMMARY not in _meta(content)]
+    length = sum(len(content.text or "") for content in shown)
+    if start < 0 or start > length or (start and start == length):
+        raise ToolError(f"start={start:,} is not within this text, which has {length:,} characters.")
+    blocks: list[t.ContentBlock] = []
+    skip, done = start, 0
+    for content in shown:
+        if content.text is UNSET:
+            if not skip:
+                blocks.append(_block(content, binary))
+            continue
+        text = content.text
+        if skip >= len(text) > 0:
+            skip, done = skip - len(text), done + len(text)
+            continue
+        if room <= 0:
+            return _Answer(blocks, start, done + skip, length)
+        end = end_of_part(text, skip, room)
+        blocks.append(t.TextContent(text=text[skip:end]))
+        room -= end - skip
+        if end < len(text):
+            return _Answer(blocks, start, done + end, length)
+        skip, done = 0, done + len(text)
+    return _Answer(blocks, start, 0, length)
+
+
+def _block(content: t.ResourceContents, binary: bool) -> t.ContentBlock:
     blob, kind = content.blob or b"", content.mime_type or ""
-    if kind.startswith("image/"):
-        return [t.ImageContent(data=blob, mime_type=kind)]
+    image = kind.startswith("image/")
+    if image and (binary or len(blob) <= MAX_IMAGE_BYTES):
+        return t.ImageContent(data=blob, mime_type=kind)
     if not binary:
-        said = f"This is {kind or 'data'}, {len(blob):,} bytes: call read_resource with binary=true to get it."
-        return [t.TextContent(text=said)]
+        said = f"This is {kind or 'data'}, {size_text(len(blob))}: call read_resource with binary=true to get it."
+        return t.TextContent(text=said)
     if kind.startswith("audio/"):
-        return [t.AudioContent(data=blob, mime_type=kind)]
-    return [t.EmbeddedResource(resource=content)]
+        return t.AudioContent(data=blob, mime_type=kind)
+    return t.EmbeddedResource(resource=content)
 
 
-def _clip(text: str) -> tuple[str, str]:
-    """Cut a long text. Returns the text, and a phrase that says how much of it this is, empty if it is complete."""
-    if len(text) <= MAX_TEXT_LENGTH:
-        return text, ""
-    return text[:MAX_TEXT_LENGTH], f"the first {MAX_TEXT_LENGTH:,} of {len(text):,} characters"
+def _room_for_json(text: str, start: int, room: int) -> int:
+    """Characters of the text, from `start` on, that have at most `room` characters as JSON."""
+    part = text[start : start + room] if start >= 0 else ""
+    while (long := json_length(part)) > room:
+        part = part[: min(len(part) * room // long, len(part) - 1)]
+    return len(part) if len(part) < room else room
 
 
-def _meta(content: t.ResourceContents, name: str) -> object:
-    return None if content.meta is UNSET else content.meta.get(name)
+# What follows, and what else can be asked
+
+
+_ENDED = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|limit)=").search
+"""Whether a query states where its window ends."""
+
+
+def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
+    """The URI of the next window; empty if there is nothing in it yet.
+
+    A log names the window of what will be written later too, so its first content alone does not say that more exists:
+    a remark does, or a window with a stated end that is not the end of the whole.
+    """
+    for content in contents[1:]:
+        if NEXT in (meta := _meta(content)) and SUMMARY in meta:
+            return str(meta[NEXT])
+    meta = _meta(contents[0])
+    window: Any = meta.get(WINDOW, {})
+    ended = _ENDED(uri.partition("?")[2]) is not None
+    return str(meta[NEXT]) if ended and NEXT in meta and window.get("end", 0) < window.get("size", 1) else ""
+
+
+def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceContents], answer: _Answer) -> list[str]:
+    """Remarks about what was read, with the exact call that continues."""
+    if answer.end:
+        shown = f"Characters {answer.begin + 1:,} to {answer.end:,} of {answer.length:,}."
+        return [f"{shown} To continue, call {call}={uri} and start={answer.end}{budget.argument}"]
+    links = _meta(contents[0])
+    following, previous = _following(uri, contents), str(links.get(PREVIOUS, ""))
+    said: list[str] = []
+    for content in contents:
+        meta = _meta(content)
+        if SUMMARY in meta and (REMARK in meta or NEXT in meta):
+            said.append(_as_call(str(meta.get(REMARK) or content.text or "").strip("[]\n"), call, links.values()))
+    notes = [" ".join([*said, f"To continue, call {call}={following}{budget.argument}"] if following else said)]
+    asked = uri.partition("?")[2]
+    if previous and previous not in notes[0] and (not asked or "tail=" in asked):
+        notes.append(f"For what is before, call {call}={previous}{budget.argument}")
+    return [note for note in notes if note]
+
+
+def _as_call(said: str, call: str, uris: Iterable[object]) -> str:
+    """A remark in which `read URI` is the call of a tool."""
+    for uri in uris:
+        if isinstance(uri, str) and uri:
+            said = said.replace(f"read {uri}", f"call {call}={uri}")
+    return said
+
+
+def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
+    """What else can be asked: under a directory, and under the first window of a long text."""
+    if source is None or "?" in uri:
+        return []
+    directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
+    if directory or uri == source.uri:
+        return list(_bounded("Ask also for ", queries_of(source)))
+    return list(_bounded("Parts of it: ", parameters_at(source, uri))) if more else []
+
+
+def _bounded(words: str, asked: Iterable[str]) -> Iterator[str]:
+    said = "; ".join(asked)
+    if said:
+        yield words + (said if len(said) <= HINT_CHARACTERS else said[:HINT_CHARACTERS] + "…")
+
+
+def _empty(uri: str) -> str:
+    base, mark, query = uri.partition("?")
+    if mark:
+        return f"Nothing matched {clipped(query)}. Try other values, or read {clipped(base)} without the query."
+    return f"{clipped(uri)} is empty: it has 0 characters."
+
+
+def _meta(content: t.ResourceContents) -> dict[str, Any]:
+    return {} if content.meta is UNSET else content.meta

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, ToolError
+from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import source_name
 from wharfinger.source import Hit, Source
-from wharfinger.sources.resource_tool_set.tool_text import as_json
+from wharfinger.sources.resource_tool_set.answer_budget import (
+    CELL_CHARACTERS,
+    NOTES,
+    Budget,
+    fitting,
+    short_cell,
+)
+from wharfinger.sources.resource_tool_set.tool_text import as_json, errors_for_models
+from wharfinger.sources.windows.window_budget import window_budget
 
-__all__ = ["MAX_RESULTS", "MAX_ROWS", "QueryResult", "query", "search", "sources_with_query"]
+__all__ = [
+    "MAX_RESULTS",
+    "MAX_ROWS",
+    "MAX_SKIP",
+    "QueryResult",
+    "query",
+    "search",
+    "sources_with_query",
+    "with_databases",
+]
 
 MAX_RESULTS = 20
 """Hits in the result of a search."""
 MAX_ROWS = 100
 """Rows in the result of a query."""
+MAX_NAMED = 10
+"""Databases that the description of `query` names."""
+MAX_COLUMNS = 200
+MAX_SKIP = 9_900
+"""Rows that a query skips at most; a source returns 10,000."""
+ROOM = Budget().characters - 2 * NOTES
+"""Characters of the hits or rows in one result."""
 
 
 class QueryResult(Protocol):
@@ -37,7 +62,7 @@ class QueryResult(Protocol):
 async def search(
     query: str, ctx: Context[Any], source: str = "", type: str = "", path: str = "", links: bool = False
 ) -> t.CallToolResult:
-    """Search the names and the text of everything this server publishes; use `fetch` with an id to read a result.
+    """Search names and texts of everything this server publishes; use `fetch` with an id to read a result.
 
     Args:
         query: Words that must all occur, in any order and case; "several words" in quotes are a phrase.
@@ -46,42 +71,90 @@ async def search(
         path: Only paths that start with this, or match a pattern such as `*.md`.
         links: Also return a `resource_link` for each result.
     """
-    try:
+    with errors_for_models():
         hits = await ctx.search(query, MAX_RESULTS, source=source, type=type, path=path)
-    except InvalidParams as error:
-        raise ToolError(str(error)) from None
-    found: dict[str, Any] = {"results": [_result(hit) for hit in hits]}
-    if hits.truncated:
-        found["note"] = hits.truncated
+    results = [_result(hit) for hit in hits]
+    notes = [hits.truncated] if hits.truncated else []
+    if (number := fitting(results, ROOM // (2 if links else 1))) < len(results):
+        notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
+        del results[number:], hits[number:]
+    if not results:
+        notes.append(_nothing_found(ctx, query, source, type, path))
+    found: dict[str, Any] = {"results": results}
+    if notes:
+        found["note"] = " ".join(notes)
     return as_json(found, *(map(_link, hits) if links else ()))  # AutoGen, Semantic Kernel and LangChain fail on them
 
 
-async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallToolResult:
+async def query(statement: str, ctx: Context[Any], source: str = "", skip: int = 0) -> t.CallToolResult:
     """Query a database with one SQL statement, which can only read. Returns at most 100 rows.
 
     Args:
         statement: A SELECT; the resources include the schemas.
         source: Name of the database, if there are several.
+        skip: Rows to skip, as the end of an answer says.
     """
+    if not 0 <= skip <= MAX_SKIP:
+        raise ToolError(f"skip is {skip:,}: give a number from 0 to {MAX_SKIP:,}, or narrow the statement.")
     databases = sources_with_query(ctx.server.resources.every_source())
     chosen = [each for each in databases if not source or source in (source_name(each), each.uri)]
     if len(chosen) != 1:
         names = ", ".join(map(source_name, databases))
         raise ToolError(f"Choose a database with `source`: {names}.")
     database: Any = chosen[0]
-    try:
-        answer: QueryResult = await ctx.server.pool.adapt(partial(database.query, limit=MAX_ROWS))(
-            owner_of(ctx.request), statement
-        )
-    except InvalidParams as error:
-        raise ToolError(str(error)) from None
-    found = {"columns": answer.columns, "rows": answer.rows}
-    return as_json(msgspec.to_builtins(found | ({"cut": answer.truncated} if answer.truncated else {})))
+    run = ctx.server.pool.adapt(partial(database.query, limit=skip + MAX_ROWS))
+    with errors_for_models(), window_budget(ROOM):  # which shortens long values already in the database
+        answer: QueryResult = await run(owner_of(ctx.request), statement)
+    if len(answer.columns) > MAX_COLUMNS:
+        raise ToolError(f"The statement returns {len(answer.columns):,} columns: name at most {MAX_COLUMNS} of them.")
+    rows = [[short_cell(cell) for cell in row] for row in answer.rows[skip:]]
+    number = fitting(rows, ROOM)
+    if number < len(rows) or number == 1:
+        most = min(CELL_CHARACTERS, ROOM // len(answer.columns) // 2)
+        rows = [[short_cell(cell, most) for cell in row] for row in answer.rows[skip:]]
+        number = fitting(rows, ROOM)
+    found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
+    if number < len(rows) or answer.truncated:
+        found["cut"] = _rest(skip, number)
+    elif not rows:
+        found["note"] = "No rows: the statement returns fewer than that." if skip else "No rows match the statement."
+    return as_json(msgspec.to_builtins(found))
+
+
+def _rest(skip: int, number: int) -> str:
+    """How to get the rows after those of an answer."""
+    if not number:
+        return f"The rows before {skip + 1:,} are too large to skip: narrow the statement, or use its own OFFSET."
+    said = f"These are rows {skip + 1:,} to {skip + number:,}, and there are more: aggregate, or narrow the statement."
+    if skip + number <= MAX_SKIP:
+        said += f" To continue, call query with the same statement and skip={skip + number}."
+    return said
 
 
 def sources_with_query(sources: Any) -> list[Source]:
     """The sources that take statements: those with a method `query`."""
     return [source for source in sources if callable(getattr(source, "query", None))]
+
+
+def with_databases(description: str, databases: Sequence[Source]) -> str:
+    """The description of `query`, with the names of the databases, and their dialects where they state one."""
+    said = [f"{source_name(each)}{f' ({spoken})' if (spoken := _dialect(each)) else ''}" for each in databases]
+    more = f" and {len(said) - MAX_NAMED} more" if len(said) > MAX_NAMED else ""
+    return f"{description}\n\nDatabases: {', '.join(said[:MAX_NAMED])}{more}."
+
+
+def _dialect(source: Source) -> str:
+    spoken = getattr(source, "dialect", "")
+    return spoken if isinstance(spoken, str) else ""
+
+
+def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str) -> str:
+    """What was looked through for nothing, and what to try."""
+    names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
+    filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
+    looked = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
+    tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
+    return f"Nothing has all of {query[:200]!r} in {looked}. Try {', or '.join(tries)}."
 
 
 def _result(hit: Hit) -> dict[str, str]:

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
+from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
+from wharfinger.sources.windows.window_budget import window_budget
 
-__all__ = ["as_json", "brief", "clipped", "read"]
+__all__ = ["as_json", "brief", "clipped", "errors_for_models", "read"]
+
+DESCRIPTION = 200
+"""Characters of a title or description in a list."""
 
 
-async def read(ctx: Context[Any], uri: str) -> list[t.ResourceContents]:
-    """Read a resource as the caller.
+@contextmanager
+def errors_for_models(uri: str = "") -> Iterator[None]:
+    """Turn errors of a read, a list or a query into results with `isError`, which models see.
+
+    An error of the protocol ends the run of many agents.
+
+    Raises:
+        ToolError: instead of what the caller can do something about, and of a database or server that is down.
+    """
+    try:
+        yield
+    except ResourceNotFound:
+        raise ToolError(f"There is no resource {clipped(uri)}: search, or list resources, to find its URI.") from None
+    except (InvalidParams, InternalError) as error:
+        raise ToolError(str(error)) from None
+
+
+async def read(ctx: Context[Any], uri: str, room: int) -> list[t.ResourceContents]:
+    """Read a resource as the caller. Windows of it end within `room` bytes.
 
     Raises:
         ToolError: there is no such resource, or it cannot be read; the message is written for a model.
     """
-    try:
+    with errors_for_models(uri), window_budget(room):
         return (await ctx.read_resource(uri)).contents
-    except ResourceNotFound:
-        raise ToolError(f"There is no resource {clipped(uri)}: search, or list resources, to find its URI.") from None
-    except InvalidParams as error:
-        raise ToolError(str(error)) from None
 
 
 def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
@@ -38,14 +57,18 @@ def brief(resource: t.Resource) -> dict[str, Any]:
     """The members of a resource that help a model to choose."""
     said = {
         "uri": resource.uri,
-        "title": resource.title or resource.name,
-        "description": resource.description,
+        "title": _short(resource.title or resource.name),
+        "description": _short(resource.description),
         "mimeType": resource.mime_type,
         "size": resource.size,
     }
     if resource.annotations is not UNSET:
         said["lastModified"] = resource.annotations.last_modified
     return {name: value for name, value in said.items() if value is not UNSET}
+
+
+def _short(text: Any) -> Any:
+    return text[: DESCRIPTION - 1] + "…" if isinstance(text, str) and len(text) > DESCRIPTION else text
 
 
 def clipped(uri: str) -> str:

@@ -13,20 +13,37 @@ from typing import NamedTuple
 import msgspec
 
 from wharfinger.errors import InvalidArgument
+from wharfinger.source import UriParameter
 from wharfinger.sources.etag import digest
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Rows, Span
 from wharfinger.sources.sql_database.row_text import json_line, unique_names
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
-from wharfinger.sources.windows.window import WINDOW_BYTES, split_query
+from wharfinger.sources.windows.window import split_query
+from wharfinger.sources.windows.window_budget import cell_bytes, limited, window_bytes
 
-__all__ = ["DEFAULT_ROWS", "JSON_LINES", "MAX_ROWS", "RowQuery", "RowWindow", "parse_rows", "read_window", "rows_uri"]
+__all__ = [
+    "DEFAULT_ROWS",
+    "JSON_LINES",
+    "MAX_ROWS",
+    "PARAMETERS",
+    "RowQuery",
+    "RowWindow",
+    "parse_rows",
+    "read_window",
+    "rows_uri",
+]
 
 JSON_LINES = "application/x-ndjson"
 DEFAULT_ROWS = 1_000
 """Rows in a window whose URI states no number."""
 MAX_ROWS = 10_000
 """Rows in one window."""
+
+PARAMETERS: Mapping[str, UriParameter] = {
+    "limit": UriParameter("200", "this number of rows"),
+    "after": UriParameter("KEY", "the rows after the one with this key"),
+}
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
 _FROM_START = re.compile(r"1-([1-9][0-9]{0,5})").fullmatch
@@ -110,8 +127,9 @@ def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bou
         raise InvalidArgument(
             f"{table.name} is a {table.kind} without a key: only its first rows can be read, by limit=200."
         )
-    if not ask.explicit:
-        bounds = msgspec.structs.replace(bounds, size=min(WINDOW_BYTES, bounds.size))
+    size = limited(bounds.size) if ask.explicit else min(window_bytes(), bounds.size)
+    if span.where != "at":
+        bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:
         found = engine.rows(table, span, bounds)
     except BadKey as error:

@@ -30,6 +30,7 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import (
     JSON_LINES,
+    PARAMETERS,
     RowQuery,
     RowWindow,
     parse_rows,
@@ -59,6 +60,8 @@ MAX_CELL_BYTES = 1 << 20
 
 class Database(Source):
     """The source that `sql()` returns. Its methods may be called from several threads at once."""
+
+    parameters = PARAMETERS
 
     def __init__(
         self, engine: DatabaseEngine, *, top: str, label: str, schema: str | None, bounds: QueryBounds

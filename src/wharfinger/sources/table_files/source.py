@@ -13,7 +13,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Source
+from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import CHILDREN, described
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
@@ -39,6 +39,7 @@ from wharfinger.sources.table_files.table_query import (
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
+from wharfinger.sources.windows.window_budget import limited
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
@@ -69,6 +70,11 @@ class _File(NamedTuple):
 
 class Tables(Source):
     """The source that `tables()` makes. Its methods may be called from several threads at once."""
+
+    parameters: Mapping[str, UriParameter] = {
+        "rows": UriParameter("1-200", "these rows, each a line of JSON"),
+        "columns": UriParameter("day,price", "only these columns"),
+    }
 
     def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
         self.name = label
@@ -272,7 +278,7 @@ class Tables(Source):
         if not file.table.columns:
             return lines, False
         for line in file.table.rows(self._engine, file.open, first, number + 1, names):
-            if len(lines) == number or (lines and length + len(line) > WINDOW_CHARACTERS):
+            if len(lines) == number or (lines and length + len(line) > limited(WINDOW_CHARACTERS)):
                 return lines, True
             lines.append(line)
             length += len(line)

@@ -1,0 +1,151 @@
+"""The budget of an answer: how much text one call of a tool returns, and where a longer text is cut.
+
+An answer has at most 10,000 tokens, unless the caller asks for more. A source that has windows ends them within the
+budget, and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph,
+line, JSON element or word, lists and rows after an element. An answer that was cut ends with the call that continues.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+import msgspec
+
+from wharfinger.content.mime import sniff
+from wharfinger.content.text import size_text
+from wharfinger.errors import ToolError
+
+__all__ = ["MAX_TOKENS", "TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell", "short_rows"]
+
+TOKENS = 10_000
+"""Tokens of an answer, unless its caller asks for another number."""
+MIN_TOKENS = 500
+MAX_TOKENS = 100_000
+CHARACTERS_PER_TOKEN = 4
+"""An estimate, the same as that of `wharfinger doctor`: tokenizers differ."""
+NOTES = 1_000
+"""Characters of an answer that are kept free for the next call and other remarks, besides those of URIs."""
+CELL_CHARACTERS = 2_000
+"""Characters of one value in a row that is too long for the budget."""
+
+_BYTES = {"base64", "cut", "bytes"}
+_CUT = {"text", "cut", "characters", "bytes"}
+"""The keys of a value of bytes, and of one that was cut (see the values of `sql()`)."""
+
+_ENDS: tuple[tuple[str, float], ...] = (
+    ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),
+)  # fmt: skip
+"""Where a text is cut, best first: after this, if it occurs beyond this part of the room."""
+
+
+class Budget(NamedTuple):
+    """The size of an answer in tokens."""
+
+    tokens: int = TOKENS
+
+    @classmethod
+    def of(cls, tokens: int) -> Budget:
+        """The budget that a caller asked for.
+
+        Raises:
+            ToolError: it is out of bounds.
+        """
+        if not MIN_TOKENS <= tokens <= MAX_TOKENS:
+            raise ToolError(f"max_tokens is {tokens:,}: give a number from {MIN_TOKENS} to {MAX_TOKENS:,}.")
+        return cls(tokens)
+
+    @property
+    def characters(self) -> int:
+        """Characters of the whole answer."""
+        return self.tokens * CHARACTERS_PER_TOKEN
+
+    def room(self, uri: str) -> int:
+        """Characters of the text that is read at a URI; the rest is for the next call, which repeats the URI."""
+        return self.characters - min(self.characters // 2, NOTES + 2 * len(uri))
+
+    @property
+    def argument(self) -> str:
+        """The argument that asks for the same budget again; empty if it is the usual one."""
+        return "" if self.tokens == TOKENS else f" and max_tokens={self.tokens}"
+
+
+def end_of_part(text: str, begin: int, room: int) -> int:
+    """Where a part that begins at `begin` and has at most `room` characters ends."""
+    end = begin + room
+    if end >= len(text):
+        return len(text)
+    for sign, least in _ENDS:
+        at = text.rfind(sign, begin + int(room * least), end)
+        if at >= 0:
+            return at + len(sign)
+    return end
+
+
+def json_length(value: Any) -> int:
+    """Characters of a value as JSON."""
+    return len(msgspec.json.encode(value).decode())
+
+
+def fitting(items: Sequence[Any], room: int) -> int:
+    """How many of the items, as JSON in a list, fit into a number of characters; at least one if there are any."""
+    for number, item in enumerate(items):
+        room -= json_length(item) + 1
+        if room < 0:
+            return max(1, number)
+    return len(items)
+
+
+def short_cell(value: Any, most: int | None = None) -> Any:
+    """A value of a row for a model: bytes become their type and size, and a text that was cut says its length.
+
+    With `most`, a longer value is cut to this number of characters.
+    """
+    if _is_mapping(value) and ((said := _bytes(value)) or (said := _cut_text(value, most))):
+        return said
+    if most is None:
+        return value
+    if isinstance(value, str) and len(value) > most:
+        return f"{value[:most]}… ({len(value):,} characters)"
+    if isinstance(value, (dict, list)) and (length := json_length(value)) > most:
+        return f"{msgspec.json.encode(value).decode()[:most]}… ({length:,} characters)"
+    return value
+
+
+def _bytes(value: Mapping[str, Any]) -> str:
+    """The type and size of a value of bytes; empty if it is none."""
+    data, size = value.get("base64"), value.get("bytes")
+    if not isinstance(data, str) or not value.keys() <= _BYTES:
+        return ""
+    try:
+        head = base64.b64decode(data[:4_096], validate=True)
+    except binascii.Error:
+        return ""
+    if not isinstance(size, int):
+        size = len(data) * 3 // 4 - data.count("=", -2)
+    return f"({sniff(head)}, {size_text(size)})"
+
+
+def _cut_text(value: Mapping[str, Any], most: int | None) -> str:
+    """A text that was cut, and its length; empty if it is none."""
+    text = value.get("text")
+    if not isinstance(text, str) or "cut" not in value or not value.keys() <= _CUT:
+        return ""
+    whole = [f"{value[unit]} {unit}" for unit in ("characters", "bytes") if unit in value]
+    return f"{text[:most]}… ({', '.join(whole) or 'cut'})"
+
+
+def short_rows(text: str) -> str:
+    """Lines of JSON, each an object, with their values as `short_cell` returns them."""
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        row = msgspec.json.decode(line)
+        short = {name: short_cell(cell) for name, cell in row.items()} if _is_mapping(row) else row
+        lines.append(line if short == row else msgspec.json.encode(short).decode() + "\n")
+    return "".join(lines)
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)

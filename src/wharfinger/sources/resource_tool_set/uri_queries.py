@@ -1,0 +1,97 @@
+"""Says what can be asked of sources: their templates, and the parameters of their URIs' queries (`Source.parameters`).
+
+The same words appear in the description of `read_resource`, in the list of the top, under a directory, and under the
+first window of a long text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from wharfinger.content.text import shown
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
+from wharfinger.source import Source
+
+__all__ = ["parameters_at", "queries_of", "template_entry", "with_queries"]
+
+MAX_SOURCES = 12
+"""Sources that the description of a tool names."""
+MAX_LINE = 300
+"""Characters for one source there."""
+
+_QUERY = re.compile(r"\{[?&]([^}]*)\}")
+
+
+def _names(template: str) -> list[str]:
+    """The variables in the query of a template: `["level", "text"]` of `log://app/{+path}{?level,text}`."""
+    return [name.rstrip("*") for held in _QUERY.findall(template) for name in held.split(",")]
+
+
+def _example(source: Source, name: str) -> str:
+    return f"{name}={source.parameters[name].example}"
+
+
+def _of_all(source: Source) -> list[str]:
+    """The parameters that all URIs of a source take."""
+    named = {name for template in source.templates for name in _names(template.uri_template)}
+    return [name for name in source.parameters if name not in named]
+
+
+def queries_of(source: Source) -> Iterator[str]:
+    """What the URIs of a source may ask, such as `log://app/{+path}?level=error&text=word`; nothing if it has no such.
+
+    Parameters that exclude each other are both shown: the source's answer says so.
+    """
+    for template in source.templates:
+        names = [name for name in _names(template.uri_template) if name in source.parameters]
+        if names:
+            yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
+    if names := _of_all(source):
+        yield f"{source.uri or source.name}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
+
+
+def with_queries(description: str, sources: Iterable[Source]) -> str:
+    """The description of a tool, with the queries that its sources take; alike sources are named once."""
+    lines: dict[type[Source], str] = {}
+    for source in sources:
+        if type(source) not in lines and (asked := "; ".join(queries_of(source))):
+            lines[type(source)] = asked if len(asked) <= MAX_LINE else asked[:MAX_LINE] + "…"
+    if not lines:
+        return description
+    return "\n".join([description, "", "Ask for less by a query:", *list(lines.values())[:MAX_SOURCES]])
+
+
+def parameters_at(source: Source, uri: str) -> list[str]:
+    """What the query of this URI may say: `["?level=error: entries of this level and above"]`."""
+    base = uri.partition("?")[0]
+    names: list[str] = []
+    for template in source.templates:
+        if (asked := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
+            names += asked
+    names += _of_all(source)
+    known = [name for name in dict.fromkeys(names) if name in source.parameters]
+    return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in known]
+
+
+def _matches(template: str, uri: str) -> bool:
+    with suppress(InvalidTemplate, UnmatchableTemplate):
+        return UriTemplate(template).match(uri) is not None
+    return False
+
+
+def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
+    """A template for a model: its text, what it is for, and the parameters of its query."""
+    said: dict[str, Any] = {"uriTemplate": template.uri_template}
+    if described := template.description or template.title:
+        said["description"] = shown(str(described))[:MAX_LINE]
+    if source is not None:
+        asked = {
+            name: f"such as {known.example}: {known.meaning}"
+            for name in _names(template.uri_template) or _of_all(source)
+            if (known := source.parameters.get(name)) is not None
+        }
+        said |= {"parameters": asked} if asked else {}
+    return said
