@@ -102,8 +102,7 @@ def _module(name: str, version: int) -> str:
 LAST_WEEK = (
     (6, "orders", "Round totals of orders to whole cents", "Totals differed by a cent from the invoices (#412)."),
     (5, "payments", "Raise the timeout of payments to 45 seconds",
-     "The bank answers within 40 seconds on Mondays. With 30 seconds every twelfth payment was charged twice, because\n"
-     "the shop gave up and tried again although the bank had accepted it (incident 2026-11-09)."),
+     "The bank answers within 40 seconds on Mondays. With 30 seconds every twelfth payment was charged twice."),
     (4, "mail", "Send mail from the queue only", "Mail was sent twice if the page was loaded again."),
     (3, "stock", "Count reserved pieces as sold", "Two customers could buy the last piece at the same time (#431)."),
     (2, "reports", "Show towns in the monthly report", "Asked for by accounting."),

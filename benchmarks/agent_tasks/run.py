@@ -60,9 +60,7 @@ async def ask(task: Task, server: str, caller: str, script: Script, data: Datase
             answer = f"The caller did not find what it was looking for: {error!r}"
             print(f"{task.question} {server}, {caller}: {answer[:500]}", file=sys.stderr)
     missing = tuple(fact for fact in task.facts() if fact not in answer)
-    return Outcome(
-        task.question, server, caller, len(transcript.calls), transcript.tokens, transcript.largest, missing
-    )
+    return Outcome(task.question, server, caller, len(transcript.calls), transcript.tokens, transcript.largest, missing)
 
 
 async def definitions(server: str, data: Dataset) -> int:

@@ -63,7 +63,9 @@ def build(server: AgentServer) -> None:
 def client_of(server: AgentServer, data: Dataset) -> Client:
     """A client that starts the server over stdio."""
     home = environments.HOME / server.environment
-    at_host = data.postgres.replace("@/", "@localhost/")  # of a socket, whose folder is in the query: WHATWG needs a host
+    at_host = data.postgres.replace(
+        "@/", "@localhost/"
+    )  # of a socket, whose folder is in the query: WHATWG needs a host
     places = {"root": data.root, "home": home, "postgres": data.postgres, "postgres_at_host": at_host}
     words = [word.format(**places) for word in server.command]
     words = [word for word in words if not word.endswith("=")]

@@ -197,8 +197,11 @@ class Source:
 
     def complete(
         self, template: str, argument: str, value: str, context: Mapping[str, str]
-    ) -> MaybeAwaitable[Sequence[str]]:
-        """At most 100 values for `argument` of one of `templates` that fit the `value` typed so far, best first."""
+    ) -> MaybeAwaitable[Sequence[str] | t.Completion]:
+        """Values for `argument` of one of `templates` that fit the `value` typed so far, best first.
+
+        Return at most 101: 100 are shown, and one more says that there are others.
+        """
         return []
 
     def search(self, query: str, limit: int) -> MaybeAwaitable[Sequence[Hit] | None]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 __all__ = ["COMPLETIONS", "begins_then_holds"]
 
-COMPLETIONS = 100
-"""Values of one completion, at most (all revisions, completion)."""
+COMPLETIONS = 101
+"""Values of one completion, at most: 100 are shown (all revisions, completion), one more says that there are others."""
 
 
 def begins_then_holds(names: Iterable[str], value: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -12,6 +13,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Source
+from wharfinger.sources import files
 
 
 async def completed(
@@ -52,6 +54,19 @@ async def test_a_hundred_values_are_shown_and_how_many_there_are(number: int, mo
 async def test_a_completion_of_its_own_keeps_what_it_says() -> None:
     own = await completed(Complete(lambda typed: t.Completion(values=["a"], total=9, has_more=True)))
     assert own == {"values": ["a"], "total": 9, "hasMore": True}
+
+
+@pytest.mark.parametrize(("number", "more"), [(99, False), (100, False), (101, True)])
+@looped
+async def test_a_folder_says_whether_there_are_more_paths(tmp_path: Path, number: int, more: bool) -> None:
+    for at in range(number):
+        (tmp_path / f"quay{at:03}.txt").touch()
+    server = Server("s")
+    folder = files(tmp_path, label="quays")
+    server.include(folder)
+    found = await answer(server, {"type": "ref/resource", "uri": folder.template}, "path", "quay")
+    assert found["values"] == [f"quay{at:03}.txt" for at in range(min(number, 100))]
+    assert (found["hasMore"], found.get("total")) == (more, None if more else number)
 
 
 @looped

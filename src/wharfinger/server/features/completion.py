@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.server.part import Part
     from wharfinger.server.services import Services
     from wharfinger.server.signature.complete import Complete
+    from wharfinger.source import Source
 
 __all__ = ["MOST", "Completions"]
 
@@ -72,11 +73,20 @@ class Completions:
             return self._by_marker(request, feature.template.variables, feature.completers, argument)
         for source in self._resources.sources:
             if any(template.uri_template == ref.uri for template in source.templates):
-                complete = self._services.pool.adapt(source.complete)
-                return lambda value, others: complete(owner_of(request), ref.uri, argument, value, others)
+                return functools.partial(self._of_source, request, source, ref.uri, argument)
         if ref.uri in self._resources.static.by_key:
             raise InvalidParams("This resource has no variables.")
         raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
+
+    async def _of_source(
+        self, request: Request, source: Source, template: str, argument: str, value: str, others: Mapping[str, str]
+    ) -> t.Completion:
+        complete = self._services.pool.adapt(source.complete)
+        values = await complete(owner_of(request), template, argument, value, others)
+        found = completion_of(values)
+        if found.has_more is True and not isinstance(values, t.Completion):
+            found.total = UNSET  # a source stops there, so it does not know how many there are
+        return found
 
     def _by_marker(
         self, request: Request, names: Any, completers: Mapping[str, Complete], argument: str

@@ -350,16 +350,17 @@ class Upstream(Source):
 
     # Finding
 
-    async def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+    async def complete(
+        self, template: str, argument: str, value: str, context: Mapping[str, str]
+    ) -> t.Completion | list[str]:
         """The other server's suggestions; none if it cannot be asked."""
         ours = next((one for one in self._index.templates if one.uri_template == template), None)
         if ours is None or argument not in UriTemplate(template).variables:
             return []
         try:
-            found = await self._client.call(lambda client: client.complete(ours, argument, value, context or None))
+            return await self._client.call(lambda client: client.complete(ours, argument, value, context or None))
         except (WharfingerError, UnicodeEncodeError):
             return []
-        return list(found.values)[:100]
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Every resource with its title. The texts of another server are not copied here.
