@@ -15,7 +15,6 @@ from wharfinger import types as t
 from wharfinger.errors import InternalError, ResourceNotFound
 from wharfinger.server import search
 from wharfinger.server.document_search import search_documents
-from wharfinger.server.features import pages
 from wharfinger.server.middleware.chain import Call, Next, Result
 from wharfinger.server.middleware.guards import Timing
 from wharfinger.source import VERSION, Document, Hit, Source, UnusableSource, document_of, version_of
@@ -140,7 +139,7 @@ async def test_hook_around_the_whole_makes_the_answers_of_a_part_private() -> No
 
 
 @looped
-async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other() -> None:
     class Down(Buoys):
         name, uri, is_down = "wrecks", "wreck://", True
 
@@ -154,9 +153,9 @@ async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other(cap
     server.include(Buoys())
     for _ in range(2):
         first, *others = (await ask(server, "resources/list"))["result"]["resources"]
-        assert (first["uri"], first["title"]) == ("wreck://", "The register of wrecks cannot be reached.")
+        assert first["uri"] == "wreck://"
+        assert "(The register of wrecks cannot be reached)" in first["title"]
         assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
-    assert caplog.text.count("wrecks is not listed") == 1
     down.is_down = False
     assert (await ask(server, "resources/list"))["result"]["resources"][0]["uri"] == "wreck://7"
 
@@ -173,9 +172,9 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
             goes_on.wait(20)
             return [t.Resource(uri="wreck://7", name="7")], None
 
-    monkeypatch.setattr(pages, "PATIENCE", 0.2)
-    server = Server("sea")
-    server.include(Slow())
+    server, slow = Server("sea"), Slow()
+    slow.patience = 0.2
+    server.include(slow)
     server.include(Buoys())
     reported = asyncio.Event()
     monkeypatch.setattr(server.watching, "list_changed", lambda name: reported.set())
@@ -184,7 +183,8 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
             began = time.monotonic()
             first, *others = (await ask(server, "resources/list"))["result"]["resources"]
             assert time.monotonic() - began < patience
-            assert (first["uri"], first["title"]) == ("wreck://", "It has not answered yet: list again later.")
+            assert first["uri"] == "wreck://"
+            assert "has not answered within 0.2 s" in first["title"]
             assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
         assert not reported.is_set()
     finally:
@@ -194,7 +194,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
 
 
 @looped
-async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
     """Sources are searched at once, and what has not answered in time is named in the answer (W05)."""
     goes_on = threading.Event()
 
@@ -211,9 +211,9 @@ async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pyt
         def search(self, query: str, limit: int) -> list[Hit]:
             return [Hit(uri="buoy:///1", title="One")]
 
-    monkeypatch.setattr(search, "PATIENCE", 0.2)
-    server = Server("sea")
-    server.include(Slow())
+    server, slow = Server("sea"), Slow()
+    slow.patience = 0.2
+    server.include(slow)
     server.include(Quick())
     try:
         request, wanted = opened(server, "resources/list"), search.Wanted(query="one")
@@ -221,4 +221,4 @@ async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pyt
     finally:
         goes_on.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]
-    assert hits.truncated == "Not searched, since it cannot be reached now: wrecks."
+    assert hits.truncated == "Not searched: wrecks did not answer in time."

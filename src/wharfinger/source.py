@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -11,7 +13,8 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
-from wharfinger.errors import ResourceNotFound, WharfingerError
+from wharfinger.errors import HandlerFailed, ResourceNotFound, WharfingerError
+from wharfinger.protocol.breaker import Breaker
 
 __all__ = [
     "VERSION",
@@ -23,12 +26,14 @@ __all__ = [
     "MaybeAwaitable",
     "ResourcePage",
     "Source",
+    "SourceUnavailable",
     "TextPieces",
     "UnusableSource",
     "UriParameter",
     "brief",
     "document_of",
     "is_brief",
+    "outage_of",
     "version_of",
 ]
 
@@ -112,6 +117,19 @@ class UnusableSource(WharfingerError, ValueError):
     exit_code = 2
 
 
+class SourceUnavailable(HandlerFailed):
+    """None of the source's data can be reached now, or all of it was moved or removed; `str()` says why.
+
+    Any method may raise it, and so may what a watch looks at (`sources.polling`). Do not raise it for one resource that
+    is missing, and never return an empty list or an empty content instead. The server then names the source as missing
+    in lists and searches, reports its list and its watched resources as changed, and probes it until it is back.
+    """
+
+
+QUICK_SECONDS = 0.25
+"""A source that fails sooner than this makes nobody wait, and is called again although it has just failed."""
+
+
 class Source:
     """Data as resources. Subclass it and `server.include()` it.
 
@@ -120,6 +138,7 @@ class Source:
     and are called on the event loop. Override only the methods that the data supports.
 
     Bound every method: return at most `limit` items, and limit how much it reads. The server limits its time.
+    Any method may raise `SourceUnavailable` if all of the data is out of reach.
     """
 
     name: str = ""
@@ -130,6 +149,12 @@ class Source:
 
     location: str = ""
     """Where the data is, for a person: a path, or an address without its password."""
+
+    noun: str = "source"
+    """A word for what it is, in messages: folder, bucket, database, server."""
+
+    patience: float = 5.0
+    """Seconds that a list or a search of several sources waits for this one, and that a probe waits. Set it freely."""
 
     cache_scope: t.CacheScope = "public"
     """`private` if the results depend on the caller."""
@@ -143,6 +168,15 @@ class Source:
     A parameter that occurs in the query of a template, as `level` does in `{+path}{?level}`, is for the URIs of these
     templates; any other one is for all URIs of the source.
     """
+
+    @cached_property
+    def breaker(self) -> Breaker:
+        """Whether the source answers. The server records its calls here, and skips a source that has just failed."""
+        return Breaker(time.monotonic, quick_below=QUICK_SECONDS)
+
+    def placeholder(self, reason: str) -> Sequence[t.Resource]:
+        """What is listed while the source is unavailable: by default, its top directory, with the reason as title."""
+        return [t.Resource(uri=self.uri, name=self.name or self.uri, title=reason)] if self.uri else []
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this source, even if nothing is there.
@@ -249,6 +283,25 @@ class Source:
 
     async def close(self) -> None:
         """Called when the server ends."""
+
+
+def outage_of(source: Source) -> str:
+    """Since when a source has been unavailable, and why, as a main clause; empty if it answered the last call."""
+    breaker = source.breaker
+    if not breaker.down:
+        return ""
+    named, seconds = f"{source.noun} {source.uri.removesuffix('/') or source.name!r}", breaker.down_seconds()
+    if not breaker.reason:
+        return f"{named} has not answered for {_duration(seconds)}"
+    return f"{named} has been unavailable for {_duration(seconds)} ({breaker.reason.rstrip('.')})"
+
+
+def _duration(seconds: float) -> str:
+    """A duration in the largest of seconds, minutes and hours of which it has at least two."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"
 
 
 def version_of(resource: t.Resource) -> str:

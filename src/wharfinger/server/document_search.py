@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
@@ -27,8 +28,10 @@ from wharfinger.source import (
     Hits,
     MaybeAwaitable,
     Source,
+    SourceUnavailable,
     TextPieces,
     document_of,
+    outage_of,
 )
 
 __all__ = [
@@ -70,13 +73,23 @@ class SourceReader:
         self.stopped = threading.Event()
 
     def documents(self, source: Source, after: str | None, limit: int) -> DocumentPage:
-        """A page of the source's documents."""
-        return self._result(source.documents(after, limit))
+        """A page of the source's documents.
+
+        Raises:
+            SourceUnavailable: the source cannot be reached now, or could not a moment ago.
+        """
+        with _recorded(source):
+            return self._result(source.documents(after, limit))
 
     def document(self, source: Source, uri: str) -> Document | None:
-        """One of its documents; None if it is missing."""
+        """One of its documents; None if it is missing.
+
+        Raises:
+            SourceUnavailable: as for `documents`.
+        """
         try:
-            return document_of(self._result(source.stat(uri)))
+            with _recorded(source):
+                return document_of(self._result(source.stat(uri)))
         except MISSING:
             return None
 
@@ -96,7 +109,8 @@ class SourceReader:
 
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
         """The text of a document in pieces. Raises what `source.text` raises."""
-        found = source.text(uri)
+        with _recorded(source):
+            found = source.text(uri)
         pieces: TextPieces = self._wait(found) if isinstance(found, Awaitable) else found
         for piece in self._each(pieces) if isinstance(pieces, AsyncIterator) else pieces:
             if self.stopped.is_set():
@@ -207,6 +221,24 @@ def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
         yield from documents
         if after is None:
             return
+
+
+@contextmanager
+def _recorded(source: Source) -> Generator[None]:
+    """Refuse a call of a source that has just failed, and record whether it fails.
+
+    Raises:
+        SourceUnavailable: it is not called, or failed.
+    """
+    breaker = source.breaker
+    if not breaker.admits():
+        raise SourceUnavailable(f"{outage_of(source)}: try again later.")
+    began = breaker.clock()
+    try:
+        yield
+    except SourceUnavailable as error:
+        breaker.failed(str(error), began)
+        raise
 
 
 class _Pieces:

@@ -28,16 +28,13 @@ from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
-from wharfinger.source import Hit, Hits, Source
+from wharfinger.source import Hit, Hits, Source, outage_of
 
 if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
 
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
-
-PATIENCE = 5.0
-"""Seconds that a search waits for all sources that no index covers; they are asked concurrently."""
 
 LONGEST_QUERY = 2_000
 """Characters of the words of one search, and of the name of a source or type."""
@@ -139,11 +136,12 @@ async def search(
         hits += found
         hits.truncated = found.truncated
     left = wanted.limit - len(hits)
+    away: list[Source] = []
     if left > 0 and sources:
         most = left * WIDER if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
         asked = {
-            source: asyncio.ensure_future(_search_source(services, owner, source, wanted.query, most))
+            source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, most))
             for source in sources
         }
         await _wait_for_all(asked.values())
@@ -153,29 +151,40 @@ async def search(
                 hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
                 hits.truncated = hits.truncated or getattr(answer.result(), "truncated", "")
         hits.truncated = not_searched(away) if away else hits.truncated
+    missing = [source for source, _ in resources.missing() if wanted.takes(source)]
+    if missing:  # also those that the index covers, which may be out of date
+        hits.truncated = not_searched({*missing, *away})
     if resources.may_differ():
         hits = await _readable(services, request, wanted.query, hits)
     del hits[wanted.limit :]
     return hits
 
 
-async def _search_source(services: Services, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit]:
-    """What a source's own search finds or, if it has none, a search of its documents."""
-    found: Sequence[Hit] | None = await services.pool.adapt(source.search)(owner, query, limit)
-    if found is not None:
-        return found
-    reader = SourceReader(asyncio.get_running_loop(), PATIENCE)
-    try:
-        return await services.pool.run(owner, search_documents, source, query, limit, reader)
-    finally:
-        reader.stopped.set()
+async def _search_source(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit]:
+    """What a source's own search finds or, if it has none, a search of its documents, within the source's patience.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    async with asyncio.timeout(source.patience):
+        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, limit)
+        if found is not None:
+            return found
+        reader = SourceReader(asyncio.get_running_loop(), source.patience)
+        try:
+            hits: Sequence[Hit] = await resources.calls.call(
+                source, search_documents, owner, source, query, limit, reader
+            )
+            return hits
+        finally:
+            reader.stopped.set()
 
 
 async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait until all are done, for at most `PATIENCE` seconds, and cancel the rest."""
+    """Wait until all are done; if the caller gives up, cancel them."""
     waiting = tuple(asked)
     try:
-        await asyncio.wait(waiting, timeout=PATIENCE)
+        await asyncio.wait(waiting)
     finally:
         for answer in waiting:
             answer.cancel()
@@ -201,8 +210,9 @@ def source_name(source: Source) -> str:
 
 
 def not_searched(sources: Iterable[Source]) -> str:
-    """The sentence about sources that could not be reached."""
-    return f"Not searched, since it cannot be reached now: {', '.join(sorted(map(source_name, sources)))}."
+    """The sentence about sources that could not be reached, and why."""
+    whys = sorted(outage_of(source) or f"{source_name(source)} did not answer in time" for source in sources)
+    return f"Not searched: {'; '.join(whys)}."
 
 
 def _names(source: Source) -> set[str]:

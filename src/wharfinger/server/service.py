@@ -184,10 +184,9 @@ class FeatureService:
                 if self.lifespan is not None:
                     self.state = await stack.enter_async_context(explained(self.info.name, self.lifespan, self))
                 stack.push_async_callback(self.source_watches.end)
-                for source in self.resources.sources:
-                    await source.start()
-                if self.resources.index is not None:
-                    await self.resources.index.start()
+                stack.push_async_callback(self.resources.calls.close)
+                await self.resources.calls.start()
+                await self._start_index(stack)
                 stack.push_async_callback(self._close_parts)
                 for mount in self.mounts:
                     await mount.start()
@@ -199,6 +198,22 @@ class FeatureService:
                     await self.own_tasks.end()
         finally:
             self.pool.close()
+
+    async def _start_index(self, stack: AsyncExitStack) -> None:
+        """Start the index, which reads the sources: after those that take long to start, or have used up patience."""
+        index, calls = self.resources.index, self.resources.calls
+        if index is None:
+            return
+        if not calls.starting:
+            await index.start()
+            return
+
+        async def start_later() -> None:
+            await calls.started()
+            await index.start()
+
+        later = asyncio.get_running_loop().create_task(start_later())
+        stack.callback(later.cancel)
 
     def _stop(self) -> None:
         """Stop accepting work and reporting changes, since the server is about to end."""

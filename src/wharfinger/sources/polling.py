@@ -5,8 +5,14 @@ hashable value that differs if and only if the content does, such as a modificat
 The first look only records the state, so a change between `Source.stat` and that look would be missed. Therefore
 `Source.stat` calls `record` with the state that it reports.
 
-Looking takes at most a twentieth of the time: after a round of one second, the thread sleeps at least twenty seconds.
+A round begins `every` seconds after the last one began. But looking takes at most a twentieth of the time, because it
+uses this machine: after a round of one second, the thread sleeps at least twenty seconds. Where a look mostly waits for
+another machine, `rest` allows a larger share.
 The thread runs from the first `watch` to the last `unwatch`.
+
+If the data is gone or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
+once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. Until a look succeeds
+again, each round looks at one URI. Then every watcher is notified again, and reads what is there now.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Changed
+from wharfinger.source import Changed, SourceUnavailable
 
 __all__ = ["Polling"]
 
@@ -28,10 +34,11 @@ INTERVAL_SECONDS = 1.0
 MAX_RECORDED = 1_024
 """URIs whose state is remembered in case a watch follows."""
 SLEEP_RATIO = 20
-"""The thread sleeps at least this many times as long as the last round took."""
+"""The thread sleeps at least this many times as long as the last round took, unless `rest` is given."""
 
 _MISSING = object()
 _UNKNOWN = object()
+_UNAVAILABLE = object()
 
 
 class Polling:
@@ -40,9 +47,11 @@ class Polling:
     Args:
         name: The name of the thread, and of the source in the log.
         look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
-            time. ResourceNotFound counts as a state; any other error is logged, and the URI is looked at again later.
-        every: Seconds between two rounds.
+            time. ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI; any other error
+            is logged, and the URI is looked at again later.
+        every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
+        rest: How many times as long as a round the thread sleeps after it, at least.
     """
 
     def __init__(
@@ -52,8 +61,10 @@ class Polling:
         *,
         every: float = INTERVAL_SECONDS,
         prepare: Callable[[], object] | None = None,
+        rest: float = SLEEP_RATIO,
     ) -> None:
         self.every = every
+        self.rest = rest
         self._name = name
         self._look = look
         self._prepare = prepare
@@ -61,6 +72,14 @@ class Polling:
         self._watched: dict[str | None, _Watched] = {}
         self._recorded: dict[str | None, Hashable] = {}
         self._worker: _Worker | None = None
+        self._unavailable = ""
+        """Why the data is unavailable, as of the last round; empty if it is not."""
+
+    @property
+    def watched(self) -> tuple[str | None, ...]:
+        """The URIs that are watched now, and None if the list is."""
+        with self._lock:
+            return tuple(self._watched)
 
     @property
     def means(self) -> str:
@@ -118,12 +137,16 @@ class Polling:
             worker.wake.clear()
             began = time.monotonic()
             self._look_at_all(worker)
-            worker.wake.wait(max(self.every, SLEEP_RATIO * (time.monotonic() - began)))
+            took = time.monotonic() - began
+            worker.wake.wait(max(self.every - took, self.rest * took))
 
     def _look_at_all(self, worker: _Worker) -> None:
         try:
             if self._prepare is not None:
                 self._prepare()
+        except SourceUnavailable as error:
+            self._end_round(worker, str(error))
+            return
         except Exception:
             log.warning("%s could not be looked at, and is tried again", self._name, exc_info=True)
             return
@@ -137,12 +160,32 @@ class Polling:
                 state = self._look(uri)
             except ResourceNotFound:
                 pass
+            except SourceUnavailable as error:
+                self._end_round(worker, str(error))
+                return
             except Exception:
                 what = uri or "the list"
                 log.warning("%s: %s could not be looked at, and is tried again", self._name, what, exc_info=True)
                 continue
+            if self._unavailable:
+                log.info("%s can be looked at again", self._name)
+                self._unavailable = ""
             before, watch.state = watch.state, state
             if before is not _UNKNOWN and before != state and self._watched.get(uri) is watch:
+                watch.changed(uri)
+
+    def _end_round(self, worker: _Worker, reason: str) -> None:
+        """Notify the watchers that do not know yet that the data is unavailable."""
+        if not self._unavailable:
+            log.warning("%s: %s Its watchers are notified now, and when it is back", self._name, reason)
+        self._unavailable = reason
+        with self._lock:
+            watched = [(uri, watch) for uri, watch in self._watched.items() if watch.state is not _UNAVAILABLE]
+        for uri, watch in watched:
+            watch.state = _UNAVAILABLE
+            if worker.stopped:
+                return
+            if self._watched.get(uri) is watch:
                 watch.changed(uri)
 
 

@@ -12,7 +12,7 @@ from tests.server.driving import Wire, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.app import Server
-from wharfinger.server.features import pages
+from wharfinger.server.source_calls import MISSING
 from wharfinger.source import Source
 
 
@@ -60,36 +60,52 @@ async def uris(server: Server) -> list[str]:
 
 @pytest.mark.parametrize("error", [InternalError("The disk\nis away."), OSError("secret")])
 @looped
-async def test_a_source_that_cannot_be_asked_is_its_top_and_is_said_once(
+async def test_a_source_that_cannot_be_listed_is_named_with_the_reason_and_logged_once(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = Rows("one"), Rows("two")
     one.error = error
     server = of(one, two)
+    await server.start()
+    why = "The disk is away" if isinstance(error, InternalError) else "it cannot be read"
+    message = f"source 'one:' has been unavailable for 1 s ({why}); its resources are missing from this list."
     for _ in range(2):
-        top, row = await listed(server)
+        result = (await ask(server, "resources/list"))["result"]
+        top, row = result["resources"]
         assert (top["uri"], top["name"], row["uri"]) == ("one:", "one", "two:0")
-        assert top["title"] == ("The disk is away." if isinstance(error, InternalError) else "one cannot be read now.")
-    said = [record.getMessage() for record in caplog.records if "is not listed" in record.getMessage()]
-    assert said == [f"one is not listed: {top['title']}"]
+        assert top["title"] == message
+        assert result["_meta"][MISSING] == [{"source": "one", "uri": "one:", "message": message}]
+    assert caplog.text.count("tried again in the background") == 1
     one.error = None
-    assert await uris(server) == ["one:0", "two:0"]
+    result = (await ask(server, "resources/list"))["result"]
+    assert [shown["uri"] for shown in result["resources"]] == ["one:0", "two:0"]
+    assert MISSING not in result.get("_meta", {})
     one.error = error
     await listed(server)
-    assert len([record for record in caplog.records if "is not listed" in record.getMessage()]) == 2
     one.uri = ""
     assert await uris(server) == ["two:0"]
+    await server.close()
 
 
 @looped
-async def test_a_source_that_is_alone_fails_for_itself_no_more_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PATIENCE", 0.01)
+async def test_a_list_names_what_is_missing_from_a_mounted_server() -> None:
+    one, whole, part = Rows("one"), of(Rows("two")), Server("part")
+    part.include(one)
+    whole.include(part)
+    one.error = InternalError("away")
+    result = (await ask(whole, "resources/list"))["result"]
+    assert [missing["source"] for missing in result["_meta"][MISSING]] == ["one"]
+
+
+@looped
+async def test_a_source_that_is_alone_is_waited_for_while_it_answers_probes() -> None:
     alone = Rows("one")
+    alone.patience = 0.01
     alone.go = asyncio.Event()
     server = of(alone)
     waiting = asyncio.ensure_future(uris(server))
     asyncio.get_running_loop().call_later(0.05, alone.go.set)
-    assert await waiting == ["one:0"]  # it is waited for, however long
+    assert await waiting == ["one:0"]  # the server does not probe before it is started
 
 
 @looped
@@ -110,11 +126,9 @@ async def test_a_busy_source_and_a_later_page_fail_the_list() -> None:
 
 
 @looped
-async def test_a_slow_source_keeps_nobody_waiting_and_its_page_is_told_when_it_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pages, "PATIENCE", 0.01)
+async def test_a_slow_source_keeps_nobody_waiting_and_its_page_is_used_when_it_comes() -> None:
     slow, quick = Rows("slow"), Rows("quick")
+    slow.patience = 0.01
     slow.go = asyncio.Event()
     server = of(slow, quick)
     await server.start()
@@ -122,30 +136,35 @@ async def test_a_slow_source_keeps_nobody_waiting_and_its_page_is_told_when_it_c
         await wire.watch(lists=("resources",))
         for _ in range(2):
             top, row = await listed(server)
-            assert (top["title"], row["uri"]) == ("It has not answered yet: list again later.", "quick:0")
-        assert len(slow.asked) == 1  # it is not asked again while it is
+            assert "has not answered" in top["title"]
+            assert row["uri"] == "quick:0"
+        asked = len(slow.asked)
         slow.go.set()
-        await wire.notice(2)
-        assert wire.notices[1]["method"] == "notifications/resources/list_changed"
-        assert await uris(server) == ["slow:0", "quick:0"]
+        number = 1
+        while await uris(server) != ["slow:0", "quick:0"]:
+            number += 1
+            await wire.notice(number)  # the list has changed: it went away, or came back
+            assert wire.notices[-1]["method"] == "notifications/resources/list_changed"
+        assert asked <= 2  # the list and a probe; nothing is requested again while a request is pending
     await server.close()
 
 
 @looped
-async def test_a_late_page_that_failed_is_told_to_nobody_and_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PATIENCE", 0.01)
+async def test_a_late_page_that_failed_is_reported_to_nobody_and_requested_again() -> None:
     slow, quick = Rows("slow"), Rows("quick")
+    slow.patience = 0.01
     slow.go, slow.error = asyncio.Event(), OSError("away")
     server = of(slow, quick)
     changes: list[str] = []
     server.list_changed = changes.append  # type: ignore[method-assign,assignment]
     await listed(server)
     slow.go.set()
-    while (await listed(server))[0]["title"] != "slow cannot be read now.":
-        pass
+    while "it cannot be read" not in (await listed(server))[0]["title"]:
+        await asyncio.sleep(0)
     assert changes == []
     slow.error = None
-    assert await uris(server) == ["slow:0", "quick:0"]
+    while await uris(server) != ["slow:0", "quick:0"]:
+        await asyncio.sleep(0)
 
 
 @looped

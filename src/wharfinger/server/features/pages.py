@@ -6,89 +6,44 @@ A page is requested by a key that stays valid while the list changes. A source m
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.features.listing import Provider
+from wharfinger.server.source_calls import SourceCalls
 from wharfinger.source import Source
 
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
-
-log = logging.getLogger("wharfinger.server.features.resources")
-
-PATIENCE = 5.0
-"""Seconds that a list of several sources waits for the first page of one."""
 
 MARKS, MARKS_LENGTH = 16, 4096
 """How many of the last shown URIs, and of their characters, a cursor of a catalogue holds. One must still be listed."""
 
 
-def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alone: Callable[[], bool]) -> Provider:
-    """The pages of a source. While it cannot be reached, only its root is listed, with the reason as its title.
+def pages_of_source(
+    source: Source, calls: SourceCalls, arrived: Callable[[], None], alone: Callable[[], bool]
+) -> Provider:
+    """The pages of a source. While it cannot be listed, its placeholder is, with the reason as its title.
 
-    If its first page takes longer than `PATIENCE`, the list goes on without it, and `come` is called when it has
-    arrived. A source that is `alone` is waited for.
+    A list of several sources does not wait for a first page longer than the source's patience, and calls `arrived` when
+    such a page has arrived. For a source that is `alone` it waits until a probe has found that it does not answer.
     """
-    patient = _Patient(ask, come)
-    down = False
 
     async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        nonlocal down
+        if key is not None:  # the client can request this page again
+            return await calls.page(source, owner, key, limit)
         try:
-            if key is not None or alone():
-                return await ask(owner, key, limit)
-            found = await patient(owner, key, limit)
-        except (InternalError, OSError) as error:
-            if key is not None or isinstance(error, Overloaded):  # the client can request this page again
+            if alone():
+                return await calls.page(source, owner, None, limit)
+            return await calls.first_page(source, owner, limit, arrived)
+        except InternalError as error:
+            if isinstance(error, Overloaded):
                 raise
-            name = source.name or source.uri
-            why = " ".join(str(error).split()) if isinstance(error, InternalError) else f"{name} cannot be read now."
-            if not down:
-                log.warning("%s is not listed: %s", name, why)
-            down = True
-            return [t.Resource(uri=source.uri, name=name, title=why)] if source.uri else [], None
-        down = False
-        return found
+            return source.placeholder(calls.missing(source) or str(error)), None
 
     return page
-
-
-class _Patient:
-    """Requests the first page of a source, and waits for at most `PATIENCE`; calls `come` when a late page arrives."""
-
-    def __init__(self, wait: Provider, come: Callable[[], None]) -> None:
-        self._wait = wait
-        self._come = come
-        self._late: asyncio.Future[Any] | None = None
-
-    async def __call__(self, owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """The source's first page.
-
-        Raises:
-            InternalError: it takes longer, or an earlier request is still pending.
-        """
-        if self._late is None:
-            asked = asyncio.ensure_future(self._wait(owner, key, limit))
-            try:
-                done, _ = await asyncio.wait((asked,), timeout=PATIENCE)
-            except asyncio.CancelledError:
-                asked.cancel()
-                raise
-            if done:
-                return asked.result()
-            self._late = asked
-            asked.add_done_callback(self._answered)
-        raise InternalError("It has not answered yet: list again later.")
-
-    def _answered(self, asked: asyncio.Future[Any]) -> None:
-        self._late = None
-        if not asked.cancelled() and asked.exception() is None:
-            self._come()
 
 
 def templates_of_source(source: Source) -> Provider:

@@ -36,6 +36,7 @@ from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, Wanted, search
+from wharfinger.server.source_calls import MISSING, SourceCalls
 from wharfinger.source import Hits, Source
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Resources:
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
         """Templates that can be read and are not listed."""
         self.sources: list[Source] = []
+        self.calls = SourceCalls(services.pool, services.notify)
+        """Calls the sources, and knows which ones are missing."""
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
@@ -188,7 +191,7 @@ class Resources:
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers of the methods of resources, except subscriptions."""
         return {
-            "resources/list": self.listing.serve,
+            "resources/list": self.serve_list,
             "resources/templates/list": self.templates_listing.serve,
             "resources/read": self.read,
         }
@@ -253,10 +256,11 @@ class Resources:
     def add_source(self, source: Source) -> None:
         """Add a source. Its resources are listed after all others."""
         self.sources.append(source)
+        self.calls.add(source)
         pages = pages_of_source(
             source,
-            self._services.pool.adapt(source.page),
-            come=lambda: self._services.notify.list_changed("resources"),
+            self.calls,
+            arrived=lambda: self._services.notify.list_changed("resources"),
             alone=lambda: len(self.sources) == 1,
         )
         self.listing.add_provider(pages)
@@ -315,10 +319,8 @@ class Resources:
             ResourceNotFound: no source has it.
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
-        for source in self.sources:
-            if source.matches(uri):
-                break
-        else:
+        source = await self._find_source(uri)
+        if source is None:
             for part, resources in self._parts:
                 if resources.source_of(uri) is not None:
                     found: t.ReadResourceResult = await (
@@ -327,7 +329,7 @@ class Resources:
                     self._scope(request)
                     return found
             raise ResourceNotFound(uri)
-        result: t.ReadResourceResult = await self._services.pool.call(owner_of(request), source.read, uri)
+        result: t.ReadResourceResult = await self.calls.call(source, source.read, owner_of(request), uri)
         for content in result.contents:
             stored = t.find_stored_blob(content)
             if stored is not None:
@@ -412,7 +414,7 @@ class Resources:
                 source = self.source_of(uri)
                 if source is not None:  # a source records here what its watcher has seen
                     with suppress(ResourceNotFound):
-                        await self._services.pool.adapt(source.stat)(owner_of(request), uri)
+                        await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
             feature: ResourceFeature | None = None
             part: Part | None = None
@@ -430,9 +432,9 @@ class Resources:
                 elif found is None or feature.call.takes_context:
                     await feature.call(read_request(request, uri), values)
                 return True
-            source = next((source for source in self.sources if source.matches(uri)), None)
+            source = await self._find_source(uri)
             if source is not None:
-                await self._services.pool.adapt(source.stat)(owner_of(request), uri)
+                await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
             for _, resources in self._parts:
                 if resources.source_of(uri) is not None:
@@ -442,6 +444,15 @@ class Resources:
         except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
             return True
         return False
+
+    async def _find_source(self, uri: str) -> Source | None:
+        """This server's source that a URI belongs to. Sources that are starting may not know their URIs yet."""
+        for source in self.sources:
+            if source.matches(uri):
+                return source
+        if await self.calls.started():
+            return next((source for source in self.sources if source.matches(uri)), None)
+        return None
 
     def source_of(self, uri: str) -> Source | None:
         """Return the source that a URI belongs to, of this server or of a mounted one."""
@@ -469,10 +480,42 @@ class Resources:
 
     # -- listing
 
+    async def serve_list(self, request: Request) -> Any:
+        """The handler of `resources/list`. It names the sources that are missing, in `_meta` and as log messages."""
+        result = await self.listing.serve(request)
+        if isinstance(result, t.ListResourcesResult):
+            context: Any = self._services.context(request)
+            for missing in self._name_missing(result):
+                context.log("warning", missing["message"], logger="wharfinger")
+        return result
+
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
         """One page of the list as a struct."""
-        page = await self.listing.page(UNSET if cursor is None else cursor, owner_of(request))
-        return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
+        page: t.ListResourcesResult | msgspec.Raw = await self.listing.page(
+            UNSET if cursor is None else cursor, owner_of(request)
+        )
+        if isinstance(page, msgspec.Raw):
+            return msgspec.json.decode(page, type=t.ListResourcesResult)
+        self._name_missing(page)
+        return page
+
+    def _name_missing(self, page: t.ListResourcesResult) -> list[dict[str, str]]:
+        """Add the sources that are missing to the `_meta` of a list."""
+        missing = [
+            {"source": source.name, "uri": source.uri, "message": f"{why}; its resources are missing from this list."}
+            for source, why in self.missing()
+        ]
+        if missing:
+            page.meta = {**(page.meta or {}), MISSING: missing}
+        return missing
+
+    def missing(self) -> Iterator[tuple[Source, str]]:
+        """The sources of this server and of mounted ones that are missing from lists and searches now, and why."""
+        for source in self.sources:
+            if why := self.calls.why_missing(source):
+                yield source, why
+        for _, resources in self._parts:
+            yield from resources.missing()
 
     async def search(self, request: Request, query: str, limit: int) -> Hits:
         """Search everything, as `Context.search` does, without reporting progress."""

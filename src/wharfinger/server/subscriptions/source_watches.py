@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -66,13 +67,10 @@ class SourceWatches:
 
     async def _begin(self, source: Source) -> None:
         """Start a source that was added late, and watch its list if the list of resources is watched already."""
-        try:
-            await source.start()
-        except Exception:
-            log.exception("%s did not start", type(source).__qualname__)
+        await self._resources.calls.join(source)
         if None in self._attached:
             self._attached[None].append(source)
-            call_logged(source.watch, None, self._changed)
+            call_logged(source.watch, None, partial(self._changed, source))
 
     def attach(self, uri: str | None) -> None:
         claimed = (source for source in self._resources.sources if uri is None or source.matches(uri))
@@ -81,7 +79,7 @@ class SourceWatches:
         for part in self._parts:
             call_logged(part.watch, uri)
         for source in sources:
-            call_logged(source.watch, uri, self._changed)
+            call_logged(source.watch, uri, partial(self._changed, source))
         if uri is not None and (found := self.followers.find(uri, check=False)):
             self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
@@ -93,7 +91,9 @@ class SourceWatches:
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 
-    def _changed(self, uri: str | None) -> None:
+    def _changed(self, source: Source, uri: str | None) -> None:
+        if source.breaker.down:  # perhaps it is back
+            self._resources.calls.look_again(source)
         if uri is None:
             self._services.notify.list_changed("resources")
         else:

@@ -12,11 +12,11 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.object_store.library import LibraryStore, refuse_scheme
-from wharfinger.sources.object_store.object_store_contract import StoreFailed, served
+from wharfinger.sources.object_store.object_store_contract import StoreFailed, StoreUnavailable, served
 from wharfinger.sources.object_store.s3 import S3Store
 from wharfinger.sources.object_store.source import Objects
 
-__all__ = ["Objects", "StoreFailed", "objects"]
+__all__ = ["Objects", "StoreFailed", "StoreUnavailable", "objects"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL).fullmatch
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}").fullmatch
@@ -26,10 +26,10 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
     """Publish a store of objects: `server.include(objects("s3://bucket/prefix"))`.
 
     Args:
-        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec supports. label: The name for
-        people, and in `zip://label/…`; by default that of the file or bucket. storage_options: Options of fsspec's file
-        system, such as `endpoint_url=` or `anon=True`. Pass credentials in the
-            environment instead.
+        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec supports.
+        label: The name for people, and in `zip://label/…`; by default that of the file or bucket.
+        storage_options: Options of fsspec's file system, such as `endpoint_url=` or `anon=True`. Pass credentials in
+            the environment instead.
 
     Raises:
         UnusableSource: the store does not exist, or cannot be published.
@@ -74,7 +74,10 @@ def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]
         )
     store = S3Store(bucket, f"{prefix}/" if prefix else "", options)
     name = label or bucket
-    return Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
+    source = Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
+    if store.unanswered is not None:
+        source.breaker.failed(str(store.unanswered))  # no list needs to wait for it to find that out
+    return source
 
 
 def _library(scheme: str, host: str, path: str, url: str, label: str | None, options: dict[str, Any]) -> Objects:

@@ -34,6 +34,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
     ObjectInfo,
     StoreFailed,
+    StoreUnavailable,
     UnreadableObject,
     level_of,
     served,
@@ -82,7 +83,9 @@ class _Archive(NamedTuple):
 class ZipStore:
     """One archive, which is opened again when its file changes."""
 
+    noun = "archive"
     every = 1.0
+    rest = 20.0
 
     def __init__(self, path: str) -> None:
         self.path = self.location = os.path.realpath(path)
@@ -109,7 +112,7 @@ class ZipStore:
                     self._forget()
                     self._archive = _open(self.path)
             except OSError as error:
-                raise StoreFailed(f"{self.path} cannot be read: {error.strerror}.") from None
+                raise StoreUnavailable(f"{os.path.basename(self.path)} cannot be read: {error.strerror}.") from None
             except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, RecursionError) as error:
                 raise StoreFailed(f"{self.path} cannot be read as a ZIP archive: {error}") from None
             return self._archive

@@ -20,6 +20,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     ObjectContent,
     ObjectInfo,
     StoreFailed,
+    StoreUnavailable,
     served,
 )
 from wharfinger.sources.windows.window import RandomAccess
@@ -58,7 +59,9 @@ def refuse_scheme(scheme: str) -> None:
 class LibraryStore:
     """The objects below one path of a store. For a page, each directory that has objects on it is listed."""
 
+    noun = "store"
     every = 2.0
+    rest = 5.0
 
     def __init__(self, url: str, location: str, options: Mapping[str, Any]) -> None:
         self.location = location
@@ -154,7 +157,8 @@ class LibraryStore:
         except TypeError:
             raise
         except Exception as error:  # each library has its own errors, whose texts may contain secrets
-            raise StoreFailed(f"{self.location} does not answer: {type(error).__name__}.") from None
+            kind = StoreUnavailable if isinstance(error, (ConnectionError, TimeoutError)) else StoreFailed
+            raise kind(f"{self.location} does not answer: {type(error).__name__}.") from None
 
 
 def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str]:

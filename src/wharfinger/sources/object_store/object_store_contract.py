@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from wharfinger.errors import InternalError, InvalidArgument
+from wharfinger.source import SourceUnavailable
 from wharfinger.sources.etag import digest
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -20,6 +21,7 @@ __all__ = [
     "ObjectInfo",
     "ObjectStore",
     "StoreFailed",
+    "StoreUnavailable",
     "UnreadableObject",
     "after_directory",
     "level_of",
@@ -53,6 +55,10 @@ class StoreFailed(InternalError):
     """The store did not answer, or refused; the message names it without credentials."""
 
 
+class StoreUnavailable(StoreFailed, SourceUnavailable):
+    """The store does not answer, or has lost everything that is published: its bucket, its file."""
+
+
 class ObjectChanged(Exception):
     """The object has changed since `info` was called: call it again."""
 
@@ -69,8 +75,12 @@ class ObjectStore(Protocol):
 
     location: str
     """Where it is, for people; without credentials."""
+    noun: str
+    """A word for the store: bucket, archive."""
     every: float
     """Seconds between two rounds of polling."""
+    rest: float
+    """How many times as long as a round the polling sleeps at least."""
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """At most `limit` objects after the key `after`, and whether more follow."""

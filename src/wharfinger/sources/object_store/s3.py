@@ -20,15 +20,18 @@ from wharfinger.sources.object_store.object_store_contract import (
     ObjectContent,
     ObjectInfo,
     StoreFailed,
+    StoreUnavailable,
     after_directory,
 )
 from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["S3Store"]
 
-CALL_SECONDS = 30.0
-"""Timeout of one call with all of its attempts; no thread waits longer."""
+CALL_SECONDS, LIST_SECONDS = 30.0, 10.0
+"""Timeouts of a call with all of its attempts: of a read of bytes, and of any other. No thread waits longer."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
+CHECK_SECONDS = 1.0
+"""How long the check of a new bucket waits for the store's answer, once a client has been made."""
 CLOSE_SECONDS = 2.0
 MAX_KEYS = 1_000
 """Keys that S3 lists in one page, at most."""
@@ -39,7 +42,9 @@ T = TypeVar("T")
 class S3Store:
     """A bucket, or the objects below a prefix of it. Credentials are found as AWS's own tools find them."""
 
-    every = 2.0
+    noun = "bucket"
+    every = 1.5
+    rest = 1.0
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, Any]) -> None:
         try:
@@ -52,12 +57,22 @@ class S3Store:
         self._options = _bounded(options)
         self._lock = threading.Lock()
         self._opened: Any = None
+        self.unanswered: StoreUnavailable | None = None
+        """Why the bucket could not be checked when it was opened."""
         self._check()
 
     def _check(self) -> None:
         """Refuse a bucket that is missing or may not be listed. A store that does not answer now may do so later."""
+
+        async def connect(fs: Any) -> None:
+            await fs.set_session()
+
+        async def look(fs: Any) -> None:
+            await fs._call_s3("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
+
         try:
-            self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
+            self._run(connect)  # this machine's own work, which is slow the first time
+            self._run(look, CHECK_SECONDS)
         except FileNotFoundError:
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.") from None
         except _Refused as error:
@@ -65,6 +80,8 @@ class S3Store:
                 f"{self.location} may not be listed ({error}): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
             ) from None
+        except StoreUnavailable as error:
+            self.unanswered = error
         except StoreFailed:
             pass
 
@@ -95,7 +112,7 @@ class S3Store:
         try:
             return cast("dict[str, Any]", self._call("list_objects_v2", Bucket=self.bucket, **arguments))
         except (FileNotFoundError, _Refused) as error:
-            raise StoreFailed(f"{self.location} cannot be listed now: {_reason(error)}") from None
+            raise StoreUnavailable(f"{self.location} cannot be listed: {_reason(error)}") from None
 
     def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
         return ObjectInfo(
@@ -146,31 +163,34 @@ class S3Store:
     # Calling
 
     def _call(self, method: str, **arguments: object) -> Any:
-        return self._run(lambda fs: fs._call_s3(method, **arguments))
+        return self._run(lambda fs: fs._call_s3(method, **arguments), LIST_SECONDS)
 
-    def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]], seconds: float = CALL_SECONDS) -> T:
         """Run a call on the library's own loop. Convert its errors, without texts that may contain secrets."""
         errors: Any = import_module("botocore.exceptions")
         timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
         library: Any = import_module("fsspec.asyn")
         fs = self._filesystem()
         try:
-            return cast("T", library.sync(library.get_loop(), call, fs, timeout=CALL_SECONDS))
+            return cast("T", library.sync(library.get_loop(), call, fs, timeout=seconds))
         except FileNotFoundError:
             raise
         except PermissionError as error:
             raise _Refused(_code(error) or "access denied") from None
         except errors.NoCredentialsError:
             raise _Refused("there are no credentials") from None
-        except (timeout, TimeoutError, ConnectionError, errors.HTTPClientError) as error:
-            raise StoreFailed(f"{self._endpoint()} does not answer: {type(error).__name__}.") from None
+        except (timeout, TimeoutError, ConnectionError, errors.ConnectionError, errors.HTTPClientError) as error:
+            raise StoreUnavailable(f"{self._endpoint()} does not answer: {type(error).__name__}.") from None
         except errors.BotoCoreError as error:
             raise StoreFailed(f"{self._endpoint()} cannot be called: {type(error).__name__}.") from None
         except OSError as error:
             code = _code(error)
             if code in ("PreconditionFailed", "412", "InvalidRange", "416"):
                 raise _Changed from None
-            raise StoreFailed(f"{self._endpoint()} failed: {code or type(error).__name__}.") from None
+            unavailable = _status(error) >= 500
+            raise (StoreUnavailable if unavailable else StoreFailed)(
+                f"{self._endpoint()} failed: {code or type(error).__name__}."
+            ) from None
 
     def _filesystem(self) -> Any:
         with self._lock:
@@ -234,6 +254,12 @@ def _code(error: BaseException) -> str:
     """The error code of the store, as in its documentation."""
     response: Any = getattr(error.__cause__ or error, "response", None)
     return str(response["Error"].get("Code", "")) if response else ""
+
+
+def _status(error: BaseException) -> int:
+    """The HTTP status of the store's error; 0 if there was no response."""
+    response: Any = getattr(error.__cause__ or error, "response", None)
+    return int(response["ResponseMetadata"].get("HTTPStatusCode", 0)) if response else 0
 
 
 def _reason(error: BaseException) -> str:

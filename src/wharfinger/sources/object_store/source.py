@@ -12,6 +12,7 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
+from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.name_completion import COMPLETIONS
 from wharfinger.sources.object_store.object_descriptions import describe
@@ -39,6 +40,10 @@ MAX_WATCHED_OBJECTS = 10_000
 """Objects that are compared to find changes of the list. Changes after them are not reported."""
 POLL_PAGE = 1_000
 """Objects requested at a time to compare them."""
+FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE
+"""Up to this many watched URIs are looked at one by one: a listing may take as many requests."""
+PATIENCE_SECONDS = 3.0
+"""How long a list of several sources waits for a store."""
 MAX_REQUESTS = 10
 """Requests to the store for one page: names that cannot be served may fill some results."""
 ATTEMPTS = 3
@@ -76,7 +81,13 @@ class Objects(Source):
             )
         ]
         self._lines = LineIndexes()
-        self._polling = Polling(f"objects {title}", self._look, every=store.every)
+        self.noun = store.noun
+        self.patience = PATIENCE_SECONDS
+        self._round: dict[str, str] | None = None
+        """The versions of the first objects, listed in this round of polling; None if there was no need."""
+        self._polling = Polling(
+            f"objects {title}", self._look, every=store.every, rest=store.rest, prepare=self._prepare
+        )
 
     def __repr__(self) -> str:
         return f"<Objects {self.location}>"
@@ -290,10 +301,22 @@ class Objects(Source):
         except StoreFailed as error:
             return str(error)
 
+    def _prepare(self) -> None:
+        """List the first objects, if the list is watched, or so many URIs that this takes fewer requests."""
+        watched = self._polling.watched
+        self._round = None
+        if None in watched or len(watched) > FEW_WATCHED:
+            self._round = {info.key: info.version for info in self._first(MAX_WATCHED_OBJECTS)}
+
     def _look(self, uri: str | None) -> Hashable:
         if uri is None:
-            return signature(self._first(MAX_WATCHED_OBJECTS))
+            if self._round is None:  # it is watched since a moment ago
+                self._prepare()
+            return digest(*(self._round or ()))
         base = split_query(uri)[0]
+        listed = self._round and self._round.get(self._locate(base))
+        if listed:
+            return listed
         info = self._object(base)
         if info is not None:
             return info.version

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
+from wharfinger.errors import InternalError
 from wharfinger.server.document_search import PAGE, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source
 from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, IndexedVersion, IndexStore
@@ -167,7 +168,10 @@ class Indexing:
         while self._notified and not self._reader.stopped.is_set():
             uri, _ = self._notified.popitem()
             key, source = next(((key, source) for key, source in sources.items() if source.matches(uri)), ("", None))
-            document = None if source is None else self._reader.document(source, uri)
+            try:
+                document = None if source is None else self._reader.document(source, uri)
+            except (InternalError, OSError):  # the next walk finds it, when the source is back
+                continue
             if source is not None and document is not None and uri in store.known(key, [uri]):
                 self._index(store, key, source, document)
         store.commit()

@@ -1,0 +1,464 @@
+"""Calls sources so that nobody waits for one that does not answer.
+
+Each source has a `patience` and a `breaker` (`protocol.breaker`), which servers that share the source share too:
+
+- A list goes on without a source whose first page takes longer than its patience. When the page arrives, the list is
+  reported as changed, and the next list uses this page, so that a source which is always slow is listed too.
+- No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
+  the patience, the source is probed: it is asked for the first resource of its list. If there is no answer within the
+  patience either, the breaker opens, and all calls that wait for the source fail at once, with the reason.
+- While the breaker is open, calls fail at once. A task probes the source after 1, 2, 4, … and at last every 60 seconds.
+- When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
+
+Threads cannot be stopped. A probe that gets no answer keeps its thread, and no other is started until it has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.errors import InternalError, Overloaded
+from wharfinger.server.subscriptions.watching import Watching
+from wharfinger.server.threads import Pool, is_async
+from wharfinger.source import Source, SourceUnavailable, outage_of
+from wharfinger.transports.background import BackgroundTasks, retrieve
+
+__all__ = ["MISSING", "SourceCalls"]
+
+log = logging.getLogger("wharfinger.server.sources")
+
+MISSING = "wharfinger/missing"
+"""The key in the `_meta` of a list for the sources that are missing from it, each as `{"source", "uri", "message"}`."""
+
+START_SECONDS = 0.25
+"""How long the start of a server waits for the starts of its sources, which then go on in the background."""
+LATE_PAGE_SECONDS = 30.0
+"""How long a page that came too late for its list is kept for the next one."""
+LEAST_PROBE_SECONDS = 0.1
+"""Least time between two probes."""
+
+Page = tuple[Sequence[t.Resource], Any]
+
+
+class _Call:
+    """A call that waits for a source: its task, when it began, and whether it was cancelled by `_give_up`."""
+
+    __slots__ = ("began", "cancelling", "given_up", "task")
+
+    def __init__(self, task: asyncio.Task[Any], began: float) -> None:
+        self.task = task
+        self.began = began
+        self.cancelling = task.cancelling()
+        self.given_up = False
+
+
+class _LatePage:
+    """A first page that did not arrive in time for its list, and when it arrived (0: not yet)."""
+
+    def __init__(self, wanted: tuple[str, int], answer: asyncio.Task[Page]) -> None:
+        self.wanted = wanted
+        """The owner of the list, and its limit."""
+        self.answer = answer
+        self.arrived = 0.0
+
+
+class _SourceState:
+    """What one server knows about one source besides its breaker."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[_Call, None] = {}
+        """The calls in progress, the oldest first."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Looks for calls that take long; set while there are calls."""
+        self.probe: asyncio.Task[None] | None = None
+        """Probes the source because a call takes long, or until it is back."""
+        self.asked: asyncio.Future[Any] | None = None
+        """The answer to a probe, which may come long after the probe has failed."""
+        self.late: _LatePage | None = None
+        self.starting: asyncio.Task[None] | None = None
+        self.unstarted = False
+        """Whether its start has failed, so that a probe begins with another attempt."""
+
+
+class SourceCalls:
+    """Calls the sources of one server."""
+
+    def __init__(self, pool: Pool, notify: Watching) -> None:
+        self._pool = pool
+        self._notify = notify
+        self._sources: list[Source] = []
+        self._states: dict[Source, _SourceState] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks = BackgroundTasks(report_failures=True)
+
+    # -- calls
+
+    async def call(self, source: Source, function: Callable[..., Any], owner: str, *arguments: Any) -> Any:
+        """Call a function of a source: a plain one in a thread that counts towards the share of `owner`.
+
+        Raises:
+            SourceUnavailable: the function raised it; or the source failed a moment ago, or does not answer.
+        """
+        breaker = source.breaker
+        # A server that was not started probes nothing: then a caller does.
+        probes = self._loop is None and breaker.try_probe()
+        if not (probes or breaker.admits()):
+            raise self.unavailable(source)
+        task = asyncio.current_task()
+        assert task is not None  # coroutines of a server run in tasks
+        state = self._state(source)
+        call = _Call(task, breaker.clock())
+        state.waiting[call] = None
+        if state.timer is None:
+            self._arm(source, state)
+        try:
+            if state.starting is not None:
+                await asyncio.wait((state.starting,))
+            found = await self._pool.adapt(function)(owner, *arguments)
+            if probes:
+                breaker.succeeded()
+            return found
+        except SourceUnavailable as error:
+            breaker.failed(str(error), call.began)
+            raise
+        except asyncio.CancelledError:
+            if call.given_up and task.cancelling() - 1 <= call.cancelling:
+                raise self.unavailable(source) from None
+            if breaker.clock() - call.began >= source.patience:  # its caller has lost patience, before our timer
+                self._probe_once(source, state)
+            raise
+        finally:
+            if probes:
+                breaker.give_up_probe()
+            del state.waiting[call]
+            if call.given_up:
+                task.uncancel()
+
+    async def page(self, source: Source, owner: str, key: Any, limit: int) -> Page:
+        """A page of a source's list.
+
+        Raises:
+            SourceUnavailable: the source cannot be listed now.
+        """
+        breaker = source.breaker
+        began = breaker.clock()
+        try:
+            page: Page = await self.call(source, source.page, owner, key, limit)
+        except (SourceUnavailable, Overloaded):
+            raise
+        except InternalError as error:
+            breaker.failed(" ".join(str(error).split()), began)
+            raise
+        except OSError as error:
+            breaker.failed("it cannot be read", began)
+            raise SourceUnavailable(f"{source.name or source.uri} cannot be read now.") from error
+        breaker.succeeded()
+        return page
+
+    async def first_page(self, source: Source, owner: str, limit: int, arrived: Callable[[], None]) -> Page:
+        """The first page of a source's list, if it comes within the patience; else `arrived` is called when it comes.
+
+        Raises:
+            SourceUnavailable: it takes longer, an earlier request is still pending, or the source cannot be listed.
+        """
+        state = self._state(source)
+        late = state.late
+        if late is not None and not late.arrived:
+            raise self.unavailable(source)
+        if late is not None and late.wanted == (owner, limit):
+            state.late = None
+            if source.breaker.clock() - late.arrived < LATE_PAGE_SECONDS:
+                return late.answer.result()
+        asked = asyncio.get_running_loop().create_task(self.page(source, owner, None, limit))
+        try:
+            done, _ = await asyncio.wait((asked,), timeout=source.patience)
+        except asyncio.CancelledError:
+            asked.cancel()
+            raise
+        if done:
+            return asked.result()
+        state.late = late = _LatePage((owner, limit), asked)
+        asked.add_done_callback(partial(self._late_page_came, source, late, arrived))
+        raise self.unavailable(source)
+
+    def _late_page_came(
+        self, source: Source, late: _LatePage, arrived: Callable[[], None], asked: asyncio.Future[Page]
+    ) -> None:
+        if asked.cancelled() or asked.exception() is not None:
+            self._state(source).late = None
+        else:
+            late.arrived = source.breaker.clock()
+            arrived()
+
+    # -- what is missing
+
+    def unavailable(self, source: Source) -> SourceUnavailable:
+        """The error for a call that is not made, or is given up."""
+        why = self.why_missing(source) or f"{source.name or source.uri} does not answer"
+        return SourceUnavailable(f"{why}: try again later.")
+
+    def missing(self, source: Source) -> str:
+        """The sentence about a source that is missing from a list; empty if it is not."""
+        why = self.why_missing(source)
+        return f"{why}; its resources are missing from this list." if why else ""
+
+    def why_missing(self, source: Source) -> str:
+        """Why a source is missing from lists and searches, as a main clause; empty if it is not."""
+        outage = outage_of(source)
+        state = self._states.get(source)
+        if outage or state is None:
+            return outage
+        if state.late is not None and not state.late.arrived:
+            return f"{source.noun} {source.uri or source.name!r} has not answered within {source.patience:g} s"
+        return f"{source.noun} {source.uri or source.name!r} is starting" if state.starting is not None else ""
+
+    # -- calls that take long
+
+    def _state(self, source: Source) -> _SourceState:
+        state = self._states.get(source)
+        if state is None:
+            state = self._states[source] = _SourceState()
+        return state
+
+    def _arm(self, source: Source, state: _SourceState) -> None:
+        loop = asyncio.get_running_loop()
+        state.timer = loop.call_later(source.patience, self._look_for_long_calls, source, state)
+
+    def _look_for_long_calls(self, source: Source, state: _SourceState) -> None:
+        """Probe the source if its oldest call takes longer than the patience."""
+        state.timer = None
+        oldest = next(iter(state.waiting), None)
+        if oldest is None:
+            return
+        if source.breaker.clock() - oldest.began >= source.patience:
+            self._probe_once(source, state)
+        self._arm(source, state)
+
+    def _probe_once(self, source: Source, state: _SourceState) -> None:
+        if self._loop is not None and (state.probe is None or state.probe.done()):
+            state.probe = self._tasks.start(self._probe(source, state))
+
+    def _give_up(self, source: Source, state: _SourceState) -> None:
+        """Make the calls that wait for a source fail, unless calls are let through. Nobody waits for a late page."""
+        late = None if state.late is None else state.late.answer
+        if not source.breaker.admits():
+            for call in state.waiting:
+                if not call.given_up and call.task is not late:
+                    call.given_up = True
+                    call.task.cancel()
+
+    # -- probes
+
+    async def _probe(self, source: Source, state: _SourceState) -> None:
+        """Ask for the first resource of the list, and record whether the source answers within its patience."""
+        breaker = source.breaker
+        began = breaker.clock()
+        asked = state.asked
+        if asked is None:
+            asked = state.asked = asyncio.ensure_future(self._ask(source, state))
+            asked.add_done_callback(partial(self._answered, source, state))
+        try:
+            done, _ = await asyncio.wait((asked,), timeout=source.patience)
+        except asyncio.CancelledError:
+            breaker.give_up_probe()
+            raise
+        if not done:
+            breaker.failed()
+        else:
+            self._record(source, asked, began)
+        self._give_up(source, state)
+
+    async def _ask(self, source: Source, state: _SourceState) -> None:
+        if state.unstarted:
+            await source.start()
+            state.unstarted = False
+        found: object = source.page(None, 1) if is_async(source.page) else await _in_thread(source.page, None, 1)
+        if inspect.isawaitable(found):
+            await found
+
+    def _answered(self, source: Source, state: _SourceState, asked: asyncio.Future[Any]) -> None:
+        state.asked = None
+        if _succeeded(asked):
+            source.breaker.succeeded()
+
+    def _record(self, source: Source, asked: asyncio.Future[Any], began: float) -> None:
+        """Record the error of a probe; `_answered` has recorded a success."""
+        error = None if asked.cancelled() else asked.exception()
+        if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
+            said = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
+            source.breaker.failed(said, began)
+        elif source.breaker.down and error is not None:  # it answers, if wrongly
+            source.breaker.succeeded()
+
+    async def _keep_probing(self, source: Source, state: _SourceState) -> None:
+        """Probe a source until it is back."""
+        breaker = source.breaker
+        while breaker.down:
+            await asyncio.sleep(max(breaker.probe_in(), LEAST_PROBE_SECONDS))
+            if breaker.try_probe():
+                await self._probe(source, state)
+
+    def _on_breaker(self, source: Source) -> None:
+        """Called when a breaker opens or closes, from any thread."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._follow_breaker, source)
+
+    def _follow_breaker(self, source: Source) -> None:
+        if self._loop is None:
+            return
+        state = self._state(source)
+        if source.breaker.down:
+            log.warning("%s; it is tried again in the background", self.why_missing(source))
+            self._give_up(source, state)
+            self._begin_probing(source, state)
+        else:
+            log.info("%s is back", source.name or source.uri)
+        self._notify.list_changed("resources")
+        for uri in self._notify.watched():
+            if source.matches(uri):
+                self._notify.updated(uri)
+
+    def _begin_probing(self, source: Source, state: _SourceState) -> None:
+        if state.probe is None or state.probe.done():
+            state.probe = self._tasks.start(self._keep_probing(source, state))
+        else:  # the single probe of a call that takes long: go on when it has ended
+            state.probe.add_done_callback(lambda _: self._go_on_probing(source, state))
+
+    def _go_on_probing(self, source: Source, state: _SourceState) -> None:
+        if self._loop is not None and source.breaker.down:
+            self._begin_probing(source, state)
+
+    def look_again(self, source: Source) -> None:
+        """Probe a source that reports a change although its breaker is open; from any thread.
+
+        If it is back, the breaker closes, and then its watchers are notified.
+        """
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._probe_now, source)
+
+    def _probe_now(self, source: Source) -> None:
+        state = self._state(source)
+        if self._loop is not None and source.breaker.down and state.asked is None:
+            self._tasks.start(self._probe(source, state))
+
+    # -- start and end
+
+    def add(self, source: Source) -> None:
+        """Follow the breaker of a source of this server."""
+        self._sources.append(source)
+        source.breaker.observers.append(partial(self._on_breaker, source))
+
+    async def start(self) -> None:
+        """Start the sources at the same time, and wait for a moment; those that take longer go on in the background.
+
+        Raises what the start of a source raised meanwhile.
+        """
+        self._loop = asyncio.get_running_loop()
+        starts = [self._start(source) for source in self._sources]
+        if starts:
+            await asyncio.wait(starts, timeout=START_SECONDS)
+        for source, starting in zip(self._sources, starts, strict=True):
+            if starting.done():
+                starting.result()
+                self._state(source).starting = None
+            else:
+                starting.add_done_callback(partial(self._started, source))
+            if source.breaker.down:
+                self._begin_probing(source, self._state(source))
+
+    async def join(self, source: Source) -> None:
+        """Start a source that was added after the server started; what its start raises is logged."""
+        starting = self._start(source)
+        await asyncio.wait((starting,))
+        self._started(source, starting)
+
+    def _start(self, source: Source) -> asyncio.Task[None]:
+        state = self._state(source)
+        state.starting = asyncio.ensure_future(source.start())
+        state.starting.add_done_callback(retrieve)
+        return state.starting
+
+    def _started(self, source: Source, starting: asyncio.Task[None]) -> None:
+        state = self._state(source)
+        state.starting = None
+        if starting.cancelled():
+            return
+        error = starting.exception()
+        if error is None:
+            self._notify.list_changed("resources")
+            return
+        log.error("%s did not start", type(source).__qualname__, exc_info=error)
+        state.unstarted = True
+        source.breaker.failed(str(error) if isinstance(error, InternalError) else "it did not start")
+
+    @property
+    def starting(self) -> bool:
+        """Whether there are sources that have not started yet."""
+        return any(state.starting is not None for state in self._states.values())
+
+    async def started(self) -> bool:
+        """Wait for the sources that are starting, no longer than their patience. Returns whether there were any."""
+        starting = {
+            state.starting: source.patience for source, state in self._states.items() if state.starting is not None
+        }
+        if starting:
+            await asyncio.wait(starting, timeout=max(starting.values()))
+        return bool(starting)
+
+    async def close(self) -> None:
+        """End the starts and the probes."""
+        self._loop = None
+        pending: list[asyncio.Future[Any]] = []
+        for state in self._states.values():
+            if state.timer is not None:
+                state.timer.cancel()
+            late = None if state.late is None else state.late.answer
+            pending += [one for one in (state.starting, state.asked, late) if one is not None and not one.done()]
+        self._states.clear()
+        for one in pending:
+            one.cancel()
+        await self._tasks.cancel()
+        if pending:
+            await asyncio.wait(pending)
+
+
+def _succeeded(asked: asyncio.Future[Any]) -> bool:
+    return not asked.cancelled() and asked.exception() is None
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread of its own, which does not delay the end of the process.
+
+    A probe must not wait for a thread of the pool, which may be full of calls that wait for the same source.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def finish(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def work() -> None:
+        result: Any = None
+        caught: BaseException | None = None
+        try:
+            result = function(*arguments)
+        except BaseException as error:
+            caught = error
+        with suppress(RuntimeError):  # the loop is closed: the server has ended
+            loop.call_soon_threadsafe(finish, result, caught)
+
+    threading.Thread(target=work, name="wharfinger-probe", daemon=True).start()
+    return await future

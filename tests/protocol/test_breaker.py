@@ -1,0 +1,209 @@
+"""The circuit breaker, against a model of what it promises, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from wharfinger.protocol.breaker import Breaker, BreakerState
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_new_breaker_is_closed_and_sends_no_probe(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.admits()
+    assert not breaker.down
+    assert not breaker.try_probe()
+    assert (breaker.down_seconds(), breaker.probe_in(), breaker.reason) == (0, 0, "")
+
+
+def test_after_a_failure_callers_skip_until_the_delay_is_over_and_then_one_probes(clock: Clock) -> None:
+    breaker = Breaker(clock, initial_delay=2.0)
+    breaker.failed("fog")
+    assert (breaker.state, breaker.admits(), breaker.reason) == (BreakerState.OPEN, False, "fog")
+    clock.now += 1.999
+    assert not breaker.try_probe()
+    assert breaker.probe_in() == pytest.approx(0.001)
+    clock.now += 0.001
+    assert breaker.try_probe()
+    assert breaker.state is BreakerState.HALF_OPEN
+    assert not breaker.try_probe()  # one at a time
+    assert not breaker.admits()
+    breaker.succeeded()
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.admits()
+
+
+def test_each_failed_probe_doubles_the_delay_up_to_the_longest(clock: Clock) -> None:
+    breaker = Breaker(clock, initial_delay=1.0, max_delay=5.0)
+    delays = []
+    breaker.failed()
+    for _ in range(5):
+        delays.append(breaker.probe_in())
+        clock.now += delays[-1]
+        assert breaker.try_probe()
+        breaker.failed("still", clock.now)
+    assert delays == [1, 2, 4, 5, 5]
+    breaker.succeeded()
+    breaker.failed()
+    assert breaker.probe_in() == 1  # a success begins anew
+
+
+def test_calls_that_failed_together_are_one_failure(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    began = clock.now
+    clock.now += 5
+    for _ in range(100):
+        breaker.failed("silent", began)
+        clock.now += 0.01
+    assert breaker.failures == 1
+    assert breaker.down_seconds() == pytest.approx(6)
+
+
+def test_a_call_that_began_before_the_outage_does_not_end_the_probe(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    began = clock.now
+    clock.now += 5
+    breaker.failed("silent", began)
+    clock.now += 1
+    assert breaker.try_probe()
+    breaker.failed("silent", began + 1)
+    assert breaker.state is BreakerState.HALF_OPEN
+
+
+def test_a_failure_that_kept_nobody_waiting_is_recorded_but_keeps_nobody_out(clock: Clock) -> None:
+    breaker = Breaker(clock, quick_below=0.25)
+    began = clock.now
+    clock.now += 0.249
+    breaker.failed("gone", began)
+    assert (breaker.down, breaker.admits()) == (True, True)
+    began = clock.now
+    clock.now += 0.25  # at the bound it is no longer quick
+    breaker.failed("gone", began)
+    assert not breaker.admits()
+    breaker.succeeded()
+    breaker.failed("silent")  # however long it took, a caller has waited
+    assert not breaker.admits()
+
+
+def test_a_probe_that_was_cancelled_leaves_the_next_one_to_somebody_else(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    breaker.failed()
+    clock.now += 1
+    assert breaker.try_probe()
+    breaker.give_up_probe()
+    assert breaker.state is BreakerState.OPEN
+    assert breaker.try_probe()
+
+
+def test_observers_hear_when_it_opens_and_closes_and_of_nothing_else(clock: Clock) -> None:
+    breaker, heard = Breaker(clock), []
+    breaker.observers.append(lambda: heard.append(breaker.down))
+    breaker.succeeded()
+    for _ in range(3):
+        breaker.failed("fog", clock.now)
+        clock.now += 10
+    breaker.succeeded()
+    breaker.succeeded()
+    assert heard == [True, False]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+@settings(max_examples=50)
+def test_jitter_only_shortens_the_delay(factors: list[float]) -> None:
+    clock = Clock()
+    given_factors = iter(factors)
+    breaker = Breaker(clock, max_delay=8.0, random=lambda: next(given_factors))
+    for number, factor in enumerate(factors):
+        breaker.failed()
+        assert breaker.probe_in() == pytest.approx(min(8.0, 2.0**number) * factor)
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """Any order of calls, probes and time keeps the promises."""
+
+    @initialize(initial=st.floats(0.1, 5), longest=st.floats(5, 100), quick=st.sampled_from([0.0, 0.25]))
+    def begin(self, initial: float, longest: float, quick: float) -> None:
+        self.clock = Clock()
+        self.initial, self.longest = initial, longest
+        self.breaker = Breaker(self.clock, initial_delay=initial, max_delay=longest, quick_below=quick)
+        self.calls: list[float] = []
+        self.probe: float | None = None
+        self.heard: list[bool] = []
+        self.breaker.observers.append(lambda: self.heard.append(self.breaker.down))
+
+    @rule(seconds=st.floats(0.001, 200))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule()
+    def a_call_begins(self) -> None:
+        if self.breaker.admits():
+            self.calls.append(self.clock.now)
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data(), works=st.booleans())
+    def a_call_ends(self, data: st.DataObject, works: bool) -> None:
+        began = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
+        before = self.breaker.failures
+        self.breaker.succeeded() if works else self.breaker.failed("fog", began)
+        assert self.breaker.failures == 0 if works else self.breaker.failures - before in (0, 1)
+
+    @rule()
+    def somebody_wants_to_probe(self) -> None:
+        due = self.breaker.probe_in() == 0 and self.breaker.state is BreakerState.OPEN
+        assert self.breaker.try_probe() == due
+        if due:
+            self.probe = self.clock.now
+
+    @precondition(lambda self: self.probe is not None)
+    @rule(ends=st.sampled_from(["works", "fails", "cancelled"]))
+    def the_probe_ends(self, ends: str) -> None:
+        began, self.probe = self.probe, None
+        if ends == "works":
+            self.breaker.succeeded()
+            assert self.breaker.admits()
+        elif ends == "fails":
+            self.breaker.failed("fog", began)
+            assert self.breaker.down
+        elif self.breaker.state is BreakerState.HALF_OPEN:
+            self.breaker.give_up_probe()
+            assert self.breaker.try_probe()
+            self.probe = began
+
+    @invariant()
+    def delays_are_bounded(self) -> None:
+        if hasattr(self, "breaker"):
+            assert 0 <= self.breaker.probe_in() <= self.longest + 1e-9
+
+    @invariant()
+    def what_it_says_agrees(self) -> None:
+        if not hasattr(self, "breaker"):
+            return
+        breaker = self.breaker
+        assert breaker.down == (breaker.state is not BreakerState.CLOSED) == (breaker.failures > 0)
+        assert breaker.admits() or breaker.down
+        assert breaker.down or not breaker.reason
+        assert all(before is not after for before, after in zip(self.heard, self.heard[1:], strict=False))
+        assert (self.heard[-1] if self.heard else False) == breaker.down
+
+
+TestBreakerMachine = BreakerMachine.TestCase
+TestBreakerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
