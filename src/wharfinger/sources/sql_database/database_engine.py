@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from wharfinger.errors import HandlerFailed, InvalidArgument
+from wharfinger.source import SourceUnavailable
 from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 
 __all__ = [
@@ -78,7 +79,7 @@ class QueryRefused(InvalidArgument):
     """A statement is not run; the message says why, and what is possible instead."""
 
 
-class DatabaseUnreachable(HandlerFailed):
+class DatabaseUnreachable(SourceUnavailable):
     """The database cannot be reached; the message names it, without its password."""
 
 

@@ -62,6 +62,7 @@ class Database(Source):
     """The source that `sql()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
+    noun = "database"
 
     def __init__(
         self, engine: DatabaseEngine, *, top: str, label: str, schema: str | None, bounds: QueryBounds

@@ -2,12 +2,12 @@
 
 A database has a token that is cheap to ask for and differs after every write (SQLite's `data_version`, PostgreSQL's
 snapshot). One thread asks for the token many times a second; only when it differs are the versions of the watched URIs
-computed, by reading. In any case they are looked at every few seconds.
+computed, by reading. In any case they are looked at every few seconds. While the database cannot be reached, the thread
+tries again at each request for the token, so that watchers soon hear when it is back (see `sources.polling`).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -18,8 +18,6 @@ from wharfinger.sources.polling import Polling
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, DatabaseUnreachable
 
 __all__ = ["TOKEN_SECONDS", "SqlWatch"]
-
-log = logging.getLogger("wharfinger.sources")
 
 TOKEN_SECONDS = 0.1
 """Time between two requests for the token, each of which takes well under a millisecond."""
@@ -113,28 +111,21 @@ class SqlWatch:
         self._look_time = 0.0
         try:
             self._token = self._engine.token()
-            if self._down:
-                log.info("%s: the database can be reached again", self._name)
             self._down = False
-        except DatabaseUnreachable as error:
-            if not self._down:
-                log.warning("%s: %s Its watchers are notified when it is back.", self._name, error)
+        except DatabaseUnreachable:
             self._down = True
+            raise
 
     def _look(self, uri: str | None) -> Hashable:
         token = self._token
         known = self._versions.get(uri)
-        if known is not None and (self._down or known[0] == token):
+        if known is not None and known[0] == token:
             return known[1]
         began = time.monotonic()
         try:
             version = self._version(uri)
         except ResourceNotFound:
             version = ""
-        except DatabaseUnreachable:
-            if known is None:
-                raise
-            return known[1]
         self._versions[uri] = (token, version)
         self._look_time += time.monotonic() - began
         return version

@@ -15,9 +15,12 @@ Contents are never kept. Requests to the other server have the URI and its own h
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,12 +33,13 @@ from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.net import is_loopback, is_public
+from wharfinger.protocol.breaker import Breaker
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import Changed, Document, Source, UnusableSource, document_of, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.folder.file_uri import quote
-from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 from wharfinger.sources.upstream_server.upstream_discovery import Discovery
 from wharfinger.sources.upstream_server.upstream_lists import Cursor, Page, UpstreamLists
 from wharfinger.sources.upstream_server.upstream_watch import UpstreamWatch
@@ -50,6 +54,8 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_MESSAGE_BYTES = 48 << 20
 """One result: contents of 32 MiB in base64."""
+PATIENCE_SECONDS = 3.0
+"""How long a list of several sources waits for a server."""
 LIST_SECONDS = 10.0
 """Timeout for a page of the list: the list of all sources should not wait for one server that does not answer."""
 OPEN_SECONDS = 10.0
@@ -157,6 +163,8 @@ class Upstream(Source):
     """The source that `upstream()` returns. Its methods are coroutine functions of the server's event loop."""
 
     cache_scope = "private"
+    noun = "server"
+    patience = PATIENCE_SECONDS
 
     def __init__(self, client: Callable[[], Client], label: str, location: str, timeout: float) -> None:
         self.name = label
@@ -209,18 +217,23 @@ class Upstream(Source):
     # Listing
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The other server's list; if it cannot be reached, one resource that says why. Other sources stay listed.
+        """The other server's list.
 
         Raises:
             InvalidArgument: the list must be read again from the start.
+            UpstreamUnreachable: it cannot be reached now.
             InternalError: the list never ends, or a page of it failed.
         """
-        try:
-            return await self._lists.page(after, limit)
-        except UpstreamUnreachable:
-            if after is not None:
-                raise
-            return [self._status()], None
+        return await self._lists.page(after, limit)
+
+    @cached_property
+    def breaker(self) -> Breaker:
+        """Records whether it can be reached. `UpstreamClient` itself refuses requests at once while it cannot."""
+        return Breaker(time.monotonic, quick_below=math.inf)
+
+    def placeholder(self, reason: str) -> list[t.Resource]:
+        """The resource that reports the state of the connection."""
+        return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT)]
 
     async def _fetch(self, cursor: Cursor) -> Page:
         try:
@@ -400,7 +413,10 @@ class Upstream(Source):
 
     def _on_state(self) -> None:
         """The other server went away, or came back, perhaps with other resources."""
-        if not self._client.down:
+        if self._client.down:
+            self.breaker.failed(self._client.down, time.monotonic())
+        else:
+            self.breaker.succeeded()
             self._discovery.restart()
         if self._status_changed is not None:
             self._status_changed(self.status)

@@ -1,6 +1,7 @@
-"""Requests to another server: one client, opened when it is needed. After a failure it is not asked for a while.
+"""Requests to another server: one client, opened when it is needed.
 
-Failures become errors that callers of this server may read.
+After a failure, requests fail at once, and only a ping in the background is sent, less and less often, until it is
+answered (`protocol.breaker`). Failures become errors that callers of this server may read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from wharfinger.errors import (
     UnsupportedRevision,
     WharfingerError,
 )
-from wharfinger.protocol.backoff import Backoff
+from wharfinger.protocol.breaker import Breaker
+from wharfinger.source import SourceUnavailable
 from wharfinger.transports.background import retrieve
 
 __all__ = ["UpstreamClient", "UpstreamUnreachable"]
@@ -38,7 +40,9 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 T = TypeVar("T")
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""For how long a server that could not be reached is not asked again: doubled after each failure."""
+"""Delay before a server that could not be reached is pinged: doubled after each failure."""
+PING_SECONDS = 10.0
+"""How long a ping waits for its answer."""
 MAX_REQUESTS = 64
 """Requests in flight; others wait. Servers that publish each other in a circle stop at it, too."""
 MAX_MESSAGE_LENGTH = 300
@@ -46,7 +50,7 @@ MAX_MESSAGE_LENGTH = 300
 UNREACHABLE = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
-class UpstreamUnreachable(InternalError):
+class UpstreamUnreachable(SourceUnavailable):
     """The other server cannot be reached now; the message says which one and why."""
 
 
@@ -58,8 +62,6 @@ class UpstreamClient:
     """
 
     def __init__(self, name: str, make: Callable[[], Client], on_state: Callable[[], None]) -> None:
-        self.down = ""
-        """Why the server cannot be reached; empty while it can, or before the first attempt."""
         self.closed = False
         """Whether calls are refused."""
         self.opened = False
@@ -69,8 +71,13 @@ class UpstreamClient:
         self._client: Client | None = None
         self._opening: asyncio.Task[Client] | None = None
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
-        self._backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
-        self._retry_at = 0.0
+        self._breaker = Breaker(time.monotonic, initial_delay=RETRY_SECONDS, max_delay=MAX_RETRY_SECONDS)
+        self._pinging: asyncio.Task[None] | None = None
+
+    @property
+    def down(self) -> str:
+        """Why the server cannot be reached; empty while it can, or before the first attempt."""
+        return self._breaker.reason
 
     async def call(self, request: Callable[[Client], Awaitable[T]], uri: str = "") -> T:
         """Make a request with the client, and return its result.
@@ -81,13 +88,14 @@ class UpstreamClient:
             UpstreamUnreachable: it cannot be reached, or could not a moment ago.
             InternalError: it failed.
         """
-        if self.closed or (self.down and time.monotonic() < self._retry_at):
+        if self.closed or self._breaker.down:
             raise self._unreachable()
+        began = time.monotonic()
         try:
             async with self._slots:
                 result = await request(await self.client())
         except UNREACHABLE as error:
-            self.failed(error)
+            self.failed(error, began)
             raise self._unreachable() from None
         except RemoteError as error:
             self.succeeded()
@@ -120,33 +128,53 @@ class UpstreamClient:
         self.closed = True
         opening, self._opening = self._opening, None
         client, self._client = self._client, None
-        self.opened, self.down = False, ""
-        self._backoff.succeeded()
+        pinging, self._pinging = self._pinging, None
+        self.opened = False
+        self._breaker.succeeded()
         self._slots = asyncio.Semaphore(MAX_REQUESTS)  # the next start may be in another loop
-        if opening is not None and not opening.done():
-            opening.cancel()
-            await asyncio.wait((opening,))
+        for task in (opening, pinging):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
         if client is not None:
             with contextlib.suppress(WharfingerError):
                 await client.close()
 
-    def failed(self, error: WharfingerError) -> None:
-        """Record an error; some mean that the server cannot be reached."""
-        if not isinstance(error, UNREACHABLE):
+    def failed(self, error: WharfingerError, began: float | None = None) -> None:
+        """Record an error of a request that began at `began`; some mean that the server cannot be reached."""
+        if self.closed or not isinstance(error, UNREACHABLE):
             return
-        before, self.down = self.down, _brief(error)
-        self._retry_at = time.monotonic() + self._backoff.failed()
-        if not before:
+        was_down = self._breaker.down
+        self._breaker.failed(_brief(error) or type(error).__name__, began)
+        if not was_down:
             log.warning("%s cannot be reached: %s", self._name, self.down)
+            self._pinging = asyncio.get_running_loop().create_task(self._keep_pinging())
+            self._pinging.add_done_callback(retrieve)
             self._on_state()
 
     def succeeded(self) -> None:
         """Record that the server answered."""
-        before, self.down = self.down, ""
-        self._backoff.succeeded()
-        if before:
+        if self._breaker.down:
+            self._breaker.succeeded()
             log.info("%s is reached again", self._name)
             self._on_state()
+
+    async def _keep_pinging(self) -> None:
+        """Ping the server until it answers."""
+        while self._breaker.down:
+            await asyncio.sleep(self._breaker.probe_in())
+            if not self._breaker.try_probe():
+                continue
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    await (await self.client()).ping()
+            except RemoteError:  # it answers
+                self.succeeded()
+            except (WharfingerError, TimeoutError) as error:
+                self._breaker.failed(_brief(str(error)) or "it does not answer", began)
+            else:
+                self.succeeded()
 
     def _unreachable(self) -> UpstreamUnreachable:
         return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down or 'this server is closing.'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import UnsetType
 
@@ -43,12 +44,15 @@ class Discovery:
         self._lists = lists
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
+        self._back = asyncio.Event()
+        """Set when the server has come back, so that discovery goes on at once."""
         self._done = self._complete = False
         self._connection = ""
 
     async def start(self) -> None:
         """Start discovery, and wait at most `START_SECONDS` for its end."""
         if self._task is None:
+            self._back = asyncio.Event()  # one belongs to a single event loop
             self._task = asyncio.get_running_loop().create_task(self._run())
             await asyncio.wait((self._task,), timeout=START_SECONDS)
 
@@ -62,6 +66,7 @@ class Discovery:
     def restart(self) -> None:
         """Start again after the server has come back: its lists may have changed."""
         self._lists.forget()
+        self._back.set()
         if self._task is not None and self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._changed()
@@ -96,7 +101,9 @@ class Discovery:
             except Exception:
                 log.exception("%s could not be listed", self._name)
                 return
-            await asyncio.sleep(backoff.failed())
+            self._back.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._back.wait(), backoff.failed())
 
     async def _discover(self) -> None:
         self._connection = await self._client.call(_connection)
