@@ -178,6 +178,16 @@ class Source:
         """What is listed while the source is unavailable: by default, its top directory, with the reason as title."""
         return [t.Resource(uri=self.uri, name=self.name or self.uri, title=reason)] if self.uri else []
 
+    def probe(self) -> MaybeAwaitable[object]:
+        """Find out, at little cost, whether the data can be reached; it is called until a source is back.
+
+        By default, it requests two resources of the list, because the first may be a directory that needs no request.
+
+        Raises:
+            SourceUnavailable: it cannot be reached.
+        """
+        return self.page(None, 2)
+
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this source, even if nothing is there.
 

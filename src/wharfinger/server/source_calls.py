@@ -5,8 +5,8 @@ Each source has a `patience` and a `breaker` (`protocol.breaker`), which servers
 - A list goes on without a source whose first page takes longer than its patience. When the page arrives, the list is
   reported as changed, and the next list uses this page, so that a source which is always slow is listed too.
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
-  the patience, the source is probed: it is asked for the first resource of its list. If there is no answer within the
-  patience either, the breaker opens, and all calls that wait for the source fail at once, with the reason.
+  the patience, the source is probed (`Source.probe`). If it does not answer that within the patience either, the
+  breaker opens, and all calls that wait for the source fail at once, with the reason.
 - While the breaker is open, calls fail at once. A task probes the source after 1, 2, 4, … and at last every 60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
@@ -160,7 +160,8 @@ class SourceCalls:
         except OSError as error:
             breaker.failed("it cannot be read", began)
             raise SourceUnavailable(f"{source.name or source.uri} cannot be read now.") from error
-        breaker.succeeded()
+        if page[1] is None or len(page[0]) > 1:  # a top directory alone may have needed no request
+            breaker.succeeded()
         return page
 
     async def first_page(self, source: Source, owner: str, limit: int, arrived: Callable[[], None]) -> Page:
@@ -258,7 +259,7 @@ class SourceCalls:
     # -- probes
 
     async def _probe(self, source: Source, state: _SourceState) -> None:
-        """Ask for the first resource of the list, and record whether the source answers within its patience."""
+        """Record whether the source answers a probe within its patience."""
         breaker = source.breaker
         began = breaker.clock()
         asked = state.asked
@@ -280,7 +281,7 @@ class SourceCalls:
         if state.unstarted:
             await source.start()
             state.unstarted = False
-        found: object = source.page(None, 1) if is_async(source.page) else await _in_thread(source.page, None, 1)
+        found: object = source.probe() if is_async(source.probe) else await _in_thread(source.probe)
         if inspect.isawaitable(found):
             await found
 
@@ -438,7 +439,7 @@ def _succeeded(asked: asyncio.Future[Any]) -> bool:
     return not asked.cancelled() and asked.exception() is None
 
 
-async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def _in_thread(function: Callable[[], Any]) -> Any:
     """Call a function in a thread of its own, which does not delay the end of the process.
 
     A probe must not wait for a thread of the pool, which may be full of calls that wait for the same source.
@@ -454,7 +455,7 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         result: Any = None
         caught: BaseException | None = None
         try:
-            result = function(*arguments)
+            result = function()
         except BaseException as error:
             caught = error
         with suppress(RuntimeError):  # the loop is closed: the server has ended

@@ -9,7 +9,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from zlib import crc32
 
@@ -31,7 +31,10 @@ class BucketServer:
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> BucketServer:
+    def seen(self, request: str) -> None:
+        """Called with `list`, `head` or `get` before a request is answered."""
+
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
@@ -48,13 +51,16 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_HEAD(self) -> None:
+        self.bucket.seen("head")
         self._object(False)
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if "list-type=2" in url.query:
+            self.bucket.seen("list")
             self._list({name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()})
         else:
+            self.bucket.seen("get")
             self._object(True)
 
     def _object(self, body: bool) -> None:

@@ -136,6 +136,14 @@ class Objects(Source):
             position = max([position, *(info.key for info in objects[-1:])])
         return found, KEY_PREFIX + position
 
+    def probe(self) -> object:
+        """Request one object.
+
+        Raises:
+            StoreUnavailable: the store does not answer, or has lost the objects.
+        """
+        return self.store.page("", 1)
+
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:

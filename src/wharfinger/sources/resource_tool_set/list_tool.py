@@ -13,6 +13,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
+from wharfinger.server.source_calls import MISSING
 from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.answer_budget import NOTES, Budget, fitting
 from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
@@ -48,10 +49,13 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
         following = _cursor(server_cursor, entries[-1]["uri"])
     elif page.next_cursor is not UNSET:
         following = _cursor(page.next_cursor, None)
-    found: dict[str, Any] = {"resources": entries}
+    notes = _missing(page)
     if not entries and following is None:
-        found["note"] = "Nothing is listed here. What templates lead to is: call read_directory without uri for them."
-    return as_json(found | _next("list_resources", following))
+        notes.append("Nothing is listed here. What templates lead to is: call read_directory without uri for them.")
+    found: dict[str, Any] = {"resources": entries, **_next("list_resources", following)}
+    if notes:
+        found["note"] = " ".join([*notes, found.get("note", "")]).rstrip()
+    return as_json(found)
 
 
 async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> t.CallToolResult:
@@ -79,6 +83,12 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         except (ResourceNotFound, InvalidParams):
             raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
     return as_json(_folder(entries, key))
+
+
+def _missing(page: t.ListResourcesResult) -> list[str]:
+    """What to say about the sources that are missing from a page."""
+    missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
+    return [each["message"] for each in missing]
 
 
 def _top(ctx: Context[Any]) -> dict[str, Any]:

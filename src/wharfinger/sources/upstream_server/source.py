@@ -231,6 +231,14 @@ class Upstream(Source):
         """Records whether it can be reached. `UpstreamClient` itself refuses requests at once while it cannot."""
         return Breaker(time.monotonic, quick_below=math.inf)
 
+    async def probe(self) -> None:
+        """Find out whether `UpstreamClient` reaches it.
+
+        Raises:
+            UpstreamUnreachable: it does not.
+        """
+        await self._client.call(_ping)
+
     def placeholder(self, reason: str) -> list[t.Resource]:
         """The resource that reports the state of the connection."""
         return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT)]
@@ -449,6 +457,10 @@ class Upstream(Source):
     def _list_changed(self) -> None:
         if self._server is not None:
             self._server.list_changed("resources")
+
+
+async def _ping(client: Client) -> None:
+    await client.ping()
 
 
 def _is_private(host: str) -> bool:

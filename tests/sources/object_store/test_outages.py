@@ -1,0 +1,271 @@
+"""A bucket that is silent, slow, dead or deleted, beside a healthy folder, which must not notice.
+
+Nothing here is judged by its duration: an answer did not wait for the bucket if the bucket still holds the request that
+it was sent before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.conftest import Told
+from tests.sources.object_store.bucket_server import BucketServer
+from tests.sources.object_store.conftest import Bucket
+from tests.sources.stalling_proxy import StallingProxy
+from wharfinger import Client, Server
+from wharfinger.errors import RemoteError
+from wharfinger.sources import files, resource_tools
+from wharfinger.sources.object_store import Objects, objects
+
+PATIENCE = 1.0
+
+
+@pytest.fixture
+def proxy(endpoint: str) -> Iterator[StallingProxy]:
+    with StallingProxy(endpoint, delay=2.5 * PATIENCE) as made:
+        yield made
+
+
+@pytest.fixture
+def bucket(client: Any) -> Bucket:
+    made = Bucket(client)
+    made.put("a.txt", b"high tide")
+    return made
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    (tmp_path / "harbour.md").write_text("# Harbour\n\nThe lantern is lit.\n")
+    return tmp_path
+
+
+def published(bucket: Bucket, proxy: StallingProxy) -> Objects:
+    source = objects(f"s3://{bucket.name}/prefix", endpoint_url=proxy.url)
+    source.patience = PATIENCE
+    return source
+
+
+@asynccontextmanager
+async def client_of(source: Objects, docs: Path) -> AsyncIterator[Client]:
+    server = Server("all")
+    server.include(files(docs, label="docs"))
+    server.include(source)
+    server.include(resource_tools())
+    async with Client(server, cache=False) as client:
+        yield client
+
+
+async def check_the_folder_is_served(client: Client) -> str:
+    """List, search and read the folder. Returns what the list says about what is missing."""
+    result = (await client.call_tool("list_resources")).data
+    assert isinstance(result, dict)
+    uris = [each["uri"] for each in result["resources"]]
+    assert "file:///docs/harbour.md" in uris
+    found = (await client.call_tool("search", {"query": "lantern"})).data
+    assert isinstance(found, dict)
+    assert [hit["id"] for hit in found["results"]] == ["file:///docs/harbour.md"]
+    assert "Not searched: bucket" in found["note"]
+    assert "lit" in (await client.read_resource("file:///docs/harbour.md")).text
+    return str(result["note"])
+
+
+def test_a_bucket_that_is_silent_from_the_start_keeps_nobody_waiting(
+    bucket: Bucket, proxy: StallingProxy, docs: Path
+) -> None:
+    proxy.set("silent")
+    source = published(bucket, proxy)
+    threading.Thread(target=lambda: _ignore(source.page, None, 10), daemon=True).start()
+    proxy.wait_until_held()
+    held = proxy.holds()
+
+    async def test() -> None:
+        async with client_of(source, docs) as client, client.watch_lists() as changes:
+            note = await check_the_folder_is_served(client)
+            assert f"bucket 's3://{bucket.name}/prefix'" in note
+            assert note.endswith("its resources are missing from this list.")
+            with pytest.raises(RemoteError, match="try again later"):
+                await client.read_resource(f"s3://{bucket.name}/prefix/a.txt")
+            assert held <= proxy.holds()  # all of this was answered while the bucket was not
+            proxy.set("healthy")
+            await asyncio.wait_for(anext(changes), 60)
+            assert (await client.read_resource(f"s3://{bucket.name}/prefix/a.txt")).text == "high tide"
+            assert "note" not in (await client.call_tool("list_resources")).data
+
+    asyncio.run(test())
+
+
+def test_calls_that_wait_for_a_bucket_that_falls_silent_fail_with_the_reason_and_watchers_hear_of_it(
+    bucket: Bucket, proxy: StallingProxy, docs: Path
+) -> None:
+    source, uri = published(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
+
+    async def test() -> None:
+        async with (
+            client_of(source, docs) as client,
+            client.watch(uri) as changes,
+            client.watch_lists() as lists,
+        ):
+            assert (await client.read_resource(uri)).text == "high tide"
+            proxy.set("silent")
+            reads = [asyncio.ensure_future(client.read_resource(uri)) for _ in range(8)]
+            await asyncio.to_thread(proxy.wait_until_held)
+            held = proxy.holds()
+            for read in reads:
+                with pytest.raises(RemoteError, match="has not answered for"):
+                    await read
+            assert held <= proxy.holds()  # they did not end because a connection did
+            assert (await anext(changes)).uri == uri
+            assert (await anext(lists)).kind == "resources"
+            for _ in range(20):  # each of them at once
+                with pytest.raises(RemoteError, match="has not answered for"):
+                    await client.read_resource(uri)
+            assert "has not answered for" in await check_the_folder_is_served(client)
+            assert held <= proxy.holds()
+            proxy.set("healthy")
+            await asyncio.wait_for(anext(changes), 60)
+            while True:
+                try:
+                    assert (await client.read_resource(uri)).text == "high tide"
+                    break
+                except RemoteError:  # that was another notice about the outage
+                    await asyncio.wait_for(anext(changes), 60)
+
+    asyncio.run(test())
+
+
+def test_a_bucket_that_is_slower_than_its_patience_is_listed_after_all(
+    bucket: Bucket, proxy: StallingProxy, docs: Path
+) -> None:
+    source = published(bucket, proxy)
+
+    async def test() -> None:
+        async with client_of(source, docs) as client, client.watch_lists() as changes:
+            proxy.set("slow")
+            result = await client.list_resources()
+            assert f"s3://{bucket.name}/prefix/a.txt" not in [each.uri for each in result]
+            while f"s3://{bucket.name}/prefix/a.txt" not in [each.uri for each in await client.list_resources()]:
+                await asyncio.wait_for(anext(changes), 60)
+
+    asyncio.run(test())
+
+
+def test_a_bucket_that_is_dead_is_named_with_the_reason_and_comes_back(
+    bucket: Bucket, proxy: StallingProxy, docs: Path
+) -> None:
+    source, uri = published(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
+
+    async def test() -> None:
+        async with client_of(source, docs) as client, client.watch(uri) as changes:
+            proxy.set("dead")
+            assert (await asyncio.wait_for(anext(changes), 60)).uri == uri
+            with pytest.raises(RemoteError, match=f"{proxy.url} does not answer"):
+                await client.read_resource(uri)
+            note = await check_the_folder_is_served(client)
+            assert f"({proxy.url} does not answer" in note
+            proxy.set("healthy")
+            while True:
+                await asyncio.wait_for(anext(changes), 60)
+                try:
+                    assert (await client.read_resource(uri)).text == "high tide"
+                    break
+                except RemoteError:
+                    continue
+
+    asyncio.run(test())
+
+
+def test_a_bucket_that_is_deleted_is_reported_as_gone_and_never_as_empty(bucket: Bucket, docs: Path) -> None:
+    source, uri = bucket.publish(), f"s3://{bucket.name}/prefix/a.txt"
+
+    async def test() -> None:
+        async with client_of(source, docs) as client, client.watch_lists() as lists, client.watch(uri) as changes:
+            bucket.remove("a.txt")
+            bucket.client.delete_bucket(Bucket=bucket.name)
+            await asyncio.wait_for(anext(lists), 60)
+            await asyncio.wait_for(anext(changes), 60)
+            for gone in (uri, source.uri):
+                with pytest.raises(RemoteError, match="it does not exist"):
+                    await client.read_resource(gone)
+            assert "it does not exist" in await check_the_folder_is_served(client)
+            bucket.client.create_bucket(Bucket=bucket.name)
+            bucket.put("a.txt", b"low tide")
+            while True:
+                await asyncio.wait_for(anext(changes), 60)
+                try:
+                    assert (await client.read_resource(uri)).text == "low tide"
+                    break
+                except RemoteError:
+                    continue
+
+    asyncio.run(test())
+
+
+def _ignore(function: Any, *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        return
+
+
+# Many objects
+
+
+class CountingBucket(BucketServer):
+    """Counts its requests, and lets each list wait for a moment."""
+
+    def __init__(self, number: int, seconds: float) -> None:
+        super().__init__({f"prefix/{one:05}.txt": b"x" for one in range(number)})
+        self.seconds = seconds
+        self.requests: list[str] = []
+
+    def seen(self, request: str) -> None:
+        self.requests.append(request)
+        if request == "list":
+            threading.Event().wait(self.seconds)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.objects[f"prefix/{key}"] = data
+        self.keys = sorted(self.objects)
+
+
+@pytest.mark.parametrize(("watched", "request_"), [(10, "head"), (11, "list")])
+def test_many_watched_objects_are_compared_by_listing_pages_instead_of_one_by_one(
+    aws: str, told: Told, watched: int, request_: str
+) -> None:
+    with CountingBucket(2_500, 0.0) as server:
+        source = objects("s3://charts/prefix", endpoint_url=server.url)
+        source._polling.every = 0.05
+        uris = [f"{source.uri}{number:05}.txt" for number in range(watched)]
+        for uri in uris:
+            source.stat(uri)
+            source.watch(uri, told)
+        while server.requests[-30:] != [request_] * 30:
+            threading.Event().wait(0.01)
+        assert told.changes == []  # a list and a single request state the same versions
+        server.put("00007.txt", b"another")
+        told.wait_for(uris[7])
+        source._polling.close()
+        source.store.close()
+
+
+def test_changes_among_thousands_of_objects_are_reported_although_listing_them_takes_long(aws: str, told: Told) -> None:
+    """A round takes 1.5 s. The thread slept twenty times as long, so that nothing was reported for half a minute."""
+    with CountingBucket(2_500, 0.5) as server:
+        source = objects("s3://charts/prefix", endpoint_url=server.url)
+        source.stat(source.uri + "02400.txt")
+        source.watch(source.uri + "02400.txt", told)
+        source.watch(None, told)
+        while server.requests.count("list") < 5:
+            threading.Event().wait(0.01)
+        server.put("02400.txt", b"another")
+        server.put("99999.txt", b"new")
+        told.wait_for(None, source.uri + "02400.txt", timeout=15)
+        source._polling.close()
+        source.store.close()
