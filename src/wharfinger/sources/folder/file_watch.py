@@ -35,6 +35,7 @@ log = logging.getLogger("wharfinger.sources")
 DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
 STEP = 25  # ms between two requests for the events of the watcher, and until a stop is noticed
 RETRY = 1.0  # seconds between two looks at paths that the watcher cannot watch (a missing root, odd names)
+ROOT_CHECK = 2.0  # seconds between two looks at the root, which the system does not watch from above
 POLL = 1.0  # seconds between two looks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
 BURST = 4_096  # events at once; if there are more, some may have been lost
@@ -315,15 +316,24 @@ class _WatchThread:
             self.wake.stopped.wait(RETRY)
             return False
         try:
-            hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(RETRY * 1000) if self.unwatchable else 0, self.wake)
+            timeout = RETRY if self.unwatchable else ROOT_CHECK
+            hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(timeout * 1000), self.wake)
         except Exception as error:  # watchfiles fails for a name that is not UTF-8, without naming it
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
             self._drop_notifier()
             self.wake.stopped.wait(DEBOUNCE_MS / 1000)
             return False
         if isinstance(hints, str):
-            return hints == "signal"  # "stop", or "timeout" with something to look at anyway
+            return hints == "signal" or (hints == "timeout" and not self.unwatchable and self._root_is_watched())
         return self._handle(hints)
+
+    def _root_is_watched(self) -> bool:
+        """Whether the root is still the directory that is watched. If one above it is renamed, no event says so."""
+        try:
+            status = os.stat(self.tree.root)
+        except OSError:
+            return False
+        return self.directories.get("") == (status.st_dev, status.st_ino)
 
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
         """Follow hints. Returns False if directories were added or removed, or rules changed."""

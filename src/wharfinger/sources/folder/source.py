@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 
 from wharfinger import types as t
 from wharfinger.content.text import shown, size_text
-from wharfinger.source import Changed, Document, Source, brief
+from wharfinger.errors import ResourceNotFound
+from wharfinger.source import Changed, Document, Source, SourceUnavailable, brief
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_uri import quote
@@ -81,6 +82,7 @@ class Folder(Source):
     """The source that `files()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
+    noun = "folder"
 
     def __init__(
         self,
@@ -123,8 +125,15 @@ class Folder(Source):
         return self.files.matches(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` resources after the key, and the key of the next page."""
-        return self.files.page(after, limit)
+        """At most `limit` resources after the key, and the key of the next page.
+
+        Raises:
+            SourceUnavailable: the folder itself is missing. So do the other methods.
+        """
+        found = self.files.page(after, limit)
+        if not found[0]:  # a folder that is there begins with itself
+            self._check_root()
+        return found
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
@@ -134,7 +143,11 @@ class Folder(Source):
         Raises:
             ResourceNotFound: there is no such directory.
         """
-        return self.files.children(uri, after, limit)
+        try:
+            return self.files.children(uri, after, limit)
+        except ResourceNotFound:
+            self._check_root()
+            raise
 
     @brief
     def stat(self, uri: str) -> t.Resource:
@@ -144,7 +157,11 @@ class Folder(Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
-        return self.files.stat(uri)
+        try:
+            return self.files.stat(uri)
+        except ResourceNotFound:
+            self._check_root()
+            raise
 
     @brief
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -154,7 +171,20 @@ class Folder(Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
-        return self.files.read(uri, cache_scope=self.cache_scope)
+        try:
+            return self.files.read(uri, cache_scope=self.cache_scope)
+        except ResourceNotFound:
+            self._check_root()
+            raise
+
+    def _check_root(self) -> None:
+        """Raise an error with the reason if nothing is found because the folder itself is missing.
+
+        Raises:
+            SourceUnavailable: it was moved or removed, or its disk is not mounted.
+        """
+        if not os.path.isdir(self.root):
+            raise SourceUnavailable(f"The folder {self.label!r} was moved or removed, or its disk is not mounted.")
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Paths that begin with `value`, then those whose name contains its last part; directories end with `/`."""
@@ -162,7 +192,10 @@ class Folder(Source):
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Files in pages, without opening them. Of pictures and the like, only the names are searched."""
-        return self.files.documents(after, limit)
+        found = self.files.documents(after, limit)
+        if not found[0]:
+            self._check_root()
+        return found
 
     def text(self, uri: str) -> Iterator[str]:
         """The text of a file in pieces, each read when it is requested; empty if its beginning is not text.
@@ -178,6 +211,7 @@ class Folder(Source):
 
     def describe(self) -> str:
         """How much is published, what is left out, and how changes are noticed."""
+        self._check_root()
         return f"{self.count(COUNTING_SECONDS)}, watched by {self.watched_by}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:

@@ -422,6 +422,7 @@ class Upstream(Source):
     def _on_state(self) -> None:
         """The other server went away, or came back, perhaps with other resources."""
         if self._client.down:
+            self._lists.forget()  # a kept page would look like an answer
             self.breaker.failed(self._client.down, time.monotonic())
         else:
             self.breaker.succeeded()
