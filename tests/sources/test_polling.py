@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
 from tests.sources.conftest import Told
 from wharfinger.errors import ResourceNotFound
+from wharfinger.source import SourceUnavailable
 from wharfinger.sources import polling
 from wharfinger.sources.polling import Polling
 
@@ -108,6 +111,77 @@ def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch,
     for number in range(5):
         watch.record(f"sea:{number}", 7)
     assert list(watch._recorded) == ["sea:3", "sea:4"]
+
+
+def test_all_watchers_hear_once_that_the_data_is_unavailable_and_once_that_it_is_back(
+    sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = watching()
+    for uri in (None, "sea:1", "sea:2"):
+        watch.watch(uri, told)
+    sea.wait_for_looks(6)
+    sea.states = dict.fromkeys((None, "sea:1", "sea:2"), SourceUnavailable("The tide is out."))
+    told.wait_for(None, "sea:1", "sea:2")
+    sea.wait_for_looks(10)
+    assert told.changes == []
+    assert caplog.text.count("The tide is out.") == 1
+    sea.states = {}  # the same content as before: it was reported as gone, and so is reported as back
+    told.wait_for(None, "sea:1", "sea:2")
+    sea.wait_for_looks(6)
+    assert told.changes == []
+
+
+def test_a_round_ends_at_the_first_look_that_finds_the_data_unavailable(
+    sea: Sea, watching: Callable[..., Polling], told: Told
+) -> None:
+    """A hundred looks at a peer that is silent would take a hundred timeouts."""
+    rounds = threading.Semaphore(0)
+    watch = watching(prepare=rounds.release)
+    sea.states = {f"sea:{number}": SourceUnavailable("silent") for number in range(100)}
+    for uri in sea.states:
+        watch.watch(uri, told)
+    told.wait_for(*sea.states)
+    while rounds.acquire(blocking=False):
+        pass
+    before = sea.looks
+    for _ in range(5):
+        assert rounds.acquire(timeout=10)
+    assert sea.looks - before <= 6
+
+
+def test_data_that_cannot_be_prepared_is_unavailable(watching: Callable[..., Polling], told: Told) -> None:
+    away = threading.Event()
+
+    def prepare() -> None:
+        if away.is_set():
+            raise SourceUnavailable("away")
+
+    watch = watching(prepare=prepare)
+    watch.watch("sea:1", told)
+    away.set()
+    told.wait_for("sea:1")
+    away.clear()
+    told.wait_for("sea:1")
+
+
+@pytest.mark.parametrize(("rest", "longest"), [(0.0, 0.2), (1.0, 0.6)])
+def test_a_source_may_spend_a_larger_share_of_the_time_looking(rest: float, longest: float, told: Told) -> None:
+    """After a round of 0.1 s, the thread sleeps no longer than `rest` times that, or until `every` is over."""
+    begins: list[float] = []
+
+    def look(uri: str | None) -> int:
+        begins.append(time.monotonic())
+        time.sleep(0.1)
+        return 0
+
+    watch = Polling("sea", look, every=0.12, rest=rest)
+    watch.watch(None, told)
+    while len(begins) < 8:
+        time.sleep(0.01)
+    watch.close()
+    pauses = [after - before for before, after in pairwise(begins)]
+    assert min(pauses) < longest  # 2.1 s with the usual share
+    assert min(pauses) >= 0.1 * (1 + rest) - 0.01
 
 
 def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:

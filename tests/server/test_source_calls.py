@@ -1,0 +1,262 @@
+"""Calls of sources that do not answer: who waits, how long, and what they get."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.server.driving import looped
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
+from wharfinger.protocol.breaker import BreakerState
+from wharfinger.server.app import Server
+from wharfinger.server.source_calls import SourceCalls
+from wharfinger.source import Source, SourceUnavailable, outage_of
+
+
+class Buoy(Source):
+    """Answers if nothing is in the way: `gate` holds every call, `error` fails it."""
+
+    name, uri, noun = "buoy", "buoy:", "buoy"
+    patience = 0.05
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.error: Exception | None = None
+        self.probes = 0
+
+    def matches(self, uri: str) -> bool:
+        return uri.startswith("buoy:")
+
+    async def page(self, after: Any, limit: int) -> Any:
+        await self._pass()
+        return [t.Resource(uri="buoy:1", name="1"), t.Resource(uri="buoy:2", name="2")], None
+
+    async def read(self, uri: str) -> t.ReadResourceResult:
+        await self._pass()
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="high tide")])
+
+    async def probe(self) -> None:
+        self.probes += 1
+        await self._pass()
+
+    async def _pass(self) -> None:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+
+
+@asynccontextmanager
+async def calls_of(source: Source) -> AsyncIterator[SourceCalls]:
+    server = Server("sea")
+    server.include(source)
+    await server.start()
+    try:
+        yield server.resources.calls
+    finally:
+        await server.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+@looped
+async def test_calls_that_wait_are_given_up_when_a_probe_is_not_answered_either() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+        waiting = [asyncio.ensure_future(calls.call(buoy, buoy.read, "owner", "buoy:1")) for _ in range(5)]
+        for one in waiting:
+            with pytest.raises(SourceUnavailable, match=r"^buoy 'buoy:' has not answered for 1 s: try again later\.$"):
+                await one
+        assert buoy.breaker.state is not BreakerState.CLOSED
+        assert not buoy.gate.is_set()
+        with pytest.raises(SourceUnavailable, match="has not answered for"):
+            await calls.call(buoy, buoy.read, "owner", "buoy:1")
+
+
+@looped
+async def test_a_long_call_goes_on_while_probes_are_answered() -> None:
+    buoy = Buoy()
+    long = asyncio.Event()
+
+    async def read() -> str:
+        await long.wait()
+        return "all of it"
+
+    async with calls_of(buoy) as calls:
+        reading = asyncio.ensure_future(calls.call(buoy, read, "owner"))
+        await until(lambda: buoy.probes >= 3)
+        assert buoy.breaker.state is BreakerState.CLOSED
+        long.set()
+        assert await reading == "all of it"
+
+
+@looped
+async def test_a_caller_that_is_cancelled_is_cancelled_also_while_it_is_given_up() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+        waiting = asyncio.ensure_future(calls.call(buoy, buoy.read, "owner", "buoy:1"))
+        await asyncio.sleep(0)
+        buoy.breaker.failed()
+        calls._give_up(buoy, calls._state(buoy))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert waiting.cancelled()
+
+
+@looped
+async def test_a_task_that_was_given_up_can_go_on_and_be_cancelled_later() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+
+        async def reads_and_waits() -> str:
+            with pytest.raises(SourceUnavailable):
+                await calls.call(buoy, buoy.read, "owner", "buoy:1")
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            async with asyncio.timeout(20):
+                return "went on"
+
+        assert await reads_and_waits() == "went on"
+
+
+@looped
+async def test_a_source_is_probed_until_it_is_back_and_its_watchers_hear_of_both() -> None:
+    buoy = Buoy()
+    server = Server("sea")
+    server.include(buoy)
+    await server.start()
+    heard: list[tuple[str, str]] = []
+
+    class Observer:
+        def updated(self, uri: str) -> None:
+            heard.append(("updated", uri))
+
+        def list_changed(self, name: str) -> None:
+            heard.append(("list", name))
+
+    class Somebody:
+        def send(self, message: Any) -> bool:
+            return True
+
+    server.watching.observers.append(Observer())
+    server.watching.watch(Somebody(), "buoy:1")
+    server.watching.watch(Somebody(), "else:1")
+    buoy.error = SourceUnavailable("adrift")
+    calls = server.resources.calls
+    with pytest.raises(SourceUnavailable, match="adrift"):
+        await calls.call(buoy, buoy.read, "owner", "buoy:1")
+    await until(lambda: len(heard) == 2)
+    buoy.error = None
+    await until(lambda: len(heard) == 4)
+    assert heard == [("list", "resources"), ("updated", "buoy:1")] * 2
+    assert buoy.breaker.state is BreakerState.CLOSED
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    "error", [ResourceNotFound("buoy:1"), InvalidArgument("no"), Overloaded("busy"), ValueError("odd")]
+)
+@looped
+async def test_an_error_of_one_call_says_nothing_about_the_source(error: Exception) -> None:
+    buoy = Buoy()
+    buoy.error = error
+    async with calls_of(buoy) as calls:
+        for function, arguments in ((buoy.read, ("buoy:1",)), (buoy.page, (None, 5))):
+            with pytest.raises(type(error)):
+                await calls.call(buoy, function, "owner", *arguments)
+        assert buoy.breaker.state is BreakerState.CLOSED
+        assert calls.missing(buoy) == outage_of(buoy) == ""
+
+
+@looped
+async def test_a_probe_has_a_thread_of_its_own_and_starts_no_other_before_it_returns() -> None:
+    """The pool may be full of calls that wait for the same source."""
+    threads: list[str] = []
+    goes_on = threading.Event()
+
+    class Stuck(Source):
+        name, uri, patience = "stuck", "stuck:", 0.02
+
+        def probe(self) -> None:
+            threads.append(threading.current_thread().name)
+            goes_on.wait(20)
+
+        def read(self, uri: str) -> t.ReadResourceResult:
+            goes_on.wait(20)
+            raise ResourceNotFound(uri)
+
+    stuck = Stuck()
+    async with calls_of(stuck) as calls:
+        waiting = [asyncio.ensure_future(calls.call(stuck, stuck.read, "owner", "stuck:1")) for _ in range(40)]
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(result, (SourceUnavailable, Overloaded))
+        await until(lambda: stuck.breaker.failures >= 2)
+        assert threads == ["wharfinger-probe"]
+        goes_on.set()  # an answer that comes late is an answer
+        await until(lambda: stuck.breaker.state is BreakerState.CLOSED)
+
+
+@looped
+async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
+    buoy = Buoy()
+    arrived = asyncio.Event()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+        for _ in range(2):
+            with pytest.raises(SourceUnavailable):
+                await calls.first_page(buoy, "ann", 10, arrived.set)
+        with pytest.raises(SourceUnavailable):
+            await calls.first_page(buoy, "ben", 10, arrived.set)  # nor does anybody else wait
+        buoy.gate.set()
+        await arrived.wait()
+        await until(lambda: buoy.breaker.state is BreakerState.CLOSED)
+        page = calls._state(buoy).late
+        assert page is not None
+        buoy.gate.clear()  # a page requested now would not come
+        found, key = await calls.first_page(buoy, "ann", 10, arrived.set)
+        assert ([resource.uri for resource in found], key) == (["buoy:1", "buoy:2"], None)
+        assert calls._state(buoy).late is None
+
+
+@looped
+async def test_a_server_that_ends_leaves_no_task_behind() -> None:
+    buoy = Buoy()
+    before = asyncio.all_tasks()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+        with pytest.raises(SourceUnavailable):
+            await calls.first_page(buoy, "ann", 10, lambda: None)
+        with pytest.raises(SourceUnavailable):
+            await calls.call(buoy, buoy.read, "owner", "buoy:1")
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "1 s"), (1.4, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")]
+)
+def test_an_outage_is_said_with_its_duration_and_its_reason(seconds: float, shown: str) -> None:
+    buoy = Buoy()
+    now = 0.0
+    buoy.breaker.clock = lambda: now
+    buoy.breaker.failed()
+    now = seconds
+    assert outage_of(buoy) == f"buoy 'buoy:' has not answered for {shown}"
+    buoy.breaker.failed("The chain is broken.")
+    assert outage_of(buoy) == f"buoy 'buoy:' has been unavailable for {shown} (The chain is broken)"
+    buoy.breaker.succeeded()
+    assert outage_of(buoy) == ""
