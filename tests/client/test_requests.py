@@ -86,7 +86,7 @@ def test_template_says_which_values_it_wants() -> None:
             template = client.template("log:{day}/{+path}{?page,size}")
             with pytest.raises(TypeError, match="has no variable moon, tide: its variables are day, path, page, size"):
                 await template.uri(day="monday", path="a", tide=1, moon=2)
-            with pytest.raises(TypeError, match=r"needs a value for day, path \(None for none\)"):
+            with pytest.raises(TypeError, match=r"needs a value for day, path \(None to leave it out\)"):
                 await template.uri(page=1)
             assert (await template.read(day="monday", path="a/b", page=2)).text == "calm"
             assert await template.uri(day=None, path="a") == "log:/a"

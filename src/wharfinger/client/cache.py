@@ -1,4 +1,4 @@
-"""Caches results for as long, and for whom, their server allows.
+"""Caches results as their server allows: for how long, and for whom.
 
 For a list or a resource, the server says how long its result may be kept (`ttlMs`), and for whom (`cacheScope`).
 `Cache` stores such results for any number of clients; `CacheStep` uses it for one client, as a step of its calls.
@@ -96,12 +96,12 @@ class _Entry(NamedTuple):
 class InFlight:
     """A request in flight, for which equal calls may wait."""
 
-    __slots__ = ("_done", "raw", "spoiled", "uncacheable")
+    __slots__ = ("_done", "outdated", "raw", "uncacheable")
 
     def __init__(self) -> None:
         self.raw: Raw | None = None
         """The result, once it may be given to waiting calls."""
-        self.spoiled = False
+        self.outdated = False
         """Whether something has changed since: the result is not cached, and later calls send their own request."""
         self.uncacheable = False
         """Whether the result is for its caller only, so that waiting calls must send their own requests."""
@@ -213,7 +213,7 @@ class Cache:
                 self._remove(key)
         for (_, key), request in list(self.in_flight.items()):
             if outdated(key):
-                request.spoiled = True
+                request.outdated = True
 
     def is_uncacheable(self, key: Key) -> bool:
         """Return whether the last result could not be cached, so that waiting for another call's result is useless."""
@@ -345,9 +345,9 @@ class CacheStep:
             if kept is not None:
                 return open_result(call.row, kept)  # decoded again: each caller gets its own objects
             if cache.is_uncacheable(key):
-                return await self._ask_alone(call, next, key)
+                return await self._send_alone(call, next, key)
             request = cache.in_flight.get(place)
-            if request is None or request.spoiled:
+            if request is None or request.outdated:
                 break
             await request.wait(call.left(asyncio.get_running_loop().time()))
             if request.raw is not None:
@@ -356,7 +356,7 @@ class CacheStep:
         request = InFlight()
         before = cache.in_flight.get(place)
         if before is not None:  # its result is older and must not replace the newer one
-            before.spoiled = True
+            before.outdated = True
         cache.in_flight[place] = request
         try:
             result = await next(call)
@@ -372,7 +372,7 @@ class CacheStep:
                 del cache.in_flight[place]
             request.finish()
 
-    async def _ask_alone(self, call: Call, next: Next, key: Key) -> Any:
+    async def _send_alone(self, call: Call, next: Next, key: Key) -> Any:
         """Send a call whose last result could not be cached. If this result can be, the next one is cached."""
         try:
             result = await next(call)
@@ -395,7 +395,7 @@ class CacheStep:
             request.uncacheable = True  # asked with one credential, perhaps answered for another one
             return
         request.raw = call.raw
-        if not request.spoiled:
+        if not request.outdated:
             public = valid is None and result.cache_scope == "public"
             self._cache.put(key, call.raw, seconds, public=public, valid=valid)
 
@@ -454,7 +454,7 @@ class _ById:
 def _server_key(target: Any) -> Hashable:
     """Return the key of a server in a shared cache.
 
-    Each client of a command has a process of its own, and so its own key.
+    Each client of a command has its own process, and so its own key.
     """
     if isinstance(target, str):
         return target
@@ -465,7 +465,7 @@ def _server_key(target: Any) -> Hashable:
 
 
 def _time_to_live(result: Any) -> float:
-    """Seconds for which a result may be cached; 0 for results without a time to live, such as questions."""
+    """Return the seconds for which a result may be cached; 0 for results without a time to live, such as questions."""
     if not isinstance(result, t.CacheableResult) or isinstance(result.ttl_ms, msgspec.UnsetType):
         return 0.0
     return min(result.ttl_ms, 1 << 53) / 1000

@@ -63,7 +63,7 @@ class Template:
             if variable.name not in values
         ]
         if missing:
-            raise TypeError(f"{template.text} needs a value for {', '.join(missing)} (None for none).")
+            raise TypeError(f"{template.text} needs a value for {', '.join(missing)} (None to leave it out).")
         return template.expand(values)
 
     async def read(self, **values: Any) -> ReadResult:

@@ -3,7 +3,7 @@
 Each transport of a server is an owner, and each server that it is mounted in. The first owner starts the server, the
 others wait for that, and it ends when the last one has closed it. Some resources must be closed by the task that opened
 them (task groups, cancel scopes), and an owner that is cancelled during the start must not cancel the others. So the
-lifespan runs in a task of its own, which opens and closes everything.
+lifespan runs in its own task, which opens and closes everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from wharfinger.protocol.request import described
 
-__all__ = ["ServerLifespan", "explained"]
+__all__ = ["ServerLifespan", "logged_lifespan"]
 
 log = logging.getLogger("wharfinger.server")
 
@@ -38,7 +38,7 @@ class ServerLifespan:
         return self._run is not None
 
     async def begin(self, owner: object) -> None:
-        """Start, or wait for the start in progress. Raises what entering raised."""
+        """Start, or wait for the start in progress. Raises the error of entering the context manager."""
         self._owners.add(owner)
         if self._run is None:
             self._run = _Run(self._serving())
@@ -52,7 +52,7 @@ class ServerLifespan:
             raise
 
     async def end(self, owner: object) -> None:
-        """End, unless there is another owner; cancels a start in progress. Raises what leaving raised."""
+        """End, unless there is another owner; cancels a start in progress. Raises the error of leaving."""
         self._owners.discard(owner)
         if self._owners or self._run is None:
             return
@@ -88,7 +88,7 @@ class _Run:
 
 
 @asynccontextmanager
-async def explained(name: str, lifespan: Callable[[Any], object], server: object) -> AsyncGenerator[Any]:
+async def logged_lifespan(name: str, lifespan: Callable[[Any], object], server: object) -> AsyncGenerator[Any]:
     """Enter the author's lifespan; if it fails, the log has the file and line.
 
     Raises:

@@ -23,7 +23,7 @@ from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, reports_tool_errors
-from wharfinger.server.lifespan import ServerLifespan, explained
+from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
@@ -182,7 +182,7 @@ class FeatureService:
         try:
             async with AsyncExitStack() as stack:
                 if self.lifespan is not None:
-                    self.state = await stack.enter_async_context(explained(self.info.name, self.lifespan, self))
+                    self.state = await stack.enter_async_context(logged_lifespan(self.info.name, self.lifespan, self))
                 stack.push_async_callback(self.source_watches.end)
                 stack.push_async_callback(self.resources.calls.close)
                 await self.resources.calls.start()

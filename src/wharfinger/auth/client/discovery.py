@@ -5,7 +5,7 @@ Written as generator steps (see `steps`), so that this module does no I/O:
 1. Get the server's own metadata: the URL in `WWW-Authenticate`, or a well-known URL on its origin. Its `resource` must
    cover the server.
 2. Take one of the authorization servers that it names, and get that one's metadata. Its `issuer` must be exactly the
-   name that led to it.
+   name that the server's metadata has.
 3. A server without metadata follows 2025-03-26: it is its own authorization server.
 """
 

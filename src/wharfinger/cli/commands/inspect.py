@@ -199,7 +199,7 @@ def facts(found: Inspection) -> list[tuple[str, str]]:
     extensions = names(found.capabilities.extensions)
     instructions = (found.instructions or "").strip().splitlines()
     return [
-        ("Server", f"{info.name} {info.version}{title}" if info else "does not say its name"),
+        ("Server", f"{info.name} {info.version}{title}" if info else "unnamed"),
         ("Website", info.website_url if info and isinstance(info.website_url, str) else ""),
         ("Target", found.target),
         ("Transport", found.transport),

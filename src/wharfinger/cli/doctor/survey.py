@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 CHARACTERS_PER_TOKEN = 4
-"""An estimate: tokenizers differ, and none has exactly this."""
+"""An estimate, since tokenizers differ."""
 
 
 class SurveyedList(msgspec.Struct, kw_only=True):
-    """One list: its items, the size of its largest page, whether items were left out, and why it failed if it did."""
+    """One list: its items, the size of its largest page, whether items were left out, and the error if it failed."""
 
     items: list[Any] = []
     largest_page: int = 0
@@ -43,7 +43,7 @@ class SampleRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """Everything that was seen of a server."""
+    """The data that was collected about a server."""
 
     name: str = ""
     version: str = ""
