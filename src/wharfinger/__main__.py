@@ -1,4 +1,4 @@
-"""`python -m wharfinger` is the `wharfinger` command; nothing else is known here."""
+"""`python -m wharfinger` runs the `wharfinger` command."""
 
 import sys
 

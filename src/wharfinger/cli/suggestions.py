@@ -18,11 +18,11 @@ URI_SIMILARITY = 0.85
 LIST_SECONDS = 5.0
 """Seconds to wait for a server's names."""
 NAME_CHARACTERS = 200
-"""Characters of a name that are compared: peers choose names, and comparing takes the square of their length."""
+"""Characters of a name that are compared: peers choose names, and the cost grows with the square of their length."""
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) -> str:
-    """Return the name most similar to this one, empty if none is; `cutoff` is the least similarity, from 0 to 1."""
+    """Return the name most similar to this one, empty if none is; `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches
 
     by_folded = {one[:NAME_CHARACTERS].casefold(): one for one in islice(names, COMPARED_NAMES)}
@@ -36,8 +36,8 @@ def uri_ending_with(path: str, uris: Iterable[str]) -> str:
     return next((uri for uri in uris if uri.endswith(end)), "") if ":" not in path else ""
 
 
-def name_suggestion(name: str, names: Iterable[str], there: str = "There is") -> str:
-    """Return ` Did you mean 'x'?`, or the names after `there`; empty if there are none. It begins with a space."""
+def name_suggestion(name: str, names: Iterable[str], intro: str = "There is") -> str:
+    """Return ` Did you mean 'x'?`, or the names after `intro`; empty if there are none. It begins with a space."""
     known = list(dict.fromkeys(names))
     meant = nearest(name, known)
     if meant:
@@ -45,7 +45,7 @@ def name_suggestion(name: str, names: Iterable[str], there: str = "There is") ->
     if not known:
         return ""
     more = f", and {len(known) - LISTED_NAMES:,} more" if len(known) > LISTED_NAMES else ""
-    return f" {there}: {', '.join(known[:LISTED_NAMES])}{more}."
+    return f" {intro}: {', '.join(known[:LISTED_NAMES])}{more}."
 
 
 @asynccontextmanager

@@ -120,7 +120,7 @@ class Listing(Generic[T]):
         raise InvalidResponse(f"The server's list has more than {self._max_pages} pages; set a larger max_pages.")
 
     async def page(self, cursor: str | UnsetType = UNSET) -> Page[T]:
-        """One page and the cursor of the next one, which is UNSET after the last."""
+        """Request one page. Returns it with the cursor of the next one, which is UNSET after the last."""
         return await self._page(cursor)
 
     async def _all(self) -> list[T]:
@@ -320,7 +320,7 @@ def _unwrapped(structured: Any, wanted: Any) -> Any:
 
 
 def convert(value: Any, wanted: Any) -> Any:
-    """JSON values as `wanted`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
+    """Convert JSON values to `wanted`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
 
     Raises:
         ValueError: they are not of that type.

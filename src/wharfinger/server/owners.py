@@ -12,7 +12,7 @@ __all__ = ["owner_of", "share_of"]
 def share_of(request: Request) -> str:
     """Return the owner of a request: its principal, else its address, else its connection.
 
-    All HTTP callers without an address have the same owner, since each call may have a connection of its own.
+    All HTTP callers without an address have the same owner, since each call may use its own connection.
     """
     principal = request.caller.principal
     if principal or request.peer or request.headers is not None:

@@ -164,10 +164,10 @@ class SqliteStore:
                     if connection is not None:
                         connection.close()
                 else:
-                    connection = connection or _opened(self.path)
+                    connection = connection or _open_database(self.path)
                     result = job(connection)
             except (sqlite3.Error, OSError) as problem:
-                error = StoreUnusable(f"{self.path}: {_meaning(problem)}")
+                error = StoreUnusable(f"{self.path}: {_explain(problem)}")
             except BaseException as problem:
                 error = problem
             with suppress(RuntimeError):  # the loop is closed
@@ -190,7 +190,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_exception(error)
 
 
-def _opened(path: Path) -> Connection:
+def _open_database(path: Path) -> Connection:
     import sqlite3
 
     # Only for the owner: SQLite itself would use the umask.
@@ -226,7 +226,7 @@ def _prepare(connection: Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _meaning(problem: Exception) -> str:
+def _explain(problem: Exception) -> str:
     text = str(problem)
     if "not a database" in text or "malformed" in text:
         return f"this is not a SQLite database, or a damaged one ({text}): move it away, or choose another file."

@@ -258,7 +258,7 @@ def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
     hint = b'{"method":"notifications/resources/list_changed"}'
     assert [stream.push(hint, 0.0) for _ in range(100)] == [True] * 100
     assert [stream.push(b"same", 0.0) for _ in range(100)].count(True) == 63
-    assert stream.push(b"must", 0.0, must=True)
+    assert stream.push(b"must", 0.0, required=True)
     assert len(stream.buffer) == 65
 
 

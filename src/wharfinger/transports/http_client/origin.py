@@ -62,8 +62,8 @@ class Origin:
     ) -> None:
         """`headers` are sent with each request. `auth` adds its own, and may get new ones if they are refused.
 
-        `allow_address` says whether an IP address may be connected to. It is not asked for a proxy, which the user
-        chose, and which resolves names itself.
+        `allow_address` says whether an IP address may be connected to. It is not called for a proxy, which the user
+        has chosen, and which resolves names itself.
 
         Raises:
             ConnectionFailed: it is not a URL of a server.
@@ -103,7 +103,7 @@ class Origin:
         url: URL | None = None,
         timeout: PausableTimeout | None = None,
     ) -> ClientResponse:
-        """Send a request and return the answer as soon as its headers are there. The caller must release or close it.
+        """Send a request and return the answer when its headers have arrived. The caller must release or close it.
 
         If the credentials are refused (401, 403), `auth` may get new ones, and the request is sent again. `timeout` is
         paused meanwhile, since `auth` may ask a person.
@@ -178,7 +178,7 @@ class Origin:
         session: ClientSession = http.ClientSession(
             connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-            # The requests accept nothing compressed, and decompressing would be unbounded work.
+            # Requests accept no compressed answers: decompressing would be unbounded work.
             auto_decompress=False,
             read_bufsize=READ_BUFFER,
             proxy=self.proxy,

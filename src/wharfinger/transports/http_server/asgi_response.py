@@ -32,7 +32,7 @@ JSON_TYPE: Pair = (b"content-type", b"application/json")
 STREAM_HEADERS: tuple[Pair, ...] = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
 )
 ABORTABLE = "wharfinger.stops"
 """A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
@@ -142,7 +142,7 @@ class EventStream:
     def __init__(self, send: Send, limit: int, now: float, flushes: FlushQueue, headers: Iterable[Pair] = ()) -> None:
         self._send = send
         self._write_at_once: Callable[[bytes], bool] | None = getattr(send, "write_at_once", None)
-        """Offered by our own HTTP server beside ASGI's `send`: a task for each notification would double its cost."""
+        """Added by Wharfinger's own HTTP server to ASGI's `send`: a task for each notification would double its cost."""
         self._flushes = flushes
         self._flushing = False
         self._limit = limit
@@ -160,13 +160,13 @@ class EventStream:
         """Send the headers now, so that the client sees an open stream before its first event."""
         self._wake()
 
-    def push(self, message: bytes, now: float, *, id: str = "", must: bool = False) -> bool:
+    def push(self, message: bytes, now: float, *, id: str = "", required: bool = False) -> bool:
         """Send one message as an event. Returns False if it was dropped.
 
-        A message that `must` be sent is not dropped when the reader is slow. A notification of a change that is still
+        A `required` message is not dropped when the reader is slow. A notification of a change that is still
         queued is not queued again.
         """
-        if self.closed or (self._size > self._limit and not must):
+        if self.closed or (self._size > self._limit and not required):
             return False
         if message in self._hints:
             return True
@@ -181,7 +181,7 @@ class EventStream:
             self._put(encode_event(b"", id=id, retry=retry), now)
 
     def comment(self, now: float) -> None:
-        """Show proxies that the stream is alive."""
+        """Send a comment, so that proxies see that the stream is alive."""
         if not self.closed and not self._queue:
             self._put(COMMENT, now)
 

@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05: GET opens a stream of messages, whose first event says where the client is to POST its own.
+"""HTTP+SSE of 2024-11-05: GET opens a stream of messages. Its first event has the URL for the client's own messages.
 
 Deprecated since 2025-03-26; for clients that support nothing newer.
 """
@@ -33,7 +33,7 @@ _HEAD = b"event: message\ndata: "
 class SseSessions:
     """The open sessions of one application, by principal and id: an id alone opens nothing.
 
-    A session is its stream: it ends with it, and is counted as one.
+    A session ends with its stream, and both together count as one.
     """
 
     def __init__(self, service: Service, calls: OpenCalls, requests: Shares) -> None:
@@ -128,7 +128,7 @@ class _SseSession(StreamServer):
             self.dispatch(event)
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
-        """Serve a request, and count it as one of its owner's."""
+        """Serve a request, and count it for its owner."""
         request.headers = self.headers
         request.peer = self.call.address
         super().begin(request, batch)
@@ -169,7 +169,7 @@ class _SseTransport(EventStream):
             self._server.pause_writing()
 
     def comment(self, now: float) -> None:
-        """Show proxies that the stream is alive, but only between two events."""
+        """Send a comment, so that proxies see that the stream is alive, but only between two events."""
         if self._whole:
             super().comment(now)
 

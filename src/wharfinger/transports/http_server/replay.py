@@ -134,21 +134,21 @@ class ReplayStream:
     def _id(self, number: int) -> str:
         return f"{self._name}-{self.number}-{number}"
 
-    def push(self, message: bytes, now: float, *, must: bool = False) -> bool:
+    def push(self, message: bytes, now: float, *, required: bool = False) -> bool:
         """Send one message, or keep it for the next connection. Returns False if it was dropped.
 
-        A message that `must` be sent is dropped only if it can neither be sent nor kept.
+        A message that `required` be sent is dropped only if it can neither be sent nor kept.
         """
         number, reader = self._last + 1, self.reader
         if self.over:
             return False
         if reader is not None and reader.stream is not None and not reader.stream.closed:
-            if not reader.stream.push(message, now, id=self._id(number), must=must):
+            if not reader.stream.push(message, now, id=self._id(number), required=required):
                 return False
             self._last = self._delivered = number
             self.buffer.keep(self.number, number, message)
             return True
-        if not must:
+        if not required:
             waiting = self.buffer.events_after(self.number, self._delivered)
             if is_change_notice(message) and any(message == other for _, other in waiting):
                 return True
@@ -210,5 +210,5 @@ class ReplayStream:
         self.reader = call
         assert call.stream is not None
         for number, message in self.buffer.events_after(self.number, self._delivered if after is None else after):
-            call.stream.push(message, now, id=self._id(number), must=True)
+            call.stream.push(message, now, id=self._id(number), required=True)
         self._delivered = self._last

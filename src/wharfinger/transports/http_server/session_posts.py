@@ -122,7 +122,7 @@ class PostChannel:
                 stream = self.session.own
                 if stream.reader is None:
                     return False
-            return stream.push(message, self.call.calls.now, must=True)
+            return stream.push(message, self.call.calls.now, required=True)
 
         return self.session.pending.send(request, method, params, write)
 
@@ -155,8 +155,8 @@ class PostChannel:
                 now = self.call.calls.now
                 for answer in batch.answers:
                     body = answer if isinstance(answer, bytes) else b"".join(answer)
-                    if not stream.push(body, now, must=True) and answer is data:
-                        stream.push(too_large, now, must=True)
+                    if not stream.push(body, now, required=True) and answer is data:
+                        stream.push(too_large, now, required=True)
                 batch.answers.clear()
             if batch.left:
                 return
