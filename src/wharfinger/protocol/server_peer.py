@@ -137,7 +137,7 @@ class ServerPeer:
                     return None
                 return Response(self._awaited.pop(id), message)  # pyright: ignore[reportArgumentType]  # it is a key
             if id is UNSET:
-                return self._notified(message)
+                return self._take_notification(message)
             if id in self.in_flight:
                 # Refused without the id, which belongs to the first request: its caller must get its own response
                 # (security: J18).
@@ -157,7 +157,7 @@ class ServerPeer:
             return None
         return Reply(encode_error(id, answer), status)
 
-    def _notified(self, message: Message) -> Event:
+    def _take_notification(self, message: Message) -> Event:
         row = METHODS.get(message.method)  # type: ignore[arg-type]
         if row is None or not row.notification or row.sender == "server":
             return None

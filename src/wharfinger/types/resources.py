@@ -126,7 +126,7 @@ class StoredBlob:
 def stored_blob(content: StoredBytes) -> bytes:
     """Return a value for `ResourceContents.blob` that is read while it is sent, for a blob too large for memory.
 
-    Its declared type is bytes because only the server handles it: contexts, hooks and clients get bytes.
+    Its declared type is bytes because only the server handles it: contexts, middleware and clients get bytes.
     """
     return cast("bytes", StoredBlob(content))
 

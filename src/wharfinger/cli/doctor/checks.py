@@ -144,7 +144,7 @@ CHECKS: tuple[Check, ...] = (
           f"Model APIs accept {p.LONG_NAME}."),
     Check("advice", "long-name-with-prefix",
           f"Names of tools have more than {p.LONG_NAME} characters with the prefix that hosts add",
-          p.is_too_long_with_prefix, "Shorten the name of the tool or of the server."),
+          p.names_too_long_with_prefix, "Shorten the name of the tool or of the server."),
     Check("problem", "schema-not-object", "Input schemas do not describe an object",
           p.schemas_where(lambda schema: schema.get("type") != "object"),
           'Arguments are a JSON object: write "type": "object" at the root.'),

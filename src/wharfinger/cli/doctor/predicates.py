@@ -41,7 +41,7 @@ Find = Callable[[Survey], Iterable[str]]
 
 
 def lists_of(survey: Survey) -> Iterator[tuple[str, SurveyedList]]:
-    """Return the four lists with their names."""
+    """Yield the four lists with their names."""
     return ((name, getattr(survey, name)) for name in LISTS)
 
 
@@ -88,7 +88,7 @@ def is_vague(item: Any) -> bool:
     return name in VAGUE_NAMES or NUMBERED_NAME.fullmatch(name) is not None or len(name) < 3
 
 
-def is_too_long_with_prefix(survey: Survey) -> Iterator[str]:
+def names_too_long_with_prefix(survey: Survey) -> Iterator[str]:
     """Find the tools whose name is too long only after a host has put the server's name before it."""
     prefix = f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', survey.name)}__"
     names = (tool.name for tool in survey.tools.items)
@@ -201,7 +201,7 @@ def wrong_mime_types(survey: Survey) -> Iterator[str]:
 
 
 def own_contents(survey: Survey) -> Iterator[tuple[str, list[t.ResourceContents]]]:
-    """Return each resource that was read with the contents that have its URI."""
+    """Yield each resource that was read, with the contents that have its URI."""
     for uri, read in survey.reads.items():
         if not read.error:
             yield uri, [part for part in read.contents if part.uri == uri]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.complete import Complete
     from wharfinger.source import Source
 
-__all__ = ["MOST", "Completions"]
+__all__ = ["MAX_VALUES", "Completions"]
 
-MOST = 100
+MAX_VALUES = 100
 """Values in one answer (completion/complete, all revisions)."""
 
 
@@ -118,9 +118,9 @@ class Completions:
 def completion_of(values: Any) -> t.Completion:
     """Convert the return value of a completer to a result, cut to the protocol's limit."""
     if isinstance(values, t.Completion):
-        shown, more = values.values[:MOST], len(values.values) > MOST
+        shown, more = values.values[:MAX_VALUES], len(values.values) > MAX_VALUES
         return t.Completion(values=shown, total=values.total, has_more=True if more else values.has_more)
     if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):
         raise TypeError(f"a completer returned {type(values).__name__}: return a list of texts")
     found = [str(value) for value in values or ()]
-    return t.Completion(values=found[:MOST], total=len(found), has_more=len(found) > MOST)
+    return t.Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)

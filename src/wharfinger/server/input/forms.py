@@ -311,8 +311,8 @@ _FORMATS = ("email", "uri", "date", "date-time")
 
 def _no_field(where: str, what: str) -> str:
     return (
-        f"{where}: a form has only flat fields (text, numbers, booleans, dates, one or several of given texts), "
-        f"and {what} is none of these: ask for its parts in separate fields."
+        f"{where}: a form has only flat fields (text, numbers, booleans, dates, one or several choices), "
+        f"and {what} is not one of them: ask for its parts in separate fields."
     )
 
 
@@ -368,7 +368,7 @@ def _primitive(
         known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
         items = None if known is None else _options(_resolved(known, shared, where)[0], where, titles)
         if items is None:
-            raise TypeError(_no_field(where, "a list of anything but given texts"))
+            raise TypeError(_no_field(where, "a list without fixed choices"))
         field.items = items
     default = schema.get("default")
     if default is not None and default != []:

@@ -142,7 +142,7 @@ class EventStream:
     def __init__(self, send: Send, limit: int, now: float, flushes: FlushQueue, headers: Iterable[Pair] = ()) -> None:
         self._send = send
         self._write_at_once: Callable[[bytes], bool] | None = getattr(send, "write_at_once", None)
-        """Added by Wharfinger's own HTTP server to ASGI's `send`: a task for each notification would double its cost."""
+        """Added by our own HTTP server to ASGI's `send`: a task for each notification would double its cost."""
         self._flushes = flushes
         self._flushing = False
         self._limit = limit
