@@ -95,6 +95,7 @@ ifndef ARGS
 	$(PY) benchmarks/noticing.py
 	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/tool_tokens.py
+	$(PY) benchmarks/agent_tasks/run.py
 endif
 
 reference: $(MADE)

@@ -16,8 +16,9 @@ import random
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -176,8 +177,10 @@ def customers() -> Iterator[tuple[int, str, str, str]]:
         yield number, name, chosen.choice(_TOWNS), f"20{chosen.randint(10, 24)}-0{chosen.randint(1, 9)}-11"
 
 
-def orders() -> Iterator[tuple[int, int, str, str, int, str]]:
+@cache
+def orders() -> Sequence[tuple[int, int, str, str, int, str]]:
     """Rows of `orders`: of 2023 to 2026, each eleventh cancelled. Some customers buy much more than others."""
+    rows: list[tuple[int, int, str, str, int, str]] = []
     chosen = random.Random(SEED + 1)
     buyers = list(range(1, CUSTOMERS + 1))
     chosen.shuffle(buyers)
@@ -186,7 +189,8 @@ def orders() -> Iterator[tuple[int, int, str, str, int, str]]:
         customer = buyers[min(int(chosen.paretovariate(0.6)), CUSTOMERS) - 1]
         day = datetime(2023, 1, 1, tzinfo=UTC) + timedelta(days=number * 1_400 // ORDERS)
         status = "cancelled" if number % 11 == 0 else "paid"
-        yield number, customer, f"{day:%Y-%m-%d}", status, chosen.randint(500, 90_000), chosen.choice(notes)
+        rows.append((number, customer, f"{day:%Y-%m-%d}", status, chosen.randint(500, 90_000), chosen.choice(notes)))
+    return rows
 
 
 def _database(path: Path) -> None:

@@ -45,7 +45,9 @@ SERVERS: Mapping[str, AgentServer] = {
         )),
         AgentServer("mcp-server-git", "agent_git", ("mcp-server-git", "--repository", "{root}/shop")),
         AgentServer("mcp-server-sqlite", "agent_sqlite", ("mcp-server-sqlite", "--db-path", "{root}/shop.db")),
-        AgentServer("server-postgres", "agent_js", ("node", _NODE.replace("{package}", "server-postgres"), "{postgres_at_host}")),
+        AgentServer("server-postgres", "agent_js", (
+            "node", _NODE.replace("{package}", "server-postgres"), "{postgres_at_host}",
+        )),
     )
 }  # fmt: skip
 
