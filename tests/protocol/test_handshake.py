@@ -7,6 +7,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
 from wharfinger.protocol.handshake import TRANSITIONS, Caller, Phase, Session
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, SUPPORTED
 
 
@@ -41,12 +42,12 @@ def test_any_other_revision_is_answered_with_our_latest(version: str) -> None:
 
 
 def _agreed(version: str) -> str:
-    session = Session(principal="ann")
+    session = Session(Principal(subject="ann"))
     info = t.Implementation(name="c", version="1")
     session.agree(
         t.InitializeRequestParams(protocol_version=version, capabilities=t.ClientCapabilities(), client_info=info)
     )
-    assert session.caller.principal == "ann"
+    assert session.caller.principal.subject == "ann"
     return session.caller.rules.name
 
 

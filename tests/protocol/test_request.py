@@ -31,6 +31,7 @@ from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.jsonrpc import decode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import (
     Base64,
     ChunkedMessage,
@@ -80,7 +81,9 @@ def opened(method: str, params: Any = None, session: Session | None = None, prin
     """The request of these params, given as a value or as their text."""
     text = params if isinstance(params, str) else json.dumps({} if params is None else params)
     line = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{text}}}'
-    return open_request(decode(line.encode(), Limits()), session, principal)
+    return open_request(
+        decode(line.encode(), Limits()), session, Principal(subject=principal) if principal else ANONYMOUS
+    )
 
 
 def opened_in(revision: str, method: str, params: dict[str, Any]) -> Request:
@@ -94,7 +97,7 @@ def opened_in(revision: str, method: str, params: dict[str, Any]) -> Request:
 
 def test_client_that_does_not_name_itself_is_nobody() -> None:
     caller = opened("tools/list", {"_meta": META}, principal="ann").caller
-    assert (caller.info, caller.principal, caller.rules.name) == (None, "ann", STATELESS)
+    assert (caller.info, caller.principal.subject, caller.rules.name) == (None, "ann", STATELESS)
     caller = opened("tools/list", {"_meta": META | CLIENT}).caller
     assert caller.info == t.Implementation(name="c", version="1")
 
@@ -119,11 +122,11 @@ def test_unknown_version_is_repeated_up_to_64_characters(length: int, shown: int
 
 
 def test_version_of_a_session_is_settled_by_its_initialize() -> None:
-    session = Session("ann")
+    session = Session(Principal(subject="ann"))
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     request = opened("initialize", params, session)
     assert request.caller is session.caller
-    assert (request.caller.rules.name, request.caller.principal) == ("2025-06-18", "ann")
+    assert (request.caller.rules.name, request.caller.principal.subject) == ("2025-06-18", "ann")
     assert request.session is session
     assert session.phase is Phase.OPENING
 

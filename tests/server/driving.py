@@ -11,6 +11,7 @@ from typing import Any
 from wharfinger.errors import ProtocolError
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import decode
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import (
     Request,
     no_such_method,
@@ -77,10 +78,15 @@ class Recorder:
         return
 
 
+def named(subject: str) -> Principal:
+    """The principal with this name; nobody without one."""
+    return Principal(subject=subject) if subject else ANONYMOUS
+
+
 def session_of(server: Server, revision: str, principal: str = "") -> Session:
     """A session that has shaken hands."""
-    session = Session(principal)
-    open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, principal)
+    session = Session(named(principal))
+    open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, named(principal))
     session.advance("notifications/initialized")
     return session
 
@@ -97,7 +103,7 @@ def opened(
 ) -> Request:
     """A request as a transport opens it."""
     session = None if revision == STATELESS else session_of(server, revision, principal)
-    request = open_request(decode(line(method, params, id, revision), server.limits), session, principal)
+    request = open_request(decode(line(method, params, id, revision), server.limits), session, named(principal))
     request.channel = Recorder() if channel is None else channel
     assert request.caller.rules is REVISIONS[revision]
     return request
@@ -145,7 +151,7 @@ class Wire(asyncio.WriteTransport):
     def __init__(self, server: Server, revision: str = STATELESS, principal: str = "") -> None:
         super().__init__()
         self.revision = revision
-        self.stream = StreamServer(server, principal=principal)
+        self.stream = StreamServer(server, principal=named(principal))
         self.stream.connection_made(self)
         self.chunks: list[bytes] = []
         """What each write was given."""

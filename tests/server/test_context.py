@@ -167,7 +167,7 @@ async def test_a_context_knows_its_caller_and_its_headers(revision: str) -> None
 
     @server.resource("a:b")
     async def look(ctx: Context) -> str:
-        seen.extend([ctx.caller.principal, ctx.caller.rules.name, ctx.headers, ctx.state, ctx.server is server])
+        seen.extend([ctx.principal.subject, ctx.caller.rules.name, ctx.headers, ctx.state, ctx.server is server])
         return ""
 
     await ask(server, "resources/read", {"uri": "a:b"}, revision, principal="ann")
@@ -190,7 +190,7 @@ async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) 
     def inner(x: str, ctx: Context) -> str:
         ctx.report_progress(99)
         ctx.error("inner")
-        return f"{x} {ctx.caller.principal} {ctx.request.peer} {ctx.request.method}"
+        return f"{x} {ctx.principal.subject} {ctx.request.peer} {ctx.request.method}"
 
     @server.resource("secret:x")
     async def secret() -> str:

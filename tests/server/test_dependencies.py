@@ -145,7 +145,7 @@ async def test_dependencies_take_the_context_and_dependencies() -> None:
     server = Server("s")
 
     def principal(ctx: Context[Any]) -> str:
-        return ctx.caller.principal or "nobody"
+        return ctx.principal.subject or "nobody"
 
     async def greeting(who: Annotated[str, Depends(principal)], ctx: Context[Any] | None = None) -> str:
         assert ctx is not None

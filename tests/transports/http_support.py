@@ -129,7 +129,7 @@ class SampleService:
             case "stopped":
                 raise BaseExceptionGroup("a group's", [InputNeeded({"resultType": "input_required"})])
             case "principal":
-                return text(uri, request.caller.principal)
+                return text(uri, request.caller.principal.subject)
         return text(uri, uri)
 
     async def wait(self, request: Request) -> None:

@@ -21,6 +21,7 @@ from tests.transports.http_support import (
 )
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import Principal
 from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers
 from wharfinger.transports.http_server.runner import max_sockets
 
@@ -90,7 +91,10 @@ def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None
 
 def test_a_principal_has_a_share_of_its_own() -> None:
     limits = HttpLimits(sessions=5)
-    with ServerThread(limits=limits, verify=lambda headers: headers[b"x-user"].decode()) as http, http.wire() as wire:
+    with (
+        ServerThread(limits=limits, verify=lambda headers: Principal(subject=headers[b"x-user"].decode())) as http,
+        http.wire() as wire,
+    ):
         first, *_ = [wire.initialize(x_user="greedy") for _ in range(5)]
         mine = wire.initialize(x_user="modest")
         for _ in range(10):

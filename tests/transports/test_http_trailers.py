@@ -15,6 +15,7 @@ import pytest
 from tests.security.places import FIXTURE, MIB, Http
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread
 from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.protocol.principal import Principal
 from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
 BODY = json.dumps(
@@ -36,9 +37,9 @@ UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Setting
 IDENTITY = b"X-Forwarded-User: admin\r\n"
 
 
-def name_user(headers: Any) -> str:
+def name_user(headers: Any) -> Principal:
     """The `verify` of a server behind a proxy that signs people in."""
-    return bytes(headers.get(b"x-forwarded-user", b"nobody")).decode()
+    return Principal(subject=bytes(headers.get(b"x-forwarded-user", b"nobody")).decode())
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +218,7 @@ def test_headers_are_those_of_the_moment_when_the_request_came() -> None:
 
 def test_the_options_of_asgi_are_those_of_the_application() -> None:
     parameters = inspect.signature(HttpApp).parameters
-    assert set(HttpOptions.__annotations__) == set(parameters) - {"service"}
+    assert set(HttpOptions.__annotations__) == set(parameters) - {"service", "auth"}
 
 
 def test_the_bounds_are_settings() -> None:

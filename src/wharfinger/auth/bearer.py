@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from wharfinger.protocol.http.rules import CLOSE, HttpRefusal
 from wharfinger.protocol.interfaces import Verify
+from wharfinger.protocol.principal import Principal
 
 __all__ = ["static_token"]
 
@@ -14,8 +15,8 @@ _CHALLENGE = (b"www-authenticate", b'Bearer realm="mcp"')
 _INVALID = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
 
 
-def static_token(token: str, principal: str = "token") -> Verify:
-    """Return a check for `Authorization: Bearer <token>`; callers with the token get this principal.
+def static_token(token: str, subject: str = "token") -> Verify:
+    """Return a check for `Authorization: Bearer <token>`; callers with the token get a principal with this subject.
 
     The check raises `HttpRefusal` with status 401 (RFC 6750 §3).
 
@@ -25,8 +26,9 @@ def static_token(token: str, principal: str = "token") -> Verify:
     if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError("The token needs at least 16 visible ASCII characters. To make one: openssl rand -hex 32")
     expected = token.encode()
+    principal = Principal(subject=subject)
 
-    def verify(headers: Mapping[bytes, bytes]) -> str:
+    def verify(headers: Mapping[bytes, bytes]) -> Principal:
         value = headers.get(b"authorization")
         if value is None:
             raise HttpRefusal(

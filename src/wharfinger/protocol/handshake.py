@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, Revision
 
 __all__ = ["Caller", "Phase", "SendNotification", "Session"]
@@ -24,13 +25,13 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     """The caller of a request: its revision, client, capabilities and principal.
 
     `info` and `capabilities` are the client's own claims: do not base security decisions on them. `principal` comes
-    from the transport's check of credentials; it is empty for an anonymous caller.
+    from the transport's check of credentials.
     """
 
     rules: Revision
     info: t.Implementation | None
     capabilities: t.ClientCapabilities
-    principal: str = ""
+    principal: Principal = ANONYMOUS
 
     def extension(self, id: str) -> dict[str, Any] | None:
         """Return the client's settings for an extension such as `io.modelcontextprotocol/ui`; None if not declared."""
@@ -72,7 +73,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
 }
 """Maps (phase, method) to the next phase or to an error message; the empty method stands for all others."""
 
-_UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
+_UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities())
 
 
 class Session:
@@ -80,7 +81,7 @@ class Session:
 
     __slots__ = ("__weakref__", "caller", "log_level", "on_close", "phase", "principal", "send_notification")
 
-    def __init__(self, principal: str = "", send_notification: SendNotification | None = None) -> None:
+    def __init__(self, principal: Principal = ANONYMOUS, send_notification: SendNotification | None = None) -> None:
         self.phase = Phase.NEW
         self.principal = principal
         self.caller = _UNKNOWN
@@ -90,6 +91,13 @@ class Session:
         """Sends notifications that belong to no request; None if the client has no stream open for them."""
         self.on_close: list[Callable[[Session], None]] = []
         """Called once when the connection is closed, to drop data that belongs to this session."""
+
+    def renew(self, principal: Principal) -> None:
+        """Use a new credential of the same caller for the requests that follow: its scopes may differ."""
+        if principal is not self.principal:
+            self.principal = principal
+            if self.caller is not _UNKNOWN:
+                self.caller = msgspec.structs.replace(self.caller, principal=principal)
 
     def admit(self, method: str) -> Caller:
         """Advance by one method and return the caller.

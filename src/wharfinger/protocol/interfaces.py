@@ -12,12 +12,14 @@ from wharfinger.errors import WharfingerError
 from wharfinger.protocol.handshake import SendNotification, Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Channel, Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
 __all__ = [
     "MAX_AUTH_RETRIES",
+    "Authenticator",
     "Authorize",
     "Channel",
     "Fetch",
@@ -38,8 +40,30 @@ Handler = Callable[[Request], Awaitable[Any]]
 NotificationHandler = Callable[[Session | None, Any], None]
 """Takes one notification of the client: its session or None, and its decoded params. Must not block."""
 
-Verify = Callable[[Mapping[bytes, bytes]], str]
-"""Returns the principal for HTTP headers (lower-case names); raises `auth.HttpRefusal` to answer 401 or 403."""
+Verify = Callable[[Mapping[bytes, bytes]], Principal | Awaitable[Principal]]
+"""Returns the principal for HTTP headers (lower-case names), or an awaitable of it.
+
+Raises `auth.HttpRefusal` to answer 401 or 403.
+"""
+
+
+class Authenticator(Protocol):
+    """Finds out who sends an HTTP request, and says how to get a token (see `auth.TokenAuth`).
+
+    `url` is the URL of the MCP endpoint as clients know it.
+    """
+
+    def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
+        """Return the principal of a request with these headers (lower-case names), or an awaitable of it.
+
+        Raises:
+            HttpRefusal: 401, 403 or 503.
+        """
+        ...
+
+    def metadata(self, url: str) -> bytes:
+        """Return the metadata of this resource (RFC 9728 §2) as JSON."""
+        ...
 
 
 class Service(Protocol):

@@ -27,6 +27,7 @@ from wharfinger.protocol.downgrade import is_object, without_unknown_blocks
 from wharfinger.protocol.handshake import Caller, Phase, Session
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [
@@ -144,7 +145,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
 
 
-def open_request(message: Message, session: Session | None, principal: str = "") -> Request:
+def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:
     """Decode the params once and settle who is calling: from `_meta`, else from the session's handshake.
 
     A method that the revision does not have is not refused here but has `row` None, since HTTP must look at headers

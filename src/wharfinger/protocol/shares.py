@@ -16,12 +16,12 @@ _MAX_COMPARED = 64
 """The maximum of owners that are compared to find the largest, and of members that are checked for an idle one."""
 
 
-def name_owner(principal: str, address: str) -> str:
-    """Return the owner whose share a caller uses: the principal, or the address of an anonymous caller.
+def name_owner(key: str, address: str) -> str:
+    """Return the owner whose share a caller uses: the principal with this key, or the address of an anonymous caller.
 
     A principal is never equal to an address.
     """
-    return f"principal {principal}" if principal else name_network(address)
+    return f"principal {key}" if key else name_network(address)
 
 
 @lru_cache(4096)

@@ -29,6 +29,8 @@ from wharfinger.source import Source
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from wharfinger.auth.server.token_auth import TokenAuth
+    from wharfinger.auth.server.token_verifier import TokenVerifier
     from wharfinger.server.apps import Page, PageOptions
     from wharfinger.server.extensions import MethodOptions
     from wharfinger.server.features.prompts import PromptOptions
@@ -387,10 +389,11 @@ class Server(FeatureService):
 
         run(self, http, unix, options, next(iter(self.tools.names()), None))
 
-    def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
+    def asgi(self, *, auth: TokenAuth | TokenVerifier | None = None, **options: Unpack[HttpOptions]) -> HttpApp:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
-        `options` are those of `transports.http_server.HttpApp`. Chunked bodies are refused unless
+        With `auth`, every caller needs a token: `TokenAuth`, or a verifier such as `JWTVerifier`. `options` are those
+        of `transports.http_server.HttpApp`. Chunked bodies are refused unless
         `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
 
         Raises:
@@ -400,7 +403,11 @@ class Server(FeatureService):
         from wharfinger.transports.http_server.app import HttpApp
 
         check_secret(self.services.keys)
-        return HttpApp(self, **options)
+        if auth is not None:
+            from wharfinger.auth.server.token_auth import as_token_auth
+
+            auth = as_token_auth(auth)
+        return HttpApp(self, auth=auth, **options)
 
 
 Value = TypeVar("Value")

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.jsonrpc import Id, encode_notification
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Caller, Request
 from wharfinger.server.input.request_state import CannotAsk, state_of
 from wharfinger.server.nested_requests import read_request
@@ -78,6 +79,11 @@ class Context(RequestContext, Generic[State]):
     def caller(self) -> Caller:
         """The caller: its `principal`, revision, name and capabilities."""
         return self.request.caller
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls, from the credentials of the request: `ANONYMOUS` if there are none, `LOCAL` over stdio."""
+        return self.request.caller.principal
 
     @property
     def request_id(self) -> Id:

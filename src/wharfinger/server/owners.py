@@ -14,9 +14,9 @@ def share_of(request: Request) -> str:
 
     All HTTP callers without an address have the same owner, since each call may use its own connection.
     """
-    principal = request.caller.principal
-    if principal or request.peer or request.headers is not None:
-        return name_owner(principal, request.peer)
+    key = request.caller.principal.key
+    if key or request.peer or request.headers is not None:
+        return name_owner(key, request.peer)
     return f"connection {id(request.session or request.channel)}"
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
+    from wharfinger.auth.server.token_auth import TokenAuth
+    from wharfinger.auth.server.token_verifier import TokenVerifier
     from wharfinger.protocol.http.rules import HttpLimits
     from wharfinger.protocol.interfaces import Service, Verify
     from wharfinger.transports.http_server.app import Page
@@ -19,8 +21,10 @@ __all__ = ["HttpRunOptions", "UnixRunOptions", "run"]
 class HttpRunOptions(TypedDict, total=False):
     """Options for serving over HTTP; see `wharfinger.transports.http_server.runner.serve_http`."""
 
+    auth: TokenAuth | TokenVerifier | None
+    """Requires a token: `TokenAuth`, or a verifier such as `JWTVerifier(issuer=…, audience=…)`."""
     verify: Verify | None
-    """Turns a bearer token into a principal."""
+    """Finds the principal in the headers of a request; for credentials that are not bearer tokens."""
     insecure: bool
     """Whether other machines may connect without a token."""
     allow_hosts: Iterable[str]
@@ -77,6 +81,10 @@ def run(
         host, _, port = http.rpartition(":")
         if not (port.isascii() and port.isdecimal() and int(port) < 65536):
             raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
+        if (auth := options.get("auth")) is not None:
+            from wharfinger.auth.server.token_auth import as_token_auth
+
+            options = {**options, "auth": as_token_auth(auth)}
         run_http(service, host or "127.0.0.1", int(port), **options)
     elif options:
         raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP write run(http="127.0.0.1:8000").')

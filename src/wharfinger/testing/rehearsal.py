@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import Request, input_needed, open_request
 from wharfinger.protocol.revisions import HANDSHAKE, STATELESS
 from wharfinger.server import Server
@@ -39,7 +40,7 @@ async def rehearse(
     answers: Answers = {},  # noqa: B006  # read only
     effects: Callable[[], Any] | None = None,
     reset: Callable[[], Any] | None = None,
-    principal: str = "",
+    principal: Principal = ANONYMOUS,
 ) -> t.CallToolResult:
     """Call a tool twice, once in each era, compare the two calls, and return the result.
 
@@ -103,7 +104,7 @@ class _Run:
 
     multiplexed = True
 
-    def __init__(self, server: Server, revision: str, answers: Answers, principal: str) -> None:
+    def __init__(self, server: Server, revision: str, answers: Answers, principal: Principal) -> None:
         self.server = server
         self.answers = answers
         self.principal = principal

@@ -22,7 +22,7 @@ import os
 from enum import Enum
 from typing import Any, Protocol
 
-from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
+from wharfinger.errors import HandlerFailed, InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import (
     ChunkedMessage,
@@ -49,6 +49,7 @@ class CancelReason(Enum):
     BODY_TIMEOUT = "the body did not arrive in time"
     DEADLINE = "the handler took longer than `Limits.handler_time`"
     DRAIN = "the server is stopping"
+    CREDENTIAL_EXPIRED = "the token of the client has expired"
     STREAM_ENDED = "another connection took over its stream, or the session has ended"
 
 
@@ -88,6 +89,8 @@ def answer_exception(
             error = HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
         elif reason is CancelReason.DRAIN:
             error = Overloaded("The server is stopping.")
+        elif reason is CancelReason.CREDENTIAL_EXPIRED:
+            error = InvalidRequest("The token of this stream has expired: open it again with a new token.")
         else:
             error = _caused(RuntimeError("The handler's own task was cancelled."), error)
     name = "HTTP" if request is None else called(request)

@@ -31,6 +31,7 @@ from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
+from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
@@ -67,7 +68,9 @@ class StreamServer(asyncio.Protocol):
 
     multiplexed = True
 
-    def __init__(self, service: Service, *, principal: str = "", unread: Shares | None = None, owner: str = "") -> None:
+    def __init__(
+        self, service: Service, *, principal: Principal = LOCAL, unread: Shares | None = None, owner: str = ""
+    ) -> None:
         self.service = service
         self.unread = Shares() if unread is None else unread
         self.owner = owner

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Optional
 import msgspec
 import pytest
 
-from tests.server.driving import ERAS, Wire, ask, looped, opened, read
+from tests.server.driving import ERAS, Wire, ask, looped, named, opened, read
 from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
@@ -215,8 +215,8 @@ async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
     request.caller = msgspec.structs.replace(request.caller, info=info)
     assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", "sailor"]
     request = opened(server, "server/discover", principal="ann")
-    assert share_of(request) == "principal ann"
-    assert owner_of(request).split(MEMBER_SEPARATOR) == ["principal ann", ""]
+    assert share_of(request) == f"principal {named('ann').key}"
+    assert owner_of(request).split(MEMBER_SEPARATOR) == [f"principal {named('ann').key}", ""]
 
 
 def test_sessions_of_one_address_are_members_of_its_share() -> None:
@@ -245,7 +245,7 @@ def test_no_name_puts_a_caller_into_the_share_of_another_one(principal: str) -> 
     request = opened(Server("s"), "server/discover", principal=principal)
     for name in ("sailor", "sail\nor", "\n"):
         request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
-        assert group_of(owner_of(request)) == share_of(request) == f"principal {principal}"
+        assert group_of(owner_of(request)) == share_of(request) == f"principal {named(principal).key}"
 
 
 @looped

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from tests.server.driving import ALL, ERAS, ask, listed, looped
+from tests.server.driving import ALL, ERAS, ask, listed, looped, named
 from wharfinger import types as t
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.app import Server
@@ -283,7 +283,7 @@ async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
     server.resources.add("a:b", lambda: "")
     server.resources.listing.providers.append(provider)
     await ask(server, "resources/list", principal="ann", revision="2025-11-25")
-    assert [owner.partition(MEMBER_SEPARATOR)[0] for owner in owners] == ["principal ann"]
+    assert [owner.partition(MEMBER_SEPARATOR)[0] for owner in owners] == [f"principal {named('ann').key}"]
 
 
 @pytest.mark.parametrize("size", [0, -1])

@@ -176,7 +176,7 @@ async def test_middleware_sees_who_asks_and_pages_as_they_are_kept() -> None:
     @server.middleware
     async def hook(call: Call, next: Next) -> Result:
         result = await next(call)
-        seen.append((call.caller.principal, type(result)))
+        seen.append((call.caller.principal.subject, type(result)))
         return result
 
     await ask(server, "tools/list", principal="mary")

@@ -322,13 +322,13 @@ def guarded() -> Server:
 
     @server.resource("secret://{name}")
     async def secret(name: str, ctx: Context) -> str:
-        if ctx.caller.principal != "ann":
+        if ctx.principal.subject != "ann":
             raise PermissionDenied("secret://* is for ann")
         return name
 
     @server.resource("secret:static")
     def static(ctx: Context) -> str:
-        if ctx.caller.principal != "ann":
+        if ctx.principal.subject != "ann":
             raise PermissionDenied
         return ""
 

@@ -16,6 +16,7 @@ import pytest
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread, find_server
 from tests.transports.test_http_shares import wire_from
 from wharfinger.protocol.http.rules import HttpLimits, HttpRefusal
+from wharfinger.protocol.principal import Principal
 from wharfinger.transports.http_server.app import HttpApp
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -84,7 +85,7 @@ def test_a_trailer_is_no_header() -> None:
     """uvicorn's application takes it for a header that a proxy has checked (RFC 9110 §6.5.1)."""
     request = read("principal", chunked=b"X-User: admin\r\n\r\n")
     with (
-        both(verify=lambda headers: headers.get(b"x-user", b"nobody").decode()) as (theirs, ours),
+        both(verify=lambda headers: Principal(subject=headers.get(b"x-user", b"nobody").decode())) as (theirs, ours),
         theirs.wire() as their_wire,
         ours.wire() as our_wire,
     ):

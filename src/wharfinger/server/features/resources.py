@@ -340,7 +340,7 @@ class Resources:
 
     def _scope(self, request: Request) -> None:
         """Make a result private if another caller may be refused, or get a different one."""
-        if request.caller.principal or self._services.methods.may_differ("resources/read"):
+        if request.caller.principal.key or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:

@@ -144,7 +144,7 @@ class RequestState:
         arguments: Any = getattr(request.params, "arguments", UNSET)
         if isinstance(arguments, Raw):
             arguments = msgspec.json.decode(arguments)
-        call: list[Any] = [self._services.name, request.caller.principal, request.method, named, arguments or {}]
+        call: list[Any] = [self._services.name, request.caller.principal.key, request.method, named, arguments or {}]
         return "state " + sha256(msgspec.json.encode(call, order="sorted")).hexdigest()
 
     # -- requests and answers

@@ -54,7 +54,7 @@ def log_calls(
             outcome = outcome_of(error)
             raise
         finally:
-            seconds, principal = clock() - begun, printable(call.caller.principal, MAX_SUBJECT_LENGTH)
+            seconds, principal = clock() - begun, printable(call.caller.principal.subject, MAX_SUBJECT_LENGTH)
             log.log(
                 level,
                 "%s %s by %s in %.1f ms: %s",
@@ -142,7 +142,7 @@ def limit_rate(
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:
-        caller = name_owner(call.caller.principal, call.peer)
+        caller = name_owner(call.caller.principal.key, call.peer)
         now = clock()
         tokens, then = left.pop(caller, (room, now))
         tokens = min(room, tokens + (now - then) * per_second)

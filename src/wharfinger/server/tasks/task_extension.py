@@ -165,7 +165,7 @@ class Tasks:
         if self._shares[share] >= limits.tasks_each or not self._shares.has_room(share, limits.tasks):
             raise Overloaded("Too many tasks are running: wait for one, or cancel one.")
         id = secrets.token_urlsafe(24)  # 192 random bits
-        folder = _folder(request.caller.principal)
+        folder = _folder(request.caller.principal.key)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
         task.label = called(request)
         self.running[task.key] = task
@@ -353,7 +353,7 @@ class Tasks:
 
     async def _find(self, request: Request) -> tuple[RunningTask | None, Record]:
         check_declared(request.caller, request.method)
-        key = _key(request.caller.principal, request.params.task_id)
+        key = _key(request.caller.principal.key, request.params.task_id)
         if key in self.running:
             return self.running[key], _RUNS_HERE
         record = await self._load(key)
@@ -387,7 +387,7 @@ class Tasks:
             self._lease_renewed = now
 
     async def _forward(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
-        key = _key(request.caller.principal, request.params.task_id)
+        key = _key(request.caller.principal.key, request.params.task_id)
         place = f"{_INBOX_PREFIX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
         message = encode(TaskMessage(key=key, responses=responses))
         waiting, size = await self.store.usage(f"{_INBOX_PREFIX}{worker}/")
@@ -446,7 +446,7 @@ class Tasks:
         check_declared(request.caller, "Listening to tasks")
         found: list[str] = []
         for id in ids:
-            key = _key(request.caller.principal, id)
+            key = _key(request.caller.principal.key, id)
             if key in self.running or await self._load(key) is not None:
                 found.append(id)
                 self._listeners.setdefault(key, {})[listener] = None
@@ -559,15 +559,15 @@ def _notify(listener: TaskListener, state: bytes) -> None:
         log.exception("A listener could not be notified of a task")
 
 
-def _folder(principal: str) -> str:
-    """Return the prefix of a principal's tasks in the store; a hash, so that it does not reveal the principal."""
+def _folder(owner: str) -> str:
+    """Return the prefix of the tasks of the principal with this key in the store."""
     import hashlib
 
-    return f"{_TASKS_PREFIX}{hashlib.sha256(principal.encode()).hexdigest()[:32]}/"
+    return f"{_TASKS_PREFIX}{hashlib.sha256(owner.encode()).hexdigest()[:32]}/"
 
 
-def _key(principal: str, id: str) -> str:
-    return _folder(principal) + id[:MAX_ID_LENGTH]
+def _key(owner: str, id: str) -> str:
+    return _folder(owner) + id[:MAX_ID_LENGTH]
 
 
 _RUNS_HERE = Record(worker="", state=Raw(b"{}"))

@@ -29,8 +29,9 @@ from wharfinger.protocol.http.rules import (
     read_headers,
     too_large,
 )
-from wharfinger.protocol.interfaces import Service, Verify
+from wharfinger.protocol.interfaces import Authenticator, Service, Verify
 from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
@@ -86,6 +87,8 @@ _ALLOW = ((b"allow", b"POST, GET, DELETE"),)
 _POST_ONLY = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
 _GET_OR_HEAD = ((b"allow", b"GET, HEAD"),)
+RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
+_CACHED = (b"cache-control", b"max-age=3600")
 _SAFE = ("GET", "HEAD")
 """Methods of pages (RFC 9110 §9.1 requires both); the HTTP server omits the body of an answer to HEAD (§9.3.2)."""
 _NO_CHUNKS = (
@@ -113,7 +116,8 @@ class HttpApp:
     """An ASGI application that serves one service, which it starts at the first request; `await aclose()` ends it.
 
     `allow_hosts`, `allow_origins` and `public_url` are the names that the server is reached by, in addition to the
-    loopback names and `bind` (see `HostOriginPolicy`). `verify` finds the principal of a request in its headers.
+    loopback names and `bind` (see `HostOriginPolicy`). `auth` requires a token of every
+    caller, and publishes how to get one. `verify` is for other credentials: it finds the principal in the headers.
 
     `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), which clients of 2024-11-05 use.
 
@@ -122,11 +126,11 @@ class HttpApp:
     to the headers, as if a proxy had checked them.
 
     `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
-    `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used with `verify`, since a link
-    carries no credentials. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
+    `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used if callers need credentials,
+    which a link does not carry. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
 
     Raises:
-        ValueError: a host, an origin or a URL is malformed.
+        ValueError: a host, an origin or a URL is malformed, or there are both `auth` and `verify`.
     """
 
     def __init__(
@@ -138,6 +142,7 @@ class HttpApp:
         allow_origins: Iterable[str] = (),
         public_url: str = "",
         verify: Verify | None = None,
+        auth: Authenticator | None = None,
         limits: HttpLimits | None = None,
         pages: Mapping[str, Page] | None = None,
         contents: Contents | None = None,
@@ -148,14 +153,19 @@ class HttpApp:
         self.host_policy = HostOriginPolicy(
             bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url
         )
+        if auth is not None and verify is not None:
+            raise ValueError("auth= and verify= exclude each other: only one can decide who calls.")
+        self.auth = auth
         self.verify = verify
+        self.protected = auth is not None or verify is not None
+        self._public_url = public_url.removesuffix("/").removesuffix("/mcp")
         self.limits = limits or HttpLimits()
         self.message_limits = service.limits
         """The limits that this service has over every transport."""
         self.separates_trailers = separates_trailers
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "header_params", {})
         self.pages = {"/": self._default_page, **(pages or {})}
-        self.contents = contents if verify is None else None
+        self.contents = None if self.protected else contents
         self.calls = OpenCalls(service, self.limits)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
@@ -189,8 +199,7 @@ class HttpApp:
                 else:
                     await self._serve_page(scope, headers, send)
                 return
-            verify = self.verify
-            principal = "" if verify is None else verify(headers)
+            principal = await self._authenticate(scope, headers) if self.protected else ANONYMOUS
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
                 return
@@ -205,8 +214,27 @@ class HttpApp:
             return
         await self._post(scope, headers, principal, accepted, receive, send)
 
+    async def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
+        """Return who sends this request. Raises HttpRefusal."""
+        if self.auth is not None:
+            found = self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
+        else:
+            assert self.verify is not None
+            found = self.verify(headers)
+        return found if isinstance(found, Principal) else await found
+
+    def _endpoint(self, scope: Any, headers: Mapping[bytes, bytes]) -> str:
+        """Return the URL of the MCP endpoint: below `public_url`, else below the host that the client used.
+
+        The host was checked by `host_policy`.
+        """
+        if self._public_url:
+            return f"{self._public_url}/mcp"
+        host = headers.get(b"host", b"").decode("ascii", "replace")
+        return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}/mcp"
+
     async def _post(
-        self, scope: Any, headers: dict[bytes, bytes], principal: str, accepted: int, receive: Receive, send: Send
+        self, scope: Any, headers: dict[bytes, bytes], principal: Principal, accepted: int, receive: Receive, send: Send
     ) -> None:
         """Serve one message: body, JSON, era, request, headers, method, handler (order of `protocol.http.rules`)."""
         calls, service = self.calls, self.service
@@ -301,7 +329,7 @@ class HttpApp:
         finally:
             self._unfinished.add(call.owner, -call.size)
 
-    async def _post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+    async def _post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: Principal, body: bytes) -> bool:
         """Serve a body that is not one message as a batch. Returns False if it cannot be one."""
         if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
             return False
@@ -371,7 +399,7 @@ class HttpApp:
     # -- other methods and paths
 
     async def _get_or_delete(
-        self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send
+        self, scope: Any, headers: dict[bytes, bytes], principal: Principal, receive: Receive, send: Send
     ) -> None:
         method = scope["method"]
         if method == "GET" and SESSION not in headers and b"text/html" in headers.get(b"accept", b""):
@@ -392,7 +420,7 @@ class HttpApp:
         self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         """HTTP+SSE of 2024-11-05."""
-        principal = "" if self.verify is None else self.verify(headers)
+        principal = await self._authenticate(scope, headers) if self.protected else ANONYMOUS
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
             raise HttpRefusal(405, f"Send {verb}.", allowed)
@@ -422,8 +450,11 @@ class HttpApp:
                 raise HttpRefusal(405, "Send GET.", _GET_OR_HEAD)
             await send_body(send, 200, b"ok\n", ((b"content-type", b"text/plain"),))
             return
-        if self.verify is not None:
-            self.verify(headers)
+        if self.auth is not None and path.startswith(RESOURCE_METADATA):
+            await self._send_metadata(self.auth, scope, path, headers, send)
+            return
+        if self.protected:
+            await self._authenticate(scope, headers)
         if path not in self.pages and (path != "/read" or self.contents is None):
             raise HttpRefusal(404, "Not found: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
@@ -432,6 +463,17 @@ class HttpApp:
             await self._send_page(path, send)
         else:
             await self._send_content(scope["query_string"], headers, send)
+
+    async def _send_metadata(
+        self, auth: Authenticator, scope: Any, path: str, headers: Mapping[bytes, bytes], send: Send
+    ) -> None:
+        """Answer with the metadata of this resource, to everybody and every web page (RFC 9728 §3.2)."""
+        if path.removeprefix(RESOURCE_METADATA) not in ("", "/mcp"):
+            raise HttpRefusal(404, f"Nothing is here: the metadata is at {RESOURCE_METADATA}/mcp.")
+        if scope["method"] not in _SAFE:
+            raise HttpRefusal(405, "Send GET.", _GET_OR_HEAD)
+        fields = ((b"content-type", b"application/json"), (b"access-control-allow-origin", b"*"), _CACHED)
+        await send_body(send, 200, auth.metadata(self._endpoint(scope, headers)), fields)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
         """Answer a link to a resource. A GET of any site may have no Origin header, so Sec-Fetch-Site must be there."""

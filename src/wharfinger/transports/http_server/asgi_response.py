@@ -180,10 +180,10 @@ class EventStream:
         if not self.closed:
             self._put(encode_event(b"", id=id, retry=retry), now)
 
-    def comment(self, now: float) -> None:
-        """Send a comment, so that proxies see that the stream is alive."""
+    def comment(self, now: float, text: bytes = COMMENT) -> None:
+        """Send a comment, which clients ignore: to show proxies that the stream is alive, or to people why it ends."""
         if not self.closed and not self._queue:
-            self._put(COMMENT, now)
+            self._put(text, now)
 
     def _put(self, event: bytes, now: float) -> None:
         self.quiet_since = now

@@ -13,10 +13,11 @@ from typing import Any
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal, check_stream
 from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.server_peer import Batch
 from wharfinger.protocol.shares import Shares
-from wharfinger.protocol.sse import encode_event
+from wharfinger.protocol.sse import COMMENT, encode_event
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send
 from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.serving import CancelReason
@@ -48,7 +49,7 @@ class SseSessions:
         return len(self._table)
 
     async def get(
-        self, scope: Any, headers: Mapping[bytes, bytes], principal: str, receive: Receive, send: Send
+        self, scope: Any, headers: Mapping[bytes, bytes], principal: Principal, receive: Receive, send: Send
     ) -> None:
         """Open a session, and keep its stream open until one side ends it.
 
@@ -64,7 +65,7 @@ class SseSessions:
         calls.admit_stream(call)
         id = secrets.token_urlsafe(24)
         session = _SseSession(self.service, principal, call, headers, self.requests)
-        self._table[principal, id] = session
+        self._table[principal.key, id] = session
         # A relative URL works below any prefix that a proxy or a mount adds.
         session.down.send_event(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
         try:
@@ -77,11 +78,11 @@ class SseSessions:
             await session.down.finish(None)
         finally:
             call.over = session.down.closed = True
-            del self._table[principal, id]
+            del self._table[principal.key, id]
             session.connection_lost(None)
             calls.end(call)
 
-    def receive(self, query: bytes, principal: str, body: bytes) -> None:
+    def receive(self, query: bytes, principal: Principal, body: bytes) -> None:
         """Receive one message of a session.
 
         Raises:
@@ -89,13 +90,14 @@ class SseSessions:
             Overloaded: too many requests run, or the server is stopping.
         """
         name, _, id = query.partition(b"=")
-        session = self._table.get((principal, id.decode("latin-1"))) if name == b"session_id" else None
+        session = self._table.get((principal.key, id.decode("latin-1"))) if name == b"session_id" else None
         if session is None:
             raise HttpRefusal(404, "There is no such session, or it has ended: open one with GET /sse.")
         if session.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(session.call.owner, self.calls.limits.session_requests):
             raise Overloaded("Too many requests are in flight: try again later.")
+        session.peer.session.renew(principal)
         session.receive(body)
 
     def drain(self) -> None:
@@ -109,7 +111,7 @@ class _SseSession(StreamServer):
     """One session: each message comes in its own POST, and each answer is an event of the stream."""
 
     def __init__(
-        self, service: Service, principal: str, call: HttpCall, headers: Mapping[bytes, bytes], requests: Shares
+        self, service: Service, principal: Principal, call: HttpCall, headers: Mapping[bytes, bytes], requests: Shares
     ) -> None:
         super().__init__(service, principal=principal, unread=call.calls.unread, owner=call.owner)
         self.call = call
@@ -168,10 +170,10 @@ class _SseTransport(EventStream):
             self._paused = True
             self._server.pause_writing()
 
-    def comment(self, now: float) -> None:
-        """Send a comment, so that proxies see that the stream is alive, but only between two events."""
+    def comment(self, now: float, text: bytes = COMMENT) -> None:
+        """Send a comment, but only between two events."""
         if self._whole:
-            super().comment(now)
+            super().comment(now, text)
 
     def _sent(self) -> None:
         if self._paused and self._size < _LOW:

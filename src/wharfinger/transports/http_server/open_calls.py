@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,12 +11,15 @@ from wharfinger.errors import Overloaded
 from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpLimits, HttpRefusal, Pairs
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_server.asgi_response import EventStream, FlushQueue, Receive, Send
 from wharfinger.transports.serving import CancelReason, check_unread
 
 __all__ = ["HttpCall", "OpenCalls"]
+
+_EXPIRED = b": the token has expired: open this stream again with a new one\n\n"
 
 
 class HttpCall:
@@ -27,6 +31,7 @@ class HttpCall:
         "calls",
         "cancel_reason",
         "counted",
+        "expires",
         "final",
         "final_id",
         "headers",
@@ -46,7 +51,13 @@ class HttpCall:
     multiplexed = False
 
     def __init__(
-        self, calls: OpenCalls, receive: Receive, reply: Send, accepted: int, client: Any, principal: str = ""
+        self,
+        calls: OpenCalls,
+        receive: Receive,
+        reply: Send,
+        accepted: int,
+        client: Any,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.calls = calls
         self.receive = receive
@@ -54,7 +65,9 @@ class HttpCall:
         self.accepted = accepted
         self.address: str = client[0] if client else ""
         """The client's address, as the HTTP server or a trusted proxy reports it."""
-        self.owner = name_owner(principal, self.address) if principal else name_network(self.address)
+        self.expires = principal.expires
+        """When a stream of this caller ends (seconds since 1970); None if its credential does not expire."""
+        self.owner = name_owner(principal.key, self.address) if principal.key else name_network(self.address)
         """Whose share it uses."""
         self.counted = ""
         """How it is counted: "in flight", "stream", or "" if not here."""
@@ -141,7 +154,7 @@ class OpenCalls:
         """Whether any call is open."""
         return bool(self.fresh or self.slow or self.streams)
 
-    def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: str) -> HttpCall:
+    def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: Principal) -> HttpCall:
         """Add a new call."""
         if not self.fast_ticks:
             self._arm()
@@ -292,9 +305,14 @@ class OpenCalls:
 
     def _sweep_slow(self) -> None:
         quiet, late = self.now - self.limits.comment_time, self.now - self.service.limits.handler_time
+        clock = time.time()
         for call in (*self.slow, *self.streams):
             if call.stream is not None and call.stream.quiet_since < quiet:
                 call.stream.comment(self.now)
+            if call.expires is not None and call.expires <= clock and call.counted == "stream":
+                if call.stream is not None:
+                    call.stream.comment(self.now, _EXPIRED)
+                call.cancel(CancelReason.CREDENTIAL_EXPIRED)
         for call in list(self.slow):
             if call.since >= late:
                 break

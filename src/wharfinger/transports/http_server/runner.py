@@ -18,7 +18,7 @@ from typing import Any
 from wharfinger.errors import WharfingerError
 from wharfinger.net import is_loopback
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.protocol.interfaces import Service, Verify
+from wharfinger.protocol.interfaces import Authenticator, Service, Verify
 from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
 from wharfinger.transports.http_server.app import Contents, HttpApp, Page
 from wharfinger.transports.http_server.garbage_collection import Collector
@@ -37,7 +37,7 @@ GOODBYE = 0.5
 
 
 class UnsafeBind(WharfingerError):
-    """Other machines can reach the address, and there is neither `verify` nor `insecure`."""
+    """Other machines can reach the address, and there is neither `auth` nor `verify` nor `insecure`."""
 
     exit_code = 2
 
@@ -48,6 +48,7 @@ async def serve_http(
     port: int = 8000,
     *,
     verify: Verify | None = None,
+    auth: Authenticator | None = None,
     insecure: bool = False,
     allow_hosts: Iterable[str] = (),
     allow_origins: Iterable[str] = (),
@@ -67,14 +68,14 @@ async def serve_http(
     `sse=False` turns off HTTP+SSE, which clients of 2024-11-05 use.
 
     Raises:
-        UnsafeBind: other machines can reach `host`, and there is neither `verify` nor `insecure`.
+        UnsafeBind: other machines can reach `host`, and there is neither `auth` nor `verify` nor `insecure`.
         AddressInUse, CannotListen: the address cannot be bound, or the certificate cannot be read.
         ValueError: a host, an origin or a URL is malformed, or there is a key without its certificate.
     """
-    if verify is None and not insecure and not is_loopback(host):
+    if verify is None and auth is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
             f"{host or 'every address'} is reached from other machines: "
-            "set a token with --token-env NAME (verify=), or allow access without one with --insecure (insecure=True)."
+            "set a token with --token-env NAME (auth=), or allow access without one with --insecure (insecure=True)."
         )
     if tls_key and not tls_cert:
         raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
@@ -87,6 +88,7 @@ async def serve_http(
         allow_origins=allow_origins,
         public_url=public_url,
         verify=verify,
+        auth=auth,
         limits=limits,
         pages=pages,
         contents=contents,

@@ -12,6 +12,7 @@ from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.server_peer import Batch, ServerPeer
 from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
@@ -33,9 +34,11 @@ class HttpSession:
 
     __slots__ = ("buffer", "calls", "key", "name", "opened", "own", "owner", "peer", "pending", "streams", "used")
 
-    def __init__(self, service: Service, principal: str, owner: str, calls: OpenCalls, buffers: ReplayBuffers) -> None:
+    def __init__(
+        self, service: Service, principal: Principal, owner: str, calls: OpenCalls, buffers: ReplayBuffers
+    ) -> None:
         # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
-        self.key = (principal, secrets.token_urlsafe(24).encode())
+        self.key = (principal.key, secrets.token_urlsafe(24).encode())
         self.owner = owner
         """The owner whose share it uses: the principal, or the address that opened it."""
         self.calls = calls

@@ -32,6 +32,7 @@ from wharfinger.protocol.http.rules import (
 )
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
@@ -75,7 +76,7 @@ class HttpSessions:
     # -- POST
 
     async def post(
-        self, call: HttpCall, headers: dict[bytes, bytes], principal: str, message: Message, *, opening: bool
+        self, call: HttpCall, headers: dict[bytes, bytes], principal: Principal, message: Message, *, opening: bool
     ) -> None:
         """Serve one message of a session, or the `initialize` that opens one.
 
@@ -102,7 +103,7 @@ class HttpSessions:
         self._begin(post, event, headers)
         await self._answer(post, opening=opening)
 
-    async def post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+    async def post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: Principal, body: bytes) -> bool:
         """Serve an array of messages. Returns False if it is not one, or if the session's revision has no batches.
 
         Raises:
@@ -246,7 +247,9 @@ class HttpSessions:
 
     # -- GET and DELETE
 
-    async def get(self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send) -> None:
+    async def get(
+        self, scope: Any, headers: dict[bytes, bytes], principal: Principal, receive: Receive, send: Send
+    ) -> None:
         """Serve the session's own stream, or the rest of the stream that Last-Event-ID names, until it is ended.
 
         Raises:
@@ -278,14 +281,14 @@ class HttpSessions:
             stream.leave(call)
             calls.end(call)
 
-    async def delete(self, headers: dict[bytes, bytes], principal: str, send: Send) -> None:
+    async def delete(self, headers: dict[bytes, bytes], principal: Principal, send: Send) -> None:
         """End a session. Raises HttpRefusal (404) if it does not exist."""
         self._end(self._find(headers, principal))
         await send_empty(send, 204)
 
     # -- the table
 
-    def _open(self, call: HttpCall, principal: str) -> HttpSession:
+    def _open(self, call: HttpCall, principal: Principal) -> HttpSession:
         if self.draining:
             raise Overloaded("The server is stopping.")
         while len(self._table) >= self.limits.sessions:
@@ -295,11 +298,12 @@ class HttpSessions:
             self._end(victim)
         return HttpSession(self.service, principal, call.owner, self.calls, self.replay_buffers)
 
-    def _find(self, headers: dict[bytes, bytes], principal: str) -> HttpSession:
-        key = (principal, headers[SESSION])
+    def _find(self, headers: dict[bytes, bytes], principal: Principal) -> HttpSession:
+        key = (principal.key, headers[SESSION])
         session = self._table.get(key)
         if session is None:
             raise HttpRefusal(404, _UNKNOWN)
+        session.peer.session.renew(principal)
         session.used = self.calls.now
         self._fair.use(session.owner, session)
         return session

@@ -1,0 +1,114 @@
+"""DPoP: a proof that the sender of a token holds the key that it is bound to (RFC 9449).
+
+A proof is a JWT that the client signs for one request: it names the method, the URL and the token. Its id (`jti`) is
+accepted once, and remembered as long as the proof would be valid.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from wharfinger.auth.server.token_verifier import InvalidToken, read_header
+from wharfinger.protocol.interfaces import Store
+
+__all__ = ["PROOF", "ReplayedProofs", "check_proof"]
+
+PROOF = b"dpop"
+"""The header with the proof."""
+MAX_PROOF_CHARACTERS = 8 * 1024
+PROOF_SECONDS = 60.0
+"""How much the time in a proof may differ from ours, in both directions."""
+MAX_PROOFS = 100_000
+"""Ids of proofs that one process remembers."""
+ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
+
+
+def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: str, now: float) -> str:
+    """Check everything about a proof except whether it is used twice, and return its id (RFC 9449 §4.3).
+
+    Raises:
+        InvalidToken: it is not a proof of this key for this request.
+    """
+    from joserfc import jwk, jwt
+    from joserfc.errors import JoseError, SecurityWarning
+
+    def refuse(why: str) -> InvalidToken:
+        return InvalidToken(f"The DPoP proof is not valid: {why}.")
+
+    if not proof:
+        raise refuse("the DPoP header is missing, or empty")
+    header = read_header(proof) if len(proof) <= MAX_PROOF_CHARACTERS else None
+    if header is None or header.get("typ") != "dpop+jwt" or "crit" in header:
+        raise refuse("it is not a JWT of the type dpop+jwt")
+    if header.get("alg") not in ALGORITHMS:
+        raise refuse(f"alg must be one of {', '.join(ALGORITHMS)}")
+    public = header.get("jwk")
+    if not isinstance(public, dict) or "d" in public or "k" in public:
+        raise refuse("jwk must be a public key")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # about EdDSA, which clients still write
+            key = jwk.import_key(cast("Any", public))
+            claims: Mapping[str, Any] = jwt.decode(proof, key, algorithms=[header["alg"]]).claims
+        owner = key.thumbprint()
+    except (JoseError, ValueError, TypeError, KeyError, RecursionError):
+        raise refuse("its signature is not that of its key") from None
+    if not hmac.compare_digest(owner.encode(), thumbprint.encode("utf-8", "replace")):
+        raise refuse("its key is not the one that the token is bound to")
+    if claims.get("htm") != method or _bare(claims.get("htu")) != _bare(url):
+        raise refuse(f"htm and htu must be {method} and {url}")
+    issued, id = claims.get("iat"), claims.get("jti")
+    if not isinstance(issued, (int, float)) or not abs(issued - now) <= PROOF_SECONDS:
+        raise refuse(f"iat must be within {PROOF_SECONDS:g} s of the time of this server")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+    if claims.get("ath") != digest:
+        raise refuse("ath must be the SHA-256 digest of the token")
+    if not isinstance(id, str) or not 0 < len(id) <= 256:
+        raise refuse("jti must be a text of at most 256 characters")
+    return id
+
+
+def _bare(url: Any) -> str:
+    """A URL without query and fragment, which do not count, and with scheme and host in lower case."""
+    bare = str(url).partition("?")[0].partition("#")[0]
+    scheme, separator, rest = bare.partition("://")
+    host, slash, path = rest.partition("/")
+    host = host.lower().removesuffix(":443" if scheme.lower() == "https" else ":80")
+    return f"{scheme.lower()}{separator}{host}{slash}{path}"
+
+
+class ReplayedProofs:
+    """The ids of proofs that were used, in this process or in a `Store` that several share."""
+
+    def __init__(self, store: Store | None, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._used: OrderedDict[str, float] = OrderedDict()
+
+    async def use(self, thumbprint: str, id: str) -> None:
+        """Remember a proof.
+
+        Raises:
+            InvalidToken: it was used before, or too many proofs are remembered.
+            StoreUnusable: it cannot be stored.
+        """
+        key = "dpop/" + hashlib.sha256(f"{thumbprint} {id}".encode("utf-8", "surrogatepass")).hexdigest()
+        now = self._clock()
+        until = now + 2 * PROOF_SECONDS  # it may have come from a clock that is ahead
+        if self._store is not None:
+            new = await self._store.put(key, b"", expires=until, instead_of=None)
+        else:
+            while self._used and next(iter(self._used.values())) < now:
+                self._used.popitem(last=False)
+            new = key not in self._used and len(self._used) < MAX_PROOFS
+            if new:
+                self._used[key] = until
+        if not new:
+            raise InvalidToken("The DPoP proof was used before: make a new one for each request.")

@@ -1,0 +1,111 @@
+"""`IntrospectionVerifier`: opaque tokens, about which the authorization server is asked (RFC 7662)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, scopes_of
+from wharfinger.auth.urls import forbidden_reason
+from wharfinger.errors import ConnectionFailed
+from wharfinger.protocol.interfaces import Fetch
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["IntrospectionVerifier"]
+
+
+class IntrospectionVerifier:
+    """Asks the introspection endpoint of an authorization server what a token stands for.
+
+    `client_id` and `client_secret` are this server's own at the authorization server. With an `audience`, a token must
+    name it; leave it out only if the endpoint itself answers for tokens of this server alone. `issuer` is published
+    as the authorization server, and belongs to each principal.
+
+    Raises:
+        ValueError: a URL is not https.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str,
+        audience: str | Sequence[str] = (),
+        allow_private_networks: bool = False,
+        fetch: Fetch | None = None,
+    ) -> None:
+        for named in (url, issuer):
+            if fault := forbidden_reason(named, named):
+                raise ValueError(f"IntrospectionVerifier() cannot use {named!r}: {fault}.")
+        self.url = url
+        self.issuer = issuer
+        self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
+        # RFC 6749 §2.3.1: each part is form-encoded before they are joined.
+        pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
+        self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+        if fetch is None:
+            from wharfinger.auth.client.fetching import fetch_for
+
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=5.0)
+        self._fetch = fetch
+
+    trusted_seconds = 60.0
+    """How long a verified token is trusted."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The issuer."""
+        return (self.issuer,)
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        """Nothing is reported: a token that is revoked is noticed when it is verified again."""
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if the authorization server does not know it as active.
+
+        Raises:
+            InvalidToken: it is meant for another server.
+            VerifierUnavailable: the authorization server does not answer.
+        """
+        headers = {
+            "Accept": "application/json",
+            "Authorization": self._credentials,
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
+        try:
+            response = await self._fetch("POST", self.url, headers, body)
+        except ConnectionFailed as error:
+            raise VerifierUnavailable(str(error)) from None
+        if response.status != 200:
+            raise VerifierUnavailable(f"{self.url} answered {response.status}.")
+        try:
+            claims = msgspec.json.decode(response.body, type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise VerifierUnavailable(f"{self.url} did not answer in JSON.") from None
+        if claims.get("active") is not True:
+            return None
+        if claims.get("iss", self.issuer) != self.issuer:
+            raise InvalidToken("The token is of another issuer.")
+        named = claims.get("aud")
+        audiences = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        if self.audiences and not self.audiences.intersection(name for name in audiences if isinstance(name, str)):
+            raise InvalidToken("The token is meant for another server: its aud does not name this one.")
+        subject = claims.get("sub", claims.get("username"))
+        client, expires = claims.get("client_id", ""), claims.get("exp")
+        if not isinstance(subject, str) or not subject:
+            raise InvalidToken("The token has no subject.")
+        return Principal(
+            subject=subject,
+            issuer=self.issuer,
+            client=client if isinstance(client, str) else "",
+            scopes=scopes_of(claims),
+            claims=claims,
+            expires=float(expires) if isinstance(expires, (int, float)) and not isinstance(expires, bool) else None,
+        )

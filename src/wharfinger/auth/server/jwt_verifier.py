@@ -1,0 +1,159 @@
+"""`JWTVerifier`: access tokens that are signed JWTs (RFC 9068), as most authorization servers issue."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.auth.server.key_set import RemoteKeys, import_keys
+from wharfinger.auth.server.token_verifier import InvalidToken, read_claims, read_header, scopes_of
+from wharfinger.auth.urls import forbidden_reason
+from wharfinger.errors import MissingExtra
+from wharfinger.protocol.interfaces import Fetch
+from wharfinger.protocol.principal import Principal
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = ["JWTVerifier"]
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA", "Ed25519", "PS256", "RS384", "RS512", "ES384", "ES512", "PS384", "PS512")
+"""Asymmetric signatures only: `none` and HMAC are never accepted (RFC 8725 §3.1, §3.2)."""
+TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", ""})
+"""RFC 9068 requires `at+jwt`, but most servers write `JWT`, or nothing. Types of other documents are refused."""
+LEEWAY_SECONDS = 30.0
+MAX_KEYS_TRIED = 5
+"""How many keys are tried for a token that names none."""
+
+
+class JWTVerifier:
+    """Verifies access tokens of one issuer, which are signed JWTs.
+
+    `audience` is how the issuer names this server, usually its MCP URL (RFC 8707); one of several is enough. The keys
+    are those of the issuer's metadata, unless `jwks_url` or `keys` (a JWK set) says which. Needs the extra `auth`.
+
+    Raises:
+        ValueError: the issuer is not an https URL, or there is no audience.
+        MissingExtra: joserfc is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str | Sequence[str],
+        algorithms: Sequence[str] = ALGORITHMS,
+        jwks_url: str | None = None,
+        keys: Mapping[str, Any] | None = None,
+        allow_private_networks: bool = False,
+        fetch: Fetch | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        try:
+            import joserfc  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        except ImportError:
+            raise MissingExtra("auth", "JWTVerifier") from None
+        self.issuer = issuer
+        self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
+        self.algorithms = tuple(algorithms)
+        if not self.audiences or "" in self.audiences:
+            raise ValueError("JWTVerifier() needs the audience: the URL of this server as the issuer knows it.")
+        if unknown := [name for name in self.algorithms if name not in ALGORITHMS]:
+            raise ValueError(f"JWTVerifier() does not accept {', '.join(unknown)}: use {', '.join(ALGORITHMS)}.")
+        for url in (issuer, *([jwks_url] if jwks_url else [])):
+            if fault := forbidden_reason(url, url):
+                raise ValueError(f"JWTVerifier() cannot use {url!r}: {fault}.")
+        self._clock = clock
+        self._fixed = None if keys is None else import_keys(keys.get("keys"))
+        if fetch is None:
+            from wharfinger.auth.client.fetching import fetch_for
+
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=5.0)
+        self._remote = RemoteKeys(issuer, fetch, url=jwks_url)
+
+    trusted_seconds = 60.0
+    """How long a verified token is trusted."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The issuer."""
+        return (self.issuer,)
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        """Call `forget` when the issuer has withdrawn a key."""
+        self._remote.on_rotation = forget
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if another issuer made it.
+
+        Raises:
+            InvalidToken: it is expired, forged, or meant for another server.
+            VerifierUnavailable: the keys of the issuer cannot be fetched.
+        """
+        header = read_header(token)
+        if header is None:
+            return None
+        unverified = read_claims(token)
+        if unverified is None or unverified.get("iss") != self.issuer:
+            return None
+        if header.get("alg") not in self.algorithms:
+            raise InvalidToken(f"The token is signed with an algorithm that is not accepted: use {self.algorithms[0]}.")
+        if "crit" in header or not isinstance(kind := header.get("typ", ""), str) or kind.lower() not in TYPES:
+            raise InvalidToken("The token is not an access token (RFC 9068).")
+        claims = self._verified(token, header["alg"], await self._keys(header.get("kid")))
+        self._check_times(claims)
+        named = claims.get("aud")
+        audiences = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        if not any(isinstance(name, str) and name in self.audiences for name in audiences):
+            raise InvalidToken("The token is meant for another server: its aud does not name this one.")
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise InvalidToken("The token has no sub.")
+        client = claims.get("client_id", claims.get("azp", ""))
+        return Principal(
+            subject=subject,
+            issuer=self.issuer,
+            client=client if isinstance(client, str) else "",
+            scopes=scopes_of(claims),
+            claims=claims,
+            expires=float(claims["exp"]),
+        )
+
+    async def _keys(self, id: Any) -> list[Key]:
+        if id is not None and not isinstance(id, str):
+            raise InvalidToken("The kid of the token is not a text.")
+        if self._fixed is None:
+            return await self._remote.find(id)
+        return self._fixed.get(id, []) if id is not None else [key for keys in self._fixed.values() for key in keys]
+
+    def _verified(self, token: str, algorithm: str, keys: list[Key]) -> dict[str, Any]:
+        """Return the claims if one of the keys made the signature."""
+        from joserfc import jwt
+        from joserfc.errors import JoseError, SecurityWarning
+
+        kind = {"R": "RSA", "P": "RSA"}.get(algorithm[0], "OKP" if algorithm.startswith("Ed") else "EC")
+        fitting = [key for key in keys if key.key_type == kind and key.get("alg") in (None, algorithm)]
+        with warnings.catch_warnings():
+            # RFC 9864 renames EdDSA to Ed25519, and joserfc warns about the name that most issuers still write.
+            warnings.simplefilter("ignore", SecurityWarning)
+            for key in fitting[:MAX_KEYS_TRIED]:
+                try:
+                    return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
+                except (JoseError, ValueError, TypeError, RecursionError):
+                    continue
+        raise InvalidToken("The signature of the token is not that of its issuer.")
+
+    def _check_times(self, claims: Mapping[str, Any]) -> None:
+        now = self._clock()
+        for name, required in (("exp", True), ("nbf", False), ("iat", False)):
+            value = claims.get(name)
+            if value is None and not required:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
+                raise InvalidToken(f"The {name} of the token is missing or not a time.")
+        if claims["exp"] <= now - LEEWAY_SECONDS:
+            raise InvalidToken("The token has expired.")
+        if claims.get("nbf", 0) > now + LEEWAY_SECONDS:
+            raise InvalidToken("The token is not valid yet (nbf).")

@@ -1,0 +1,168 @@
+"""The public keys of an authorization server (RFC 7517): fetched once at a time, kept, and fetched again on rotation.
+
+The URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
+are fetched again when they are old, and when a token names a key that is not among them, but then at most every
+`COOLDOWN_SECONDS`, so that forged key ids cannot make this server send requests. If fetching fails, the known keys
+remain in use for `STALE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from wharfinger.auth.server.token_verifier import VerifierUnavailable
+from wharfinger.auth.urls import server_metadata_urls
+from wharfinger.errors import ConnectionFailed
+from wharfinger.protocol.interfaces import Fetch
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = ["IssuerMetadata", "RemoteKeys", "fetch_metadata"]
+
+FRESH_SECONDS = 600.0
+COOLDOWN_SECONDS = 10.0
+STALE_SECONDS = 24 * 3600.0
+MAX_KEYS = 100
+MIN_RSA_BITS = 2048
+
+
+class IssuerMetadata(msgspec.Struct, frozen=True):
+    """The metadata of an authorization server that a resource server needs (RFC 8414 §2)."""
+
+    issuer: str
+    jwks_uri: str | None = None
+    introspection_endpoint: str | None = None
+
+
+async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
+    """Return the metadata of an issuer, from the first well-known URL that has it (RFC 8414 §3, OpenID Connect).
+
+    Raises:
+        VerifierUnavailable: there is none, or it names another issuer (RFC 8414 §3.3).
+    """
+    problem = "it publishes no metadata"
+    for url in server_metadata_urls(issuer):
+        try:
+            response = await fetch("GET", url, {"Accept": "application/json"}, None)
+            if response.status != 200:
+                continue
+            found = msgspec.json.decode(response.body, type=IssuerMetadata)
+        except ConnectionFailed as error:
+            raise VerifierUnavailable(str(error)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            problem = f"{url} is not the metadata of an authorization server"
+            continue
+        if found.issuer == issuer:
+            return found
+        problem = f"{url} names the issuer {found.issuer[:200]!r}: both must be the same text, to the last slash"
+    raise VerifierUnavailable(f"The keys of {issuer} cannot be found: {problem}.")
+
+
+class RemoteKeys:
+    """The keys at a URL, or at the `jwks_uri` of an issuer."""
+
+    def __init__(
+        self, issuer: str, fetch: Fetch, *, url: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.issuer = issuer
+        self.on_rotation: Callable[[], None] = lambda: None
+        """Called when a key is no longer among the keys."""
+        self._fetch = fetch
+        self._url = url
+        self._clock = clock
+        self._keys: dict[str, list[Key]] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def find(self, id: str | None) -> list[Key]:
+        """Return the keys with this id; all keys if it is None.
+
+        Raises:
+            VerifierUnavailable: no keys are known, and they cannot be fetched now.
+        """
+        now = self._clock()
+        stale = now - self._fetched_at > FRESH_SECONDS or (id is not None and id not in self._keys)
+        if stale and now - self._tried_at > COOLDOWN_SECONDS:
+            if self._fetching is None:
+                self._tried_at = now
+                self._fetching = asyncio.get_running_loop().create_task(self._refresh())
+                self._fetching.add_done_callback(self._fetched)
+            try:
+                await asyncio.shield(self._fetching)
+            except VerifierUnavailable:
+                if now - self._fetched_at > STALE_SECONDS:
+                    raise
+        elif now - self._fetched_at > STALE_SECONDS:
+            if self._fetching is None:
+                raise VerifierUnavailable(f"The keys of {self.issuer} could not be fetched a moment ago.")
+            await asyncio.shield(self._fetching)
+        if id is not None:
+            return self._keys.get(id, [])
+        return [key for keys in self._keys.values() for key in keys]
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not task.cancelled():
+            task.exception()  # those that wait for it have got it
+
+    async def _refresh(self) -> None:
+        url = self._url
+        if url is None:
+            metadata = await fetch_metadata(self.issuer, self._fetch)
+            if metadata.jwks_uri is None:
+                raise VerifierUnavailable(f"The metadata of {self.issuer} has no jwks_uri.")
+            url = metadata.jwks_uri
+        try:
+            response = await self._fetch("GET", url, {"Accept": "application/jwk-set+json, application/json"}, None)
+            if response.status != 200:
+                raise VerifierUnavailable(f"{url} answered {response.status}.")
+            found = msgspec.json.decode(response.body, type=dict[str, Any])["keys"]
+        except ConnectionFailed as error:
+            raise VerifierUnavailable(str(error)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError):
+            raise VerifierUnavailable(f"{url} has no set of keys (RFC 7517 §5).") from None
+        keys = import_keys(found)
+        if not keys:
+            raise VerifierUnavailable(f"{url} has no key that can verify signatures.")
+        removed = self._keys.keys() - keys.keys()
+        self._keys, self._fetched_at = keys, self._clock()
+        if removed:
+            self.on_rotation()
+
+
+def import_keys(found: Any) -> dict[str, list[Key]]:
+    """Return the public signing keys of a set by their ids (`kid`, or ""); leaves out everything else.
+
+    Symmetric keys are left out, because a public document with one would let everybody sign.
+    """
+    from joserfc import jwk
+    from joserfc.errors import JoseError, SecurityWarning
+
+    keys: dict[str, list[Key]] = {}
+    for entry in found[:MAX_KEYS] if isinstance(found, list) else ():
+        if not isinstance(entry, Mapping):
+            continue
+        fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _PRIVATE}
+        if fields.get("kty") not in ("RSA", "EC", "OKP") or fields.get("use", "sig") != "sig":
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SecurityWarning)  # about short keys, which are left out
+                key = jwk.import_key(cast("Any", fields))
+            if isinstance(key, jwk.RSAKey) and key.public_key.key_size < MIN_RSA_BITS:
+                continue
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+        keys.setdefault(str(fields.get("kid", "")), []).append(key)
+    return keys
+
+
+_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})

@@ -1,0 +1,254 @@
+"""`StaticTokens`: tokens that this server issues itself, in a file that holds only their digests.
+
+A token is `wf_ID_SECRET`. The id finds its line in the file, in which the SHA-256 digest of the whole token is compared
+in constant time. The secret has 256 random bits, so that its digest says nothing about it. The file is read again when
+it changes, at most once a second: a revoked token stops working without a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["IssuedToken", "StaticTokens", "TokenFileError", "create_token", "read_tokens", "revoke_token"]
+
+PREFIX = "wf_"
+LOOK_SECONDS = 1.0
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_NAME_CHARACTERS = 256
+
+_NO_DIGEST = "0" * 64
+"""Compared with the digest of an unknown token, so that it takes as long as that of a known one."""
+
+
+class TokenFileError(WharfingerError):
+    """A file of tokens cannot be used; the message says why, and what to do."""
+
+    exit_code = 2
+
+
+class IssuedToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a file keeps of one token. Times are in seconds since 1970."""
+
+    id: str
+    digest: str
+    """SHA-256 of the token, in hexadecimal digits."""
+    sub: str
+    groups: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    created: float
+    expires: float | None = None
+
+
+class _TokenFile(msgspec.Struct, forbid_unknown_fields=True):
+    tokens: tuple[IssuedToken, ...] = ()
+
+
+class StaticTokens:
+    """Verifies the tokens in a file that `wharfinger token create` has written.
+
+    Raises:
+        TokenFileError: the file cannot be used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        self.path = Path(path)
+        self._clock = clock
+        self._forget: Callable[[], None] = lambda: None
+        self._looked_at = clock()
+        self._version, self._tokens = _load(self.path)
+
+    trusted_seconds = LOOK_SECONDS
+    """How long a verified token is trusted."""
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """Empty: no authorization server issues these tokens."""
+        return ()
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        """Call `forget` when the file has changed."""
+        self._forget = forget
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed. If it cannot be used any more, no token is accepted.
+
+        Raises:
+            VerifierUnavailable: the file cannot be used.
+        """
+        now = self._clock()
+        if 0 <= now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            if _version(self.path) != self._version:
+                self._version, self._tokens = _load(self.path)
+                self._forget()
+        except TokenFileError as error:
+            self._version, self._tokens = None, {}
+            self._forget()
+            raise VerifierUnavailable(str(error)) from None
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if it is not one of this file.
+
+        Raises:
+            InvalidToken: it has expired.
+            VerifierUnavailable: the file cannot be used any more.
+        """
+        self.refresh()
+        if not token.startswith(PREFIX):
+            return None
+        record = self._tokens.get(token.split("_", 2)[1])
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        same = hmac.compare_digest(digest, _NO_DIGEST if record is None else record.digest)
+        if record is None or not same:
+            return None
+        if record.expires is not None and record.expires <= self._clock():
+            raise InvalidToken("The token has expired.")
+        return Principal(
+            subject=record.sub,
+            scopes=frozenset(record.scopes),
+            claims={"groups": list(record.groups)},
+            expires=record.expires,
+        )
+
+
+def create_token(
+    path: str | os.PathLike[str],
+    sub: str,
+    *,
+    groups: Sequence[str] = (),
+    scopes: Sequence[str] = (),
+    expires: float | None = None,
+) -> tuple[str, IssuedToken]:
+    """Add a new token to a file, which is created if it does not exist, and return the token and its record.
+
+    Raises:
+        TokenFileError: the file cannot be used or written.
+        ValueError: the name, a group or a scope is empty, too long, or has control characters; or `expires` is past.
+    """
+    for name in (sub, *groups, *scopes):
+        if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+            raise ValueError(f"{name[:40]!r} is not a name: use 1 to {MAX_NAME_CHARACTERS} printable characters.")
+    if any(" " in scope or '"' in scope or "\\" in scope or not scope.isascii() for scope in scopes):
+        raise ValueError("A scope is one word of ASCII characters without quotes (RFC 6749 §3.3): repeat --scope.")
+    now = time.time()
+    if expires is not None and expires <= now:
+        raise ValueError("A token cannot expire in the past.")
+    file = Path(path)
+    id = secrets.token_hex(6)
+    token = f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    record = IssuedToken(
+        id=id, digest=digest, sub=sub, groups=tuple(groups), scopes=tuple(scopes), created=now, expires=expires
+    )
+    with _locked(file):
+        existing = tuple(_load(file)[1].values()) if file.exists() else ()
+        _write(file, (*existing, record))
+    return token, record
+
+
+def read_tokens(path: str | os.PathLike[str]) -> list[IssuedToken]:
+    """Return the records of a file in the order of their creation. Raises TokenFileError."""
+    return list(_load(Path(path))[1].values())
+
+
+def revoke_token(path: str | os.PathLike[str], id: str) -> IssuedToken:
+    """Remove the token with this id from a file, and return its record.
+
+    Raises:
+        TokenFileError: the file cannot be used, or has no such token.
+    """
+    file = Path(path)
+    with _locked(file):
+        tokens = _load(file)[1]
+        record = tokens.pop(id, None)
+        if record is None:
+            known = ", ".join(list(tokens)[:5]) or "none"
+            raise TokenFileError(f"{file} has no token {id!r}. Its tokens: {known}. See: wharfinger token list {file}")
+        _write(file, tuple(tokens.values()))
+    return record
+
+
+Version = tuple[int, int, int]
+
+
+def _version(file: Path) -> Version:
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+    if hasattr(os, "getuid") and status.st_mode & 0o022:
+        raise _unusable(file, f"others may write to it. Run: chmod 600 {file}")
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _load(file: Path) -> tuple[Version | None, dict[str, IssuedToken]]:
+    """Return the version of a file and its tokens by id."""
+    version = _version(file)
+    if version[1] > MAX_FILE_BYTES:
+        raise _unusable(file, f"it has more than {MAX_FILE_BYTES} bytes")
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=_TokenFile)
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unusable(file, f"{error}. `wharfinger token create` writes such files") from None
+    return version, {record.id: record for record in found.tokens}
+
+
+def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:
+    """Replace the file at once: a reader sees the old one or the new one."""
+    lines = [msgspec.json.encode(record).decode() for record in tokens]
+    text = '{"tokens": [\n' + ",\n".join(lines) + "\n]}\n"
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(opened, "w") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold the lock of a file while it is read and replaced, so that two commands at once lose nothing."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last one wins
+        yield
+        return
+    try:
+        lock = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error)) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _unusable(file: Path, why: str) -> TokenFileError:
+    return TokenFileError(f"The file of tokens {file} cannot be used: {why}.")

@@ -1,0 +1,184 @@
+"""`TokenAuth`: an MCP server as an OAuth 2.1 resource server (2025-11-25 and 2026-07-28, authorization).
+
+1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
+   names the authorization servers, and those give the client a token.
+2. Each verifier is asked what a token stands for, until one knows it. A verified token is remembered for up to a
+   minute, so that most requests cost one digest. Verifiers whose keys change make this forget everything.
+3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this very request.
+4. A token that lacks a required scope gets 403 and the names of all scopes that are needed.
+
+Everything is decided from the headers, before the body is read. Messages never quote the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from wharfinger.auth.server.dpop import PROOF, ReplayedProofs, check_proof
+from wharfinger.auth.server.token_verifier import InvalidToken, TokenVerifier, VerifierUnavailable
+from wharfinger.protocol.http.rules import CLOSE, HttpRefusal
+from wharfinger.protocol.interfaces import Store
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["TokenAuth", "as_token_auth", "metadata_url"]
+
+MAX_REMEMBERED = 10_000
+MAX_TOKEN_BYTES = 16 * 1024
+MAX_VERIFYING = 64
+"""How many tokens are verified at once; further requests wait."""
+
+_TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
+"""`token68` (RFC 9110 §11.2)."""
+
+
+class TokenAuth:
+    """Finds the principal of each HTTP request by its bearer token.
+
+    `require_scopes` are needed for every request. `scopes` are published in the metadata as those that exist. Proofs of
+    tokens bound to a key are remembered in `store`, which all processes behind one address must share.
+
+    Raises:
+        ValueError: there is no verifier.
+    """
+
+    def __init__(
+        self,
+        *verifiers: TokenVerifier,
+        require_scopes: Sequence[str] = (),
+        scopes: Sequence[str] = (),
+        store: Store | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not verifiers:
+            raise ValueError("TokenAuth() needs a verifier, such as StaticTokens(file) or JWTVerifier(issuer=…).")
+        self.verifiers = verifiers
+        self.require_scopes = tuple(require_scopes)
+        self.scopes = tuple(dict.fromkeys((*require_scopes, *scopes)))
+        self.issuers = tuple(dict.fromkeys(issuer for verifier in verifiers for issuer in verifier.issuers))
+        self._clock = clock
+        self._proofs = ReplayedProofs(store, clock)
+        self._verifying = asyncio.Semaphore(MAX_VERIFYING)
+        self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        """Digest of a token to what it stands for, and when to verify it again."""
+        for verifier in verifiers:
+            verifier.on_change(self._remembered.clear)
+
+    def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
+        """Return the principal of a request to the endpoint `url`, or an awaitable of it.
+
+        Raises:
+            HttpRefusal: 401 if there is no valid token, 403 if it lacks a scope, 503 if it cannot be verified now.
+        """
+        value = headers.get(b"authorization")
+        if value is None:
+            raise self._refuse(url, "", "Send the header Authorization: Bearer with a token for this server.")
+        scheme, _, given = value.partition(b" ")
+        scheme, given = scheme.lower(), given.strip(b" \t")
+        if scheme not in (b"bearer", b"dpop") or len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
+            raise self._refuse(url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token.")
+        digest = hashlib.sha256(given).digest()
+        remembered = self._remembered.get(digest)
+        if remembered is None or remembered[1] < self._clock():
+            return self._verify(method, url, headers, scheme, given.decode(), digest)
+        principal = remembered[0]
+        if scheme == b"dpop" or "cnf" in principal.claims:
+            return self._prove(method, url, headers, scheme, given.decode(), principal)
+        return principal
+
+    async def _verify(
+        self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, digest: bytes
+    ) -> Principal:
+        try:
+            async with self._verifying:
+                principal, trusted = None, 0.0
+                for verifier in self.verifiers:
+                    if (principal := await verifier.verify(token)) is not None:
+                        trusted = verifier.trusted_seconds
+                        break
+        except InvalidToken as error:
+            raise self._refuse(url, "invalid_token", str(error)) from None
+        except VerifierUnavailable:
+            again = ((b"retry-after", b"5"), *CLOSE)
+            raise HttpRefusal(503, "The token cannot be verified now: try again soon.", again) from None
+        if principal is None:
+            raise self._refuse(url, "invalid_token", "This server does not accept the token.")
+        now = self._clock()
+        if principal.expires is not None and principal.expires <= now:
+            raise self._refuse(url, "invalid_token", "The token has expired.")
+        if missing := [scope for scope in self.require_scopes if scope not in principal.scopes]:
+            raise self.insufficient_scope(url, missing)
+        if scheme == b"dpop" or "cnf" in principal.claims:
+            await self._prove(method, url, headers, scheme, token, principal)
+        until = now + trusted
+        self._remembered[digest] = principal, until if principal.expires is None else min(until, principal.expires)
+        while len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return principal
+
+    async def _prove(
+        self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, principal: Principal
+    ) -> Principal:
+        """Return the principal if the request proves that its sender holds the key of the token (RFC 9449 §7)."""
+        cnf = principal.claims.get("cnf")
+        thumbprint = cnf.get("jkt") if isinstance(cnf, dict) else None
+        try:
+            if not isinstance(thumbprint, str):
+                raise InvalidToken("The token is not bound to a key that this server can check: send it as Bearer.")
+            if scheme != b"dpop":
+                raise InvalidToken("The token is bound to a key: send it as Authorization: DPoP, with a proof.")
+            proof = headers.get(PROOF, b"").decode("latin-1")
+            id = check_proof(proof, method=method, url=url, token=token, thumbprint=thumbprint, now=self._clock())
+            await self._proofs.use(thumbprint, id)
+        except InvalidToken as error:
+            code = "invalid_token" if scheme != b"dpop" else "invalid_dpop_proof"
+            raise self._refuse(url, code, str(error), scheme="DPoP") from None
+        return principal
+
+    def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
+        """A 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
+        metadata = metadata_url(url) if self.issuers else ""  # else it would lead nowhere
+        fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
+        challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
+        return HttpRefusal(401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE))
+
+    def insufficient_scope(self, url: str, scopes: Sequence[str]) -> HttpRefusal:
+        """Return the 403 for an operation that needs these scopes (RFC 6750 §3.1, RFC 9728 §5.1)."""
+        needed = " ".join(dict.fromkeys((*self.require_scopes, *scopes)))
+        challenge = f'Bearer error="insufficient_scope", scope="{needed}", resource_metadata="{metadata_url(url)}"'
+        return HttpRefusal(
+            403, f"The token needs the scope {needed}.", ((b"www-authenticate", challenge.encode()), *CLOSE)
+        )
+
+    def metadata(self, url: str) -> bytes:
+        """Return the metadata of the resource at `url` (RFC 9728 §2) as JSON."""
+        document = {
+            "resource": url,
+            "authorization_servers": list(self.issuers),
+            "bearer_methods_supported": ["header"],
+            **({"scopes_supported": list(self.scopes)} if self.scopes else {}),
+        }
+        if not self.issuers:
+            del document["authorization_servers"]
+        return msgspec.json.encode(document)
+
+
+def metadata_url(url: str) -> str:
+    """Return the well-known URL of the metadata of the resource at `url` (RFC 9728 §3.1)."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host}/.well-known/oauth-protected-resource{slash}{path}"
+
+
+def as_token_auth(auth: Any) -> TokenAuth:
+    """Return a `TokenAuth` for one verifier or several; leaves a `TokenAuth` as it is."""
+    if isinstance(auth, TokenAuth):
+        return auth
+    return TokenAuth(*(auth if isinstance(auth, (list, tuple)) else (auth,)))

@@ -1,0 +1,82 @@
+"""What verifiers of tokens have in common: the interface, its errors, and a bounded reader of the header of a JWT."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "read_header", "scopes_of"]
+
+MAX_HEADER_CHARACTERS = 4096
+
+
+class InvalidToken(WharfingerError):
+    """A token is expired, forged, or meant for another server. The message is sent to the client."""
+
+
+class VerifierUnavailable(WharfingerError):
+    """The authorization server that has to be asked did not answer, so nothing is known about the token."""
+
+
+class TokenVerifier(Protocol):
+    """Finds out what a token stands for."""
+
+    @property
+    def issuers(self) -> Sequence[str]:
+        """The authorization servers that issue such tokens, which are published; empty if there are none."""
+        ...
+
+    @property
+    def trusted_seconds(self) -> float:
+        """How long a verified token is trusted before it is verified again."""
+        ...
+
+    async def verify(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if another verifier may know it.
+
+        Raises:
+            InvalidToken: it must not be accepted.
+            VerifierUnavailable: it cannot be verified now.
+        """
+        ...
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        """Call `forget` whenever a token that was accepted may no longer be."""
+        ...
+
+
+def read_header(token: str) -> dict[str, Any] | None:
+    """Return the header of a JWT, unverified; None if the text is not a signed JWT in compact form."""
+    parts = token.split(".", 3)
+    if len(parts) != 3 or len(parts[0]) > MAX_HEADER_CHARACTERS:
+        return None
+    return _json_object(parts[0])
+
+
+def read_claims(token: str) -> dict[str, Any] | None:
+    """Return the claims of a JWT, unverified; None if they are not a JSON object."""
+    parts = token.split(".", 3)
+    return _json_object(parts[1]) if len(parts) == 3 else None
+
+
+def _json_object(part: str) -> dict[str, Any] | None:
+    try:
+        data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        found: Any = msgspec.json.decode(data)
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def scopes_of(claims: dict[str, Any]) -> frozenset[str]:
+    """Return the scopes of a token: `scope` separated by spaces (RFC 8693 §4.2), or `scp` as some issuers write it."""
+    given = claims.get("scope", claims.get("scp", ""))
+    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
+    return frozenset(word for word in words if isinstance(word, str))

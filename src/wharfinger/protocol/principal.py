@@ -1,0 +1,53 @@
+"""Who calls: what the transport found out from the credentials of a request."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+__all__ = ["ANONYMOUS", "LOCAL", "Principal"]
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The caller that a token, or another credential, stands for.
+
+    Issuer and subject together identify a caller: two issuers may use the same subject for different people. `key` is
+    a digest of both. Everything that belongs to a caller (sessions, tasks, limits) belongs to this key, so that a new
+    token of the same caller continues what an earlier one began.
+    """
+
+    subject: str
+    """The person or service (`sub`), as its issuer names it."""
+    issuer: str = ""
+    """The authorization server that says so (`iss`); empty for callers that this server itself knows."""
+    client: str = ""
+    """The OAuth client that uses the token (`client_id` or `azp`), if known."""
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = MappingProxyType({})
+    """Everything else that is known about the caller, such as `groups` or `email`."""
+    expires: float | None = None
+    """When the credential expires (seconds since 1970); None if it does not."""
+    key: str = ""
+    """A digest of issuer and subject; empty for ANONYMOUS and LOCAL, who own what their connection or address owns."""
+
+    def __post_init__(self) -> None:
+        if not self.key and self.subject:
+            text = f"{len(self.issuer)} {self.issuer} {self.subject}"  # the length keeps the two apart
+            key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            msgspec.structs.force_setattr(self, "key", key)
+
+    def __repr__(self) -> str:
+        """Leave out the claims, which may be personal data, because this may appear in a log."""
+        return f"Principal(subject={self.subject!r}, issuer={self.issuer!r}, client={self.client!r})"
+
+
+ANONYMOUS = Principal(subject="")
+"""A caller without credentials."""
+
+LOCAL = Principal(subject="local")
+"""The caller of a server over stdio, or on a Unix socket: the user who started it, or who may open the socket."""
+msgspec.structs.force_setattr(LOCAL, "key", "")

@@ -1,0 +1,148 @@
+"""Proofs of possession: each part of a proof is checked, and each proof is accepted once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from typing import Any
+
+import pytest
+from joserfc import jwk, jwt
+
+from wharfinger.auth import InvalidToken
+from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, ReplayedProofs, check_proof
+from wharfinger.store.memory import MemoryStore
+
+URL = "https://docs.example/mcp"
+TOKEN = "the-token"
+NOW = 2_000_000_000.0
+KEY = jwk.generate_key("EC", "P-256")
+
+
+def ath(token: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+
+
+def proof(key: Any = KEY, header: dict[str, Any] | None = None, **changes: Any) -> str:
+    claims = {"htm": "POST", "htu": URL, "iat": NOW, "jti": "1", "ath": ath(TOKEN)} | changes
+    head = {"alg": "ES256", "typ": "dpop+jwt", "jwk": key.as_dict(private=False)} | (header or {})
+    return jwt.encode(
+        {name: value for name, value in head.items() if value is not None},
+        {name: value for name, value in claims.items() if value is not None},
+        key,
+        algorithms=["ES256", "HS256"],
+    )
+
+
+def checked(text: str, thumbprint: str | None = None, **changes: Any) -> str:
+    options = {"method": "POST", "url": URL, "token": TOKEN, "now": NOW} | changes
+    return check_proof(text, thumbprint=thumbprint or KEY.thumbprint(), **options)
+
+
+def test_a_good_proof_gives_its_id() -> None:
+    assert checked(proof(jti="abc")) == "abc"
+
+
+@pytest.mark.parametrize(
+    "htu", [URL, "HTTPS://DOCS.example/mcp", "https://docs.example:443/mcp", URL + "?a=b", URL + "#c"]
+)
+def test_urls_are_compared_without_query_fragment_and_case(htu: str) -> None:
+    assert checked(proof(htu=htu)) == "1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"htm": "GET"}, {"htm": None}, {"htm": "post"}, {"htu": "https://docs.example/other"}, {"htu": None},
+     {"htu": "https://evil.example/mcp"}, {"htu": "http://docs.example/mcp"}, {"htu": "https://docs.example/MCP"},
+     {"iat": None}, {"iat": "now"}, {"jti": None}, {"jti": ""}, {"jti": "x" * 257}, {"jti": 7},
+     {"ath": None}, {"ath": ath("another-token")}],
+)  # fmt: skip
+def test_a_proof_for_another_request_or_token_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidToken, match="The DPoP proof is not valid"):
+        checked(proof(**changes))
+
+
+def test_the_longest_id_is_accepted() -> None:
+    assert checked(proof(jti="x" * 256)) == "x" * 256
+
+
+@pytest.mark.parametrize(("off", "good"), [(PROOF_SECONDS, True), (PROOF_SECONDS + 1, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_time_of_a_proof_may_differ_by_a_minute(off: float, good: bool, sign: int) -> None:
+    text = proof(iat=NOW + sign * off)
+    if good:
+        assert checked(text) == "1"
+    else:
+        with pytest.raises(InvalidToken, match="iat"):
+            checked(text)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"typ": "JWT"}, {"typ": None}, {"jwk": None}, {"jwk": KEY.as_dict(private=True)},
+     {"jwk": {"kty": "oct", "k": "AA"}},
+     {"jwk": {"kty": "EC"}}, {"jwk": jwk.generate_key("EC", "P-256").as_dict(private=False)}],
+)  # fmt: skip
+def test_a_header_of_another_kind_is_refused(header: dict[str, Any]) -> None:
+    with pytest.raises(InvalidToken):
+        checked(proof(header=header))
+
+
+def test_a_proof_of_another_key_is_refused() -> None:
+    other = jwk.generate_key("EC", "P-256")
+    with pytest.raises(InvalidToken, match="not the one that the token is bound to"):
+        checked(proof(other))
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "é.é.é", "x" * (MAX_PROOF_CHARACTERS + 1)])
+def test_a_text_that_is_not_a_proof_is_refused(text: str) -> None:
+    with pytest.raises(InvalidToken):
+        checked(text)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_proof_is_accepted_once(shared: bool) -> None:
+    async def main() -> None:
+        proofs = ReplayedProofs(MemoryStore() if shared else None, time.time)
+        await proofs.use("key", "1")
+        await proofs.use("key", "2")
+        await proofs.use("other key", "1")
+        with pytest.raises(InvalidToken, match="used before"):
+            await proofs.use("key", "1")
+
+    asyncio.run(main())
+
+
+def test_a_proof_used_at_one_process_is_not_accepted_by_another() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await ReplayedProofs(store).use("key", "1")
+        with pytest.raises(InvalidToken, match="used before"):
+            await ReplayedProofs(store).use("key", "1")
+
+    asyncio.run(main())
+
+
+def test_proofs_are_forgotten_when_they_are_too_old_to_be_accepted() -> None:
+    async def main() -> None:
+        clock = Clock()
+        proofs = ReplayedProofs(None, clock)
+        await proofs.use("key", "1")
+        clock.now += 2 * PROOF_SECONDS
+        with pytest.raises(InvalidToken):
+            await proofs.use("key", "1")
+        clock.now += 0.001
+        await proofs.use("key", "1")
+
+    asyncio.run(main())

@@ -1,0 +1,95 @@
+"""Opaque tokens, about which the authorization server is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from wharfinger.auth import IntrospectionVerifier, InvalidToken, Principal, VerifierUnavailable
+from wharfinger.errors import ConnectionFailed
+from wharfinger.protocol.interfaces import HttpResponse
+
+ISSUER = "https://id.example"
+
+
+class Endpoint:
+    """An introspection endpoint with one answer, which keeps what it was sent."""
+
+    def __init__(self, answer: Any, status: int = 200) -> None:
+        self.answer = answer
+        self.status = status
+        self.headers: Mapping[str, str] = {}
+        self.form: dict[str, list[str]] = {}
+
+    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        self.headers, self.form = headers, parse_qs((body or b"").decode())
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
+        return HttpResponse(self.status, {}, body)
+
+
+def verified(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Principal | None:
+    settings = {"issuer": ISSUER, "client_id": "docs", "client_secret": "s3:cret", "fetch": endpoint} | options
+    return asyncio.run(IntrospectionVerifier(f"{ISSUER}/introspect", **settings).verify(token))
+
+
+ACTIVE = {"active": True, "sub": "ann", "scope": "read", "client_id": "editor", "exp": 4e9, "aud": "https://d.example"}
+
+
+def test_an_active_token_stands_for_its_subject() -> None:
+    endpoint = Endpoint(ACTIVE)
+    principal = verified(endpoint, "a+b")
+    assert principal is not None
+    assert (principal.subject, principal.client, principal.scopes, principal.expires) == (
+        "ann", "editor", frozenset({"read"}), 4e9,
+    )  # fmt: skip
+    assert endpoint.form["token"] == ["a+b"]
+    credentials = base64.b64decode(endpoint.headers["Authorization"].removeprefix("Basic "))
+    assert credentials == b"docs:s3%3Acret"
+
+
+@pytest.mark.parametrize("answer", [{"active": False}, {}, {"active": "true", "sub": "ann"}, {"active": 1}])
+def test_a_token_that_is_not_active_is_unknown(answer: Any) -> None:
+    assert verified(Endpoint(answer)) is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"iss": "https://evil.example"}, {"sub": None, "username": None}, {"sub": ""}, {"sub": 7}]
+)
+def test_a_token_without_a_subject_or_of_another_issuer_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidToken):
+        verified(Endpoint(ACTIVE | change))
+
+
+@pytest.mark.parametrize(("aud", "good"), [("https://d.example", True), (["x", "https://d.example"], True),
+                                           ("https://d.example/", False), (None, False), ([7], False)])  # fmt: skip
+def test_with_an_audience_the_token_must_name_it(aud: Any, good: bool) -> None:
+    endpoint = Endpoint(ACTIVE | {"aud": aud})
+    if good:
+        assert verified(endpoint, audience="https://d.example") is not None
+    else:
+        with pytest.raises(InvalidToken, match="another server"):
+            verified(endpoint, audience="https://d.example")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [Endpoint(ConnectionFailed("down")), Endpoint(ACTIVE, 500), Endpoint({}, 401), Endpoint(b"<html>"), Endpoint([1]),
+     Endpoint(b"[" * 5000)],
+)  # fmt: skip
+def test_an_endpoint_that_does_not_answer_lets_nobody_in(endpoint: Endpoint) -> None:
+    with pytest.raises(VerifierUnavailable):
+        verified(endpoint)
+
+
+def test_a_url_that_is_not_https_is_refused() -> None:
+    for url, issuer in ((f"http{ISSUER[5:]}/introspect", ISSUER), (f"{ISSUER}/introspect", "http://id.example")):
+        with pytest.raises(ValueError, match="https"):
+            IntrospectionVerifier(url, issuer=issuer, client_id="a", client_secret="b")

@@ -1,0 +1,320 @@
+"""Access tokens that are JWTs: what is accepted, and a table of everything that must not be (security: A19, A20)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+from typing import Any
+
+import pytest
+from joserfc import jwk
+from joserfc.errors import SecurityWarning
+
+from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer, claims
+from wharfinger.auth import InvalidToken, JWTVerifier, Principal, VerifierUnavailable
+from wharfinger.auth.server.jwt_verifier import LEEWAY_SECONDS
+from wharfinger.auth.server.key_set import COOLDOWN_SECONDS, FRESH_SECONDS, MAX_KEYS, STALE_SECONDS, RemoteKeys
+
+
+@pytest.fixture
+def issuer() -> Issuer:
+    return Issuer()
+
+
+def verifier(source: Issuer, **options: Any) -> JWTVerifier:
+    return JWTVerifier(**{"issuer": ISSUER, "audience": AUDIENCE, "fetch": source.fetch} | options)
+
+
+def verified(source: Issuer, token: str, **options: Any) -> Principal | None:
+    return asyncio.run(verifier(source, **options).verify(token))
+
+
+def segment(value: Any) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+# -- good tokens
+
+
+def test_a_good_token_stands_for_its_subject_client_and_scopes(issuer: Issuer) -> None:
+    token = issuer.sign(scope="docs.read docs.write", client_id="editor", groups=["staff"])
+    principal = verified(issuer, token)
+    assert principal is not None
+    assert (principal.subject, principal.issuer, principal.client) == ("ann", ISSUER, "editor")
+    assert principal.scopes == {"docs.read", "docs.write"}
+    assert principal.claims["groups"] == ["staff"]
+    assert principal.expires == principal.claims["exp"]
+
+
+@pytest.mark.parametrize("kind", ["EC", "RSA", "OKP"])
+def test_each_kind_of_key_is_accepted(issuer: Issuer, kind: str) -> None:
+    issuer.rotate(kind)
+    assert verified(issuer, issuer.sign()) is not None
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", None])
+def test_the_usual_types_are_accepted(issuer: Issuer, typ: str | None) -> None:
+    assert verified(issuer, issuer.sign(header={"typ": typ})) is not None
+
+
+def test_one_of_several_audiences_is_enough(issuer: Issuer) -> None:
+    assert verified(issuer, issuer.sign(aud=["https://other.example", AUDIENCE])) is not None
+    assert verified(issuer, issuer.sign(aud="b"), audience=["a", "b"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "scopes"),
+    [({"scope": None, "scp": ["a", "b"]}, {"a", "b"}), ({"scope": None, "scp": "a b"}, {"a", "b"}),
+     ({"scope": ""}, set()), ({"scope": 7}, set()), ({"scope": None, "scp": ["a", 7]}, {"a"})],
+)  # fmt: skip
+def test_scopes_are_read_in_the_ways_that_issuers_write_them(
+    issuer: Issuer, given: dict[str, Any], scopes: set[str]
+) -> None:
+    principal = verified(issuer, issuer.sign(**given))
+    assert principal is not None
+    assert principal.scopes == scopes
+
+
+def test_a_token_without_a_key_id_is_tried_with_each_key(issuer: Issuer) -> None:
+    signing = issuer.keys[0]
+    issuer.keys = [issuer.rotate("RSA"), jwk.generate_key("EC", "P-256", {"kid": "x"}), signing]
+    assert verified(issuer, issuer.sign(signing, header={"kid": None})) is not None
+
+
+def test_keys_may_be_given_so_that_nothing_is_fetched(issuer: Issuer) -> None:
+    assert verified(issuer, issuer.sign(), keys=issuer.published()) is not None
+    assert issuer.requested == []
+
+
+# -- tokens that are refused (A19)
+
+
+def _none(issuer: Issuer) -> str:
+    return f"{segment({'alg': 'none', 'typ': 'at+jwt'})}.{segment(claims())}."
+
+
+def _public_key_as_secret(issuer: Issuer) -> str:
+    secret = issuer.rotate("RSA").as_pem(private=False)
+    signed = f"{segment({'alg': 'HS256', 'kid': issuer.keys[0].kid})}.{segment(claims())}"
+    return f"{signed}.{segment(hmac.digest(secret, signed.encode(), 'sha256'))}"
+
+
+def _own_key_in_header(issuer: Issuer) -> str:
+    own = jwk.generate_key("EC", "P-256", {"kid": "mine"})
+    return issuer.sign(own, header={"jwk": own.as_dict(private=False), "jku": "https://evil.example/keys"})
+
+
+def _payload_swapped(issuer: Issuer) -> str:
+    head, _, signature = issuer.sign().split(".")
+    return f"{head}.{segment(claims(sub='root'))}.{signature}"
+
+
+def _resigned_with_another_key(issuer: Issuer) -> str:
+    return issuer.sign(jwk.generate_key("EC", "P-256", {"kid": issuer.keys[0].kid}))
+
+
+REFUSED = {
+    "alg none": _none,
+    "the public key used as an HMAC secret": _public_key_as_secret,
+    "a key of its own in the header": _own_key_in_header,
+    "another payload": _payload_swapped,
+    "another key with the same id": _resigned_with_another_key,
+    "an unknown key id": lambda issuer: issuer.sign(header={"kid": "unknown"}),
+    "a key id that is a path": lambda issuer: issuer.sign(header={"kid": "../../etc/passwd"}),
+    "the audience of another server": lambda issuer: issuer.sign(aud="https://other.example/mcp"),
+    "an audience that begins with ours": lambda issuer: issuer.sign(aud=AUDIENCE + "/more"),
+    "an audience that ours begins with": lambda issuer: issuer.sign(aud=AUDIENCE[:-1]),
+    "audiences that hold ours as a part": lambda issuer: issuer.sign(aud=[f"x {AUDIENCE} y"]),
+    "no audience": lambda issuer: issuer.sign(aud=None),
+    "an audience that is an object": lambda issuer: issuer.sign(aud={AUDIENCE: True}),
+    "no expiry": lambda issuer: issuer.sign(exp=None),
+    "an expiry that is a text": lambda issuer: issuer.sign(exp="9999999999"),
+    "an expiry that is true": lambda issuer: issuer.sign(exp=True),
+    "an infinite expiry": lambda issuer: issuer.sign(exp=2**53),
+    "an expiry in the past": lambda issuer: issuer.sign(exp=1),
+    "a start in the future": lambda issuer: issuer.sign(nbf=2**40),
+    "no subject": lambda issuer: issuer.sign(sub=None),
+    "an empty subject": lambda issuer: issuer.sign(sub=""),
+    "a subject that is a number": lambda issuer: issuer.sign(sub=7),
+    "the type of another document": lambda issuer: issuer.sign(header={"typ": "dpop+jwt"}),
+    "a logout token": lambda issuer: issuer.sign(header={"typ": "logout+jwt"}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_forged_or_misdirected_token_is_refused(issuer: Issuer, name: str) -> None:
+    token = REFUSED[name](issuer)
+    with pytest.raises(InvalidToken) as refusal:
+        verified(issuer, token)
+    assert "ann" not in str(refusal.value)
+    assert not any("evil" in url for url in issuer.requested), "a token never says where its keys are"
+
+
+def test_a_critical_extension_is_refused(issuer: Issuer) -> None:
+    head, payload, signature = issuer.sign().split(".")
+    fields = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))) | {"crit": ["b64"], "b64": False}
+    with pytest.raises(InvalidToken, match="not an access token"):
+        verified(issuer, f"{segment(fields)}.{payload}.{signature}")
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", "a", "a.b", "a.b.c.d", "é.b.c", "..", f"{segment([])}.{segment({})}.x", f"{segment(b'[' * 5000)}.x.x",
+     "x" * 100_000, f"{segment({'alg': 'ES256'})}.{segment(b'{' * 9000)}.x", f"{segment({'alg': 'ES256'})}.%%.x"],
+)  # fmt: skip
+def test_a_text_that_is_not_a_jwt_is_left_to_other_verifiers(issuer: Issuer, token: str) -> None:
+    assert verified(issuer, token) is None
+
+
+@pytest.mark.parametrize("iss", [ISSUER + "/", ISSUER.upper(), "https://id.example.evil", None, ["https://id.example"]])
+def test_a_token_of_another_issuer_is_left_to_other_verifiers(issuer: Issuer, iss: Any) -> None:
+    assert verified(issuer, issuer.sign(iss=iss)) is None
+
+
+def test_times_may_differ_by_the_leeway_and_no_more(issuer: Issuer) -> None:
+    now = 2_000_000_000.0
+
+    def at(**times: float) -> bool:
+        token = issuer.sign(**{"exp": now + 60, "iat": now} | times)
+        try:
+            return verified(issuer, token, clock=lambda: now) is not None
+        except InvalidToken:
+            return False
+
+    assert [at(exp=now - LEEWAY_SECONDS + 1), at(exp=now - LEEWAY_SECONDS)] == [True, False]
+    assert [at(nbf=now + LEEWAY_SECONDS), at(nbf=now + LEEWAY_SECONDS + 1)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"issuer": "http://id.example"}, "not https"), ({"issuer": "id"}, "not an http"), ({"audience": ""}, "audience"),
+     ({"audience": []}, "audience"), ({"algorithms": ["HS256"]}, "HS256"), ({"algorithms": ["none"]}, "none"),
+     ({"jwks_url": "http://id.example/keys"}, "not https")],
+)  # fmt: skip
+def test_settings_that_would_let_anybody_in_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        verifier(Issuer(), **options)
+
+
+# -- the keys of the issuer (A20)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_keys_are_fetched_once_for_many_tokens_at_the_same_time(issuer: Issuer) -> None:
+    async def main() -> None:
+        one = verifier(issuer)
+        assert all(await asyncio.gather(*(one.verify(issuer.sign()) for _ in range(20))))
+
+    asyncio.run(main())
+    assert issuer.requested == [f"{ISSUER}/.well-known/oauth-authorization-server", f"{ISSUER}/keys"]
+
+
+def test_a_rotated_key_is_fetched_and_verified_tokens_are_forgotten(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock, forgotten = Clock(), []
+        keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
+        keys.on_rotation = lambda: forgotten.append(True)
+        old = issuer.keys[0].kid
+        assert await keys.find(old)
+        assert forgotten == []
+        new = issuer.rotate().kid
+        clock.now += COOLDOWN_SECONDS
+        assert await keys.find(new) == [], "forged key ids must not make this server send requests"
+        clock.now += 0.001
+        assert len(await keys.find(new)) == 1
+        assert await keys.find(old) == []
+        assert forgotten == [True]
+
+    asyncio.run(main())
+
+
+def test_old_keys_are_fetched_again_and_stay_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock = Clock()
+        keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
+        kid = issuer.keys[0].kid
+        assert await keys.find(kid)
+        seen = len(issuer.requested)
+        clock.now += FRESH_SECONDS
+        assert await keys.find(kid)
+        assert len(issuer.requested) == seen
+        issuer.down = True
+        clock.now += 0.001
+        assert await keys.find(kid), "the known keys are used"
+        assert len(issuer.requested) == seen + 1
+        clock.now = 1000.0 + STALE_SECONDS
+        assert await keys.find(kid)
+        clock.now += COOLDOWN_SECONDS + 1
+        with pytest.raises(VerifierUnavailable):
+            await keys.find(kid)
+        with pytest.raises(VerifierUnavailable, match="a moment ago"):
+            await keys.find(kid)
+
+    asyncio.run(main())
+
+
+def test_an_issuer_that_is_down_lets_nobody_in(issuer: Issuer) -> None:
+    issuer.down = True
+    with pytest.raises(VerifierUnavailable, match="did not answer"):
+        verified(issuer, issuer.sign())
+
+
+@pytest.mark.parametrize(
+    ("url", "document", "message"),
+    [("/.well-known/oauth-authorization-server", {"issuer": "https://evil.example", "jwks_uri": ISSUER + "/keys"},
+      "names the issuer 'https://evil.example'"),
+     ("/.well-known/oauth-authorization-server", {"issuer": ISSUER}, "no jwks_uri"),
+     ("/.well-known/oauth-authorization-server", [], "not the metadata"),
+     ("/keys", {"keys": []}, "no key"), ("/keys", {"keys": 7}, "no key"), ("/keys", [], "no set of keys"),
+     ("/keys", {}, "no set of keys"), ("/keys", {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
+     ("/keys", {"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, 7, {"kty": []}]}, "no key")],
+)  # fmt: skip
+def test_poisoned_documents_of_the_issuer_let_nobody_in(issuer: Issuer, url: str, document: Any, message: str) -> None:
+    issuer.documents[ISSUER + url] = json.dumps(document).encode()
+    with pytest.raises(VerifierUnavailable, match=message):
+        verified(issuer, issuer.sign())
+
+
+def test_a_key_for_encryption_does_not_verify_signatures(issuer: Issuer) -> None:
+    token = issuer.sign()
+    published = {"keys": [issuer.keys[0].as_dict(private=False, use="enc")]}
+    issuer.documents[f"{ISSUER}/keys"] = json.dumps(published).encode()
+    with pytest.raises(VerifierUnavailable, match="no key"):
+        verified(issuer, token)
+
+
+def test_a_key_is_used_with_its_own_algorithm_only(issuer: Issuer) -> None:
+    key = issuer.rotate("RSA")
+    published = {"keys": [key.as_dict(private=False, alg="RS256")]}
+    issuer.documents[f"{ISSUER}/keys"] = json.dumps(published).encode()
+    assert verified(issuer, issuer.sign(key)) is not None
+    with pytest.raises(InvalidToken, match="signature"):
+        verified(issuer, issuer.sign(key, header={"alg": "PS256"}))
+
+
+def test_a_short_rsa_key_is_not_used(issuer: Issuer) -> None:
+    with pytest.warns(SecurityWarning):
+        issuer.rotate("RSA", size=1024)
+    with pytest.raises(VerifierUnavailable, match="no key"):
+        verified(issuer, issuer.sign())
+
+
+def test_the_keys_beyond_the_limit_are_left_out(issuer: Issuer) -> None:
+    signing = issuer.keys[0]
+    others = [jwk.generate_key("EC", "P-256", {"kid": str(n)}) for n in range(MAX_KEYS)]
+    issuer.keys = [*others[1:], signing]
+    assert verified(issuer, issuer.sign(signing)) is not None
+    issuer.keys = [*others, signing]
+    with pytest.raises(InvalidToken, match="signature"):
+        verified(issuer, issuer.sign(signing))

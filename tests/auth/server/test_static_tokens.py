@@ -1,0 +1,210 @@
+"""Tokens in a file: it holds digests, is read again when it changes, and is not trusted if others may write to it."""
+
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from wharfinger.auth import InvalidToken, StaticTokens, VerifierUnavailable
+from wharfinger.auth.server.static_tokens import (
+    LOOK_SECONDS,
+    MAX_NAME_CHARACTERS,
+    TokenFileError,
+    create_token,
+    read_tokens,
+    revoke_token,
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: float = 1e9) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def verified(tokens: StaticTokens, token: str) -> str | None:
+    principal = asyncio.run(tokens.verify(token))
+    return None if principal is None else principal.subject
+
+
+def test_a_token_stands_for_its_caller_groups_and_scopes(file: Path) -> None:
+    token, _ = create_token(file, "ann", groups=["finance"], scopes=["docs.read"])
+    create_token(file, "bob")
+    principal = asyncio.run(StaticTokens(file).verify(token))
+    assert principal is not None
+    assert (principal.subject, principal.scopes, principal.claims["groups"]) == (
+        "ann",
+        frozenset({"docs.read"}),
+        ["finance"],
+    )
+
+
+def test_the_file_holds_the_digest_and_not_the_token(file: Path) -> None:
+    token, record = create_token(file, "ann")
+    text = file.read_text()
+    secret = token.split("_", 2)[2]
+    assert token not in text
+    assert secret not in text
+    assert record.digest == hashlib.sha256(token.encode()).hexdigest()
+    assert json.loads(text)["tokens"][0]["digest"] == record.digest
+    if sys.platform != "win32":
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("change", [lambda t: t[:-1], lambda t: t + "x", lambda t: "wf_" + t[4:], lambda t: t.upper()])
+def test_a_token_that_differs_in_one_character_is_unknown(file: Path, change: object) -> None:
+    token, _ = create_token(file, "ann")
+    assert verified(StaticTokens(file), change(token)) is None  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("token", ["", "wf_", "wf__", "wf_é_x", "eyJ.a.b", "wf_" + "0" * 10_000])
+def test_a_text_that_is_not_a_token_of_this_kind_is_unknown(file: Path, token: str) -> None:
+    create_token(file, "ann")
+    assert verified(StaticTokens(file), token) is None
+
+
+def test_the_id_of_one_token_does_not_help_with_the_secret_of_another(file: Path) -> None:
+    ann, _ = create_token(file, "ann")
+    bob, _ = create_token(file, "bob")
+    mixed = f"wf_{ann.split('_')[1]}_{bob.split('_', 2)[2]}"
+    assert verified(StaticTokens(file), mixed) is None
+
+
+def test_a_token_ends_at_its_expiry_and_not_before(file: Path) -> None:
+    clock = Clock(4e9)
+    token, record = create_token(file, "ann", expires=4e9 + 60)
+    tokens = StaticTokens(file, clock=clock)
+    clock.now = record.expires - 0.001 if record.expires else 0
+    assert verified(tokens, token) == "ann"
+    clock.now = record.expires or 0
+    with pytest.raises(InvalidToken, match="expired"):
+        verified(tokens, token)
+
+
+def test_a_revoked_token_stops_working_and_a_new_one_starts_without_a_restart(file: Path) -> None:
+    clock = Clock()
+    token, record = create_token(file, "ann")
+    tokens = StaticTokens(file, clock=clock)
+    forgotten: list[bool] = []
+    tokens.on_change(lambda: forgotten.append(True))
+    revoke_token(file, record.id)
+    other, _ = create_token(file, "bob")
+    clock.now += LOOK_SECONDS
+    assert (verified(tokens, token), verified(tokens, other)) == (None, "bob")
+    assert forgotten == [True]
+
+
+def test_the_file_is_looked_at_once_a_second(file: Path) -> None:
+    clock = Clock()
+    token, record = create_token(file, "ann")
+    tokens = StaticTokens(file, clock=clock)
+    revoke_token(file, record.id)
+    clock.now += LOOK_SECONDS - 0.001
+    assert verified(tokens, token) == "ann"
+    clock.now += 0.001
+    assert verified(tokens, token) is None
+
+
+def test_a_file_that_breaks_while_the_server_runs_lets_nobody_in(file: Path) -> None:
+    clock = Clock()
+    token, _ = create_token(file, "ann")
+    tokens = StaticTokens(file, clock=clock)
+    whole = file.read_bytes()
+    file.write_text("{")
+    clock.now += LOOK_SECONDS
+    with pytest.raises(VerifierUnavailable):
+        verified(tokens, token)
+    assert verified(tokens, token) is None
+    file.write_bytes(whole)
+    clock.now += LOOK_SECONDS
+    assert verified(tokens, token) == "ann"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "JSON|Input"),
+        ("[]", "object"),
+        ('{"tokens": [{"id": "a"}]}', "missing"),
+        ('{"token": []}', "unknown field"),
+    ],
+)
+def test_a_file_in_another_format_is_refused_by_name(file: Path, content: str, why: str) -> None:
+    file.write_text(content)
+    file.chmod(0o600)
+    with pytest.raises(TokenFileError, match=f"tokens.json.*({why})"):
+        StaticTokens(file)
+
+
+def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
+    with pytest.raises(TokenFileError, match="No such file"):
+        StaticTokens(file)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
+    create_token(file, "ann")
+    file.chmod(mode)
+    with pytest.raises(TokenFileError, match="chmod 600"):
+        StaticTokens(file)
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\x1b[31m", "x" * (MAX_NAME_CHARACTERS + 1)])
+def test_a_name_that_cannot_be_shown_is_refused(file: Path, name: str) -> None:
+    for arguments in ({"sub": name}, {"sub": "ann", "groups": [name]}, {"sub": "ann", "scopes": [name]}):
+        with pytest.raises(ValueError, match="is not a name"):
+            create_token(file, **arguments)  # type: ignore[arg-type]
+    assert not file.exists()
+
+
+def test_the_longest_name_is_accepted(file: Path) -> None:
+    create_token(file, "x" * MAX_NAME_CHARACTERS)
+    assert len(read_tokens(file)) == 1
+
+
+@pytest.mark.parametrize("scope", ["a b", 'a"b', "a\\b", "é"])
+def test_a_scope_that_cannot_be_written_in_a_challenge_is_refused(file: Path, scope: str) -> None:
+    with pytest.raises(ValueError, match="scope"):
+        create_token(file, "ann", scopes=[scope])
+
+
+def test_an_expiry_in_the_past_is_refused(file: Path) -> None:
+    with pytest.raises(ValueError, match="past"):
+        create_token(file, "ann", expires=1.0)
+
+
+def test_revoking_an_unknown_token_names_those_that_exist(file: Path) -> None:
+    _, record = create_token(file, "ann")
+    with pytest.raises(TokenFileError, match=record.id):
+        revoke_token(file, "nothing")
+    assert len(read_tokens(file)) == 1
+
+
+def _create(path: str, name: str) -> None:
+    create_token(path, name)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no lock on Windows")
+def test_tokens_that_are_created_at_the_same_time_are_all_kept(file: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_create, args=(str(file), f"user{n}")) for n in range(12)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+    assert sorted(record.sub for record in read_tokens(file)) == sorted(f"user{n}" for n in range(12))

@@ -1,0 +1,254 @@
+"""From the Authorization header to a principal: challenges, scopes, what is remembered, and proofs of keys."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from joserfc import jwk, jwt
+
+from wharfinger.auth import HttpRefusal, InvalidToken, Principal, TokenAuth, VerifierUnavailable
+from wharfinger.auth.server import token_auth
+from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, as_token_auth, metadata_url
+
+URL = "https://docs.example/mcp"
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Table:
+    """A verifier that knows some tokens, and counts how often it is asked."""
+
+    trusted_seconds = 60.0
+
+    def __init__(self, *issuers: str, **known: Principal | Exception) -> None:
+        self.issuers = issuers
+        self.known: dict[str, Principal | Exception] = dict(known)
+        self.asked = 0
+        self.forget: Callable[[], None] = lambda: None
+
+    async def verify(self, token: str) -> Principal | None:
+        self.asked += 1
+        found = self.known.get(token)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def on_change(self, forget: Callable[[], None]) -> None:
+        self.forget = forget
+
+
+ANN = Principal(subject="ann", issuer="https://id.example", scopes=frozenset({"read"}))
+
+
+def authenticate(auth: TokenAuth, value: str | None, method: str = "POST", **headers: str) -> Principal:
+    async def main() -> Principal:
+        fields: dict[bytes, bytes] = {name.encode(): text.encode("latin-1") for name, text in headers.items()}
+        if value is not None:
+            fields[b"authorization"] = value.encode("latin-1")
+        found = auth.authenticate(method, URL, fields)
+        return found if isinstance(found, Principal) else await found
+
+    return asyncio.run(main())
+
+
+def refusal(auth: TokenAuth, value: str | None, **headers: str) -> tuple[int, str, str]:
+    """Status, challenge and message."""
+    with pytest.raises(HttpRefusal) as refused:
+        authenticate(auth, value, **headers)
+    error = refused.value
+    fields: Mapping[bytes, bytes] = dict(error.headers)
+    return error.http_status, fields.get(b"www-authenticate", b"").decode(), str(error)
+
+
+def test_a_known_token_gives_its_principal() -> None:
+    auth = TokenAuth(Table(good=ANN))
+    assert authenticate(auth, "Bearer good") is ANN
+    assert authenticate(auth, "bearer  good\t") is ANN
+
+
+def test_a_request_without_a_token_learns_where_to_get_one_and_sees_no_error_code() -> None:
+    status, challenge, _ = refusal(TokenAuth(Table("https://id.example"), require_scopes=["read", "list"]), None)
+    metadata = "https://docs.example/.well-known/oauth-protected-resource/mcp"
+    assert (status, challenge) == (401, f'Bearer resource_metadata="{metadata}", scope="read list"')
+
+
+def test_without_an_authorization_server_the_challenge_leads_nowhere() -> None:
+    assert refusal(TokenAuth(Table()), None)[:2] == (401, "Bearer")
+
+
+@pytest.mark.parametrize("value", ["Bearer other", "Bearer", "Bearer ", "Basic good", "good", "Bearer a b", "Bearer é",
+                                   "Bearer good, Bearer good", 'Bearer "good"', "Bearer \0"])  # fmt: skip
+def test_any_other_header_gets_401_invalid_token_and_no_echo(value: str) -> None:
+    status, challenge, message = refusal(TokenAuth(Table(good=ANN)), value)
+    assert (status, challenge) == (401, 'Bearer error="invalid_token"')
+    assert "other" not in message
+
+
+def test_the_longest_token_is_verified_and_a_longer_one_is_not() -> None:
+    table = Table()
+    refusal(TokenAuth(table), "Bearer " + "a" * MAX_TOKEN_BYTES)
+    assert table.asked == 1
+    refusal(TokenAuth(table), "Bearer " + "a" * (MAX_TOKEN_BYTES + 1))
+    assert table.asked == 1
+
+
+def test_verifiers_are_asked_in_turn_until_one_knows_the_token() -> None:
+    bob = Principal(subject="bob")
+    first, second, third = Table(a=ANN), Table(b=bob), Table(b=ANN)
+    auth = TokenAuth(first, second, third)
+    assert authenticate(auth, "Bearer b") is bob
+    assert (first.asked, second.asked, third.asked) == (1, 1, 0)
+
+
+def test_the_reason_of_a_verifier_reaches_the_client() -> None:
+    auth = TokenAuth(Table(old=InvalidToken("The token has expired.")))
+    assert refusal(auth, "Bearer old") == (401, 'Bearer error="invalid_token"', "The token has expired.")
+
+
+def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> None:
+    auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")))
+    status, challenge, message = refusal(auth, "Bearer some")
+    assert (status, challenge) == (503, "")
+    assert "10.0.0.1" not in message
+
+
+def test_a_missing_scope_gets_403_with_all_scopes_that_are_needed() -> None:
+    auth = TokenAuth(Table("https://id.example", good=ANN), require_scopes=["read", "write"])
+    status, challenge, _ = refusal(auth, "Bearer good")
+    assert status == 403
+    assert challenge.startswith('Bearer error="insufficient_scope", scope="read write", resource_metadata="https://')
+
+
+def test_a_verified_token_is_remembered_for_as_long_as_its_verifier_trusts_it() -> None:
+    clock, table = Clock(), Table(good=ANN)
+    auth = TokenAuth(table, clock=clock)
+    authenticate(auth, "Bearer good")
+    clock.now += table.trusted_seconds
+    authenticate(auth, "Bearer good")
+    assert table.asked == 1
+    clock.now += 0.001
+    authenticate(auth, "Bearer good")
+    assert table.asked == 2
+
+
+def test_a_remembered_token_ends_at_its_expiry() -> None:
+    clock = Clock()
+    table = Table(good=Principal(subject="ann", expires=clock.now + 10))
+    auth = TokenAuth(table, clock=clock)
+    authenticate(auth, "Bearer good")
+    clock.now += 10.001
+    assert refusal(auth, "Bearer good")[2] == "The token has expired."
+
+
+def test_a_token_whose_verifier_reports_a_change_is_verified_again() -> None:
+    table = Table(good=ANN)
+    auth = TokenAuth(table)
+    authenticate(auth, "Bearer good")
+    table.known.clear()
+    assert authenticate(auth, "Bearer good") is ANN
+    table.forget()
+    assert refusal(auth, "Bearer good")[0] == 401
+
+
+def test_refused_tokens_are_not_remembered_and_accepted_ones_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_auth, "MAX_REMEMBERED", 2)
+    table = Table(a=ANN, b=ANN, c=ANN)
+    auth = TokenAuth(table)
+    refusal(auth, "Bearer x")
+    for token in ("a", "b", "c", "b", "c"):
+        authenticate(auth, f"Bearer {token}")
+    assert table.asked == 4
+    authenticate(auth, "Bearer a")
+    assert table.asked == 5
+
+
+# -- tokens that are bound to a key
+
+KEY = jwk.generate_key("EC", "P-256")
+BOUND = Principal(subject="ann", claims={"cnf": {"jkt": KEY.thumbprint()}})
+
+
+def proof(clock: Clock, id: str, **changes: Any) -> str:
+    ath = base64.urlsafe_b64encode(hashlib.sha256(b"bound").digest()).rstrip(b"=").decode()
+    claims = {"htm": "POST", "htu": URL, "iat": clock.now, "jti": id, "ath": ath} | changes
+    head = {"alg": "ES256", "typ": "dpop+jwt", "jwk": KEY.as_dict(private=False)}
+    return jwt.encode(head, claims, KEY)
+
+
+def test_a_bound_token_needs_a_new_proof_for_each_request() -> None:
+    clock = Clock()
+    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    assert authenticate(auth, "DPoP bound", dpop=proof(clock, "1")) is BOUND
+    assert authenticate(auth, "DPoP bound", dpop=proof(clock, "2")) is BOUND
+    status, challenge, message = refusal(auth, "DPoP bound", dpop=proof(clock, "2"))
+    assert (status, challenge) == (401, 'DPoP error="invalid_dpop_proof"')
+    assert "used before" in message
+
+
+def test_a_bound_token_is_not_accepted_as_a_plain_one_also_when_it_is_remembered() -> None:
+    clock = Clock()
+    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    assert refusal(auth, "Bearer bound")[:2] == (401, 'DPoP error="invalid_token"')
+    authenticate(auth, "DPoP bound", dpop=proof(clock, "1"))
+    assert refusal(auth, "Bearer bound")[:2] == (401, 'DPoP error="invalid_token"')
+    assert refusal(auth, "DPoP bound")[:2] == (401, 'DPoP error="invalid_dpop_proof"')
+
+
+def test_a_plain_token_is_not_accepted_with_a_proof() -> None:
+    clock = Clock()
+    auth = TokenAuth(Table(bound=ANN), clock=clock)
+    assert "not bound to a key" in refusal(auth, "DPoP bound", dpop=proof(clock, "1"))[2]
+
+
+def test_a_proof_is_for_one_method_and_one_url() -> None:
+    clock = Clock()
+    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    assert refusal(auth, "DPoP bound", dpop=proof(clock, "1", htm="GET"))[0] == 401
+    assert refusal(auth, "DPoP bound", dpop=proof(clock, "2", htu="https://docs.example/other"))[0] == 401
+
+
+# -- metadata
+
+
+def test_the_metadata_names_the_resource_its_authorization_servers_and_scopes() -> None:
+    auth = TokenAuth(Table("https://a.example"), Table("https://b.example", "https://a.example"),
+                     require_scopes=["read"], scopes=["write", "read"])  # fmt: skip
+    assert json.loads(auth.metadata(URL)) == {
+        "resource": URL,
+        "authorization_servers": ["https://a.example", "https://b.example"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["read", "write"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "metadata"),
+    [("https://a.example/mcp", "https://a.example/.well-known/oauth-protected-resource/mcp"),
+     ("https://a.example", "https://a.example/.well-known/oauth-protected-resource"),
+     ("http://[::1]:8000/x/mcp", "http://[::1]:8000/.well-known/oauth-protected-resource/x/mcp")],
+)  # fmt: skip
+def test_the_metadata_is_at_the_well_known_place_of_the_resource(url: str, metadata: str) -> None:
+    assert metadata_url(url) == metadata
+
+
+def test_one_verifier_or_several_stand_for_a_token_auth() -> None:
+    one, other = Table(), Table()
+    assert as_token_auth(one).verifiers == (one,)
+    assert as_token_auth([one, other]).verifiers == (one, other)
+    auth = TokenAuth(one)
+    assert as_token_auth(auth) is auth
+    with pytest.raises(ValueError, match="needs a verifier"):
+        as_token_auth([])
