@@ -13,6 +13,7 @@ from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.serving.access_log import KNOWN_CLIENTS, AccessLog
 from wharfinger.errors import WharfingerError
+from wharfinger.protocol.principal import ANONYMOUS
 
 Work = Callable[[Client], Awaitable[object]]
 
@@ -106,7 +107,7 @@ def test_clients_that_are_remembered_are_bounded() -> None:
             self.info = t.Implementation(name=str(number), version="")
             self.rules = self
             self.name = "2026-07-28"
-            self.principal = ""
+            self.principal = ANONYMOUS
 
     for number in range(KNOWN_CLIENTS * 2):
         log._client(Who(number), again=False)  # type: ignore[arg-type]

@@ -29,11 +29,13 @@ class UsageLine(NamedTuple):
 
 
 class ServerAddress(NamedTuple):
-    """The URL for clients, the start page, and the environment variable with the token (empty if there is none)."""
+    """The URL for clients, the start page, the environment variable with the token, and where clients sign in."""
 
     mcp: str
     page: str
     token_env: str = ""
+    """Empty if no token is needed, or if clients get one where they sign in."""
+    issuers: tuple[str, ...] = ()
 
 
 class Banner(NamedTuple):
@@ -100,6 +102,8 @@ def banner_text(banner: Banner, width: int = 16) -> str:
     """Return the banner as lines for a terminal."""
     lines = [f"{item.verb} {printable(item.what)}  {printable(item.facts)}".rstrip() for item in banner.published]
     lines.append(f"  MCP  {banner.address.mcp}    page  {banner.address.page}    Ctrl-C stops")
+    if banner.address.issuers:
+        lines.append(f"  Hosts sign in at {', '.join(map(printable, banner.address.issuers))} when they first connect.")
     lines += [
         f"  {row.title:<{width}}{printable(row.text)}" + (f"    {row.remark}" if row.remark else "")
         for row in banner.rows

@@ -70,14 +70,16 @@ class AccessLog:
 
     def _client(self, request: Request, *, again: bool) -> None:
         """Log a client the first time, or with `again` each time that it connects."""
-        key = (client(request), request.caller.rules.name, request.caller.principal)
+        key = (client(request), request.caller.rules.name, request.caller.principal.key)
         if key in self.known and not again:
             return
         if len(self.known) >= KNOWN_CLIENTS:
             self.known.pop(next(iter(self.known)))
         self.known[key] = None
         principal = request.caller.principal
-        self._line("client", client(request), request.caller.rules.name, f"as {principal}" if principal else "")
+        self._line(
+            "client", client(request), request.caller.rules.name, f"as {principal.subject}" if principal.key else ""
+        )
 
     def _changed(self, uri: str, watchers: int) -> None:
         """Log a change and how many watchers were notified."""

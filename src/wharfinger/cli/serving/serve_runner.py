@@ -13,8 +13,10 @@ import click
 from wharfinger.cli.error_report import CTRL_C
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.serving.limits_option import apply_limits
+from wharfinger.net import is_loopback
 
 if TYPE_CHECKING:
+    from wharfinger.auth import TokenAuth
     from wharfinger.cli.render.banner import Banner, ServerAddress
     from wharfinger.cli.serving.serving_options import HttpSettings
     from wharfinger.protocol.interfaces import Verify
@@ -109,6 +111,7 @@ def serve_http(
     listen = settings.listen
     try:
         verify = bearer(settings.token_env) if settings.token_env else None
+        check_credentials(settings)
         for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
             try:
                 signal = run_http(
@@ -116,6 +119,7 @@ def serve_http(
                     listen.host,
                     port,
                     verify=verify,
+                    auth=token_auth(settings, port),
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -151,7 +155,39 @@ def address(url: str, settings: HttpSettings) -> ServerAddress:
     base = reachable(url)
     if settings.public_url:
         base = settings.public_url.removesuffix("/").removesuffix("/mcp")
-    return ServerAddress(f"{base}/mcp", f"{base}/", settings.token_env)
+    token_env = settings.token_env or ("WHARFINGER_TOKEN" if settings.tokens else "")
+    return ServerAddress(f"{base}/mcp", f"{base}/", token_env, settings.auth)
+
+
+def check_credentials(settings: HttpSettings) -> None:
+    """Raise click.UsageError if the options for tokens do not fit together."""
+    if settings.token_env and (settings.tokens or settings.auth):
+        raise click.UsageError("--token-env lets one token in: leave it out, or leave out --tokens and --auth.")
+    if settings.require_scope and not (settings.tokens or settings.auth):
+        raise click.UsageError("--require-scope is for tokens with scopes: add --tokens FILE or --auth ISSUER_URL.")
+    local = is_loopback(settings.listen.host) and settings.listen.port
+    if settings.auth and not settings.public_url and not local:
+        raise click.UsageError(
+            "--auth needs --public-url: the authorization server issues tokens for the URL that clients use."
+        )
+
+
+def token_auth(settings: HttpSettings, port: int) -> TokenAuth | None:
+    """Return the check of `--tokens` and `--auth` for a server on this port, or None without these options.
+
+    Raises:
+        TokenFileError: the file of tokens cannot be used.
+        ValueError: an issuer is not an https URL.
+    """
+    if not settings.tokens and not settings.auth:
+        return None
+    from wharfinger.auth import JWTVerifier, StaticTokens, TokenAuth
+
+    scheme = "https" if settings.tls_cert else "http"
+    base = settings.public_url.removesuffix("/").removesuffix("/mcp") or f"{scheme}://{settings.listen.host}:{port}"
+    verifiers = [JWTVerifier(issuer=issuer, audience=f"{base}/mcp") for issuer in settings.auth]
+    files = [StaticTokens(settings.tokens)] if settings.tokens else []
+    return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope)
 
 
 def bearer(name: str) -> Verify:

@@ -23,6 +23,9 @@ class HttpSettings(NamedTuple):
     allow_origin: tuple[str, ...] = ()
     public_url: str = ""
     token_env: str = ""
+    tokens: str = ""
+    auth: tuple[str, ...] = ()
+    require_scope: tuple[str, ...] = ()
     insecure: bool = False
     tls_cert: str = ""
     tls_key: str = ""
@@ -79,6 +82,22 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         envvar="WHARFINGER_TOKEN_ENV",
         help="Variable with the bearer token that every request must have.",
     ),
+    click.option(
+        "--tokens",
+        type=click.Path(dir_okay=False),
+        default="",
+        metavar="FILE",
+        help="Require a token of this file, which `wharfinger token create` writes.",
+    ),
+    click.option(
+        "--auth",
+        multiple=True,
+        metavar="ISSUER_URL",
+        help="Require an access token of this OAuth authorization server. Repeatable.",
+    ),
+    click.option(
+        "--require-scope", multiple=True, metavar="SCOPE", help="Scope that every token must have. Repeatable."
+    ),
     click.option("--insecure", is_flag=True, help="Allow other machines to connect without a token."),
     click.option(
         "--tls-cert", type=click.Path(), default="", metavar="FILE", help="Certificate chain (PEM), for HTTPS."
@@ -121,4 +140,7 @@ def choose_transport(
     return None
 
 
-ONLY_HTTP = ("allow_host", "allow_origin", "public_url", "token_env", "insecure", "tls_cert", "tls_key")
+ONLY_HTTP = (
+    "allow_host", "allow_origin", "public_url", "token_env", "tokens", "auth", "require_scope", "insecure", "tls_cert",
+    "tls_key",
+)  # fmt: skip
