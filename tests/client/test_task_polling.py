@@ -185,12 +185,13 @@ def test_progress_goes_on_after_the_call_was_answered_with_its_task() -> None:
     run(test())
 
 
-def test_a_notice_of_the_task_spares_the_wait() -> None:
+@pytest.mark.parametrize("progress", [None, lambda *report: None])
+def test_a_notice_of_the_task_spares_the_wait(progress: Any) -> None:
     """The server wants a minute between questions, and says after the first that it is done."""
 
     async def test() -> None:
-        async with scripted({**WORKING, "told": True}, COMPLETED, poll=1000) as client:
-            assert (await client.call_tool("required")).text == "done"
+        async with scripted({**WORKING, "told": True}, COMPLETED, poll=60_000) as client:
+            assert (await client.call_tool("required", progress=progress)).text == "done"
             assert methods(await logged(client)).count("tasks/get") == 2
 
     run(test())

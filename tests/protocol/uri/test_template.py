@@ -265,6 +265,7 @@ def test_a_bad_template_is_refused_with_the_position(text: str, position: int, p
     with pytest.raises(InvalidTemplate) as caught:
         UriTemplate(text)
     assert (position, text) == (caught.value.position, caught.value.text)
+    assert f"at position {position} of the URI template {text!r}" in str(caught.value)
     assert problem in str(caught.value)
 
 

@@ -535,6 +535,11 @@ def test_a_moment_has_its_format_with_and_without_a_time_zone(kind: Any) -> None
     assert "format" not in said(str)["properties"]["value"]
 
 
+def test_a_union_with_one_kind_and_no_null_must_be_answered() -> None:
+    assert form_of(Written({"a": {"anyOf": [{"type": "string"}]}}, "a")).required == ["a"]
+    assert form_of(Written({"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "a")).required == []
+
+
 def test_a_schema_is_followed_through_references_and_single_arms() -> None:
     shared = {"Size": {"type": "integer", "title": "Size", "description": "Of the class", "minimum": 1}}
     assert field_of({"$ref": "#/$defs/Size"}, **{"$defs": shared}) == {"type": "integer", "minimum": 1}
