@@ -22,6 +22,7 @@ import msgspec
 from benchmarks.agent_tasks.dataset import Dataset
 from benchmarks.agent_tasks.questions import Question, questions
 from benchmarks.agent_tasks.transcript import SERVERS, Transcript, client_of
+from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
 
 __all__ = ["Endpoint", "ModelAnswer", "answer", "report"]
@@ -117,24 +118,20 @@ async def _run(transcript: Transcript, function: dict[str, Any]) -> str:
 async def ask_server(
     endpoint: Endpoint, name: str, data: Dataset, asked: Iterable[Question]
 ) -> list[tuple[bool, ModelAnswer]]:
-    """Answer questions through one server; each time whether the answer is right."""
+    """Answer questions through one server, each in a conversation of its own; whether each answer is right."""
     outcomes: list[tuple[bool, ModelAnswer]] = []
-    for question in asked:
-        async with client_of(SERVERS[name], data) as client:
-            tools = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description or "",
-                        "parameters": tool.input_schema,
-                    },
-                }
-                for tool in await client.list_tools()
-            ]
+    async with client_of(SERVERS[name], data) as client:
+        tools = [_function(tool) for tool in await client.list_tools()]
+        for question in asked:
             said = await answer(endpoint, Transcript(client), tools, question.text)
-        outcomes.append((question.is_right(said.text), said))
+            outcomes.append((question.is_right(said.text), said))
     return outcomes
+
+
+def _function(tool: t.Tool) -> dict[str, Any]:
+    """A tool as OpenAI's endpoints want it."""
+    said = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
+    return {"type": "function", "function": said}
 
 
 async def report(data: Dataset, servers: Sequence[str]) -> str:
