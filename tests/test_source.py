@@ -221,4 +221,4 @@ async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
     finally:
         goes_on.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]
-    assert hits.truncated == "Not searched: wrecks did not answer in time."
+    assert hits.truncated == "Not searched: wrecks cannot be reached now."

@@ -216,7 +216,7 @@ async def test_a_source_that_is_away_is_named_and_hides_nothing(error: Exception
     away.error = error
     hits = await found(of(away, there))
     assert titles(hits) == ["a"]
-    assert hits.truncated == "Not searched: away did not answer in time."
+    assert hits.truncated == "Not searched: away cannot be reached now."
 
 
 @pytest.mark.parametrize("error", [Overloaded("busy"), ValueError("odd"), InvalidArgument("no")])

@@ -132,7 +132,7 @@ async def search(
     hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, wanted.query) if wanted.fits(hit))
     owner = owner_of(request)
     if resources.index is not None:
-        found, sources = await resources.index.search(owner, wanted, progress)
+        found, sources = await _search_index(resources, resources.index, owner, wanted, progress, sources)
         hits += found
         hits.truncated = found.truncated
     left = wanted.limit - len(hits)
@@ -158,6 +158,30 @@ async def search(
         hits = await _readable(services, request, wanted.query, hits)
     del hits[wanted.limit :]
     return hits
+
+
+async def _search_index(
+    resources: Resources,
+    index: Index,
+    owner: str,
+    wanted: Wanted,
+    progress: Callable[[float, str], object],
+    sources: list[Source],
+) -> tuple[Hits, list[Source]]:
+    """Search the index. If that takes longer than the patience, find out which source is to blame, and go on without.
+
+    The index verifies in the sources what it has found. Then the other sources are searched without the index.
+    """
+    searching = asyncio.ensure_future(index.search(owner, wanted, progress))
+    try:
+        done, _ = await asyncio.wait((searching,), timeout=max((source.patience for source in sources), default=None))
+        if not done:
+            await resources.calls.probe(sources)
+        if done or not any(source.breaker.down for source in sources):
+            return await searching
+        return Hits(), [source for source in sources if not source.breaker.down]
+    finally:
+        searching.cancel()
 
 
 async def _search_source(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit]:
@@ -211,7 +235,7 @@ def source_name(source: Source) -> str:
 
 def not_searched(sources: Iterable[Source]) -> str:
     """The sentence about sources that could not be reached, and why."""
-    whys = sorted(outage_of(source) or f"{source_name(source)} did not answer in time" for source in sources)
+    whys = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
     return f"Not searched: {'; '.join(whys)}."
 
 

@@ -19,7 +19,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -257,6 +257,11 @@ class SourceCalls:
                     call.task.cancel()
 
     # -- probes
+
+    async def probe(self, sources: Iterable[Source]) -> None:
+        """Probe sources at the same time, and wait for their answers, no longer than their patience."""
+        if self._loop is not None:
+            await asyncio.gather(*[self._probe(source, self._state(source)) for source in sources])
 
     async def _probe(self, source: Source, state: _SourceState) -> None:
         """Record whether the source answers a probe within its patience."""

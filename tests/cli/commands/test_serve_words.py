@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import sqlite3
 import subprocess
@@ -29,6 +30,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 PASSWORD = "hunter2"
 PARAMS: dict[str, Any] = {
     "every": None,
+    "patience": None,
     "include": (),
     "exclude": (),
     "hidden": False,
@@ -318,3 +320,55 @@ def test_what_is_most_likely_to_change_is_shown_live(here: Path) -> None:
     (here / "docs" / "tides.log").write_text("low\n")
     assert collect_startup_info(made, within=10).live == "file:///docs/tides.log"
     assert collect_startup_info(made_of(lambda: "nothing"), within=10).live == ""
+
+
+def test_patience_is_that_of_every_source_and_is_passed_to_hosts(here: Path) -> None:
+    _, sources = make_server(
+        ["docs", "sqlite:///shop.db"], {"patience": 0.5}, name=None, tools=False, search=False, query=False
+    )
+    assert [prepared.source.patience for prepared in sources] == [0.5, 0.5]
+    words = host_arguments({**PARAMS, "patience": 0.5}, sources)
+    assert words[words.index("--patience") + 1] == "0.5"
+    assert main(["serve", "--patience", "0", "docs"]) == 2
+
+
+def test_initialize_is_answered_while_an_endpoint_is_silent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is given a bucket whose endpoint accepts connections, and holds them without an answer."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:
+        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{endpoint.getsockname()[1]}"}
+        command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--no-search", "docs", "s3://charts"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        try:
+            held, _ = endpoint.accept()
+            assert held.recv(4) == b"GET "
+            assert process.stdin is not None
+            assert process.stdout is not None
+            asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            for number, (method, params) in enumerate([("initialize", asked), ("resources/list", {})]):
+                line = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                process.stdin.write(json.dumps(line).encode() + b"\n")
+                process.stdin.flush()
+            answers: dict[int, Any] = {}
+            while len(answers) < 2:
+                answer = json.loads(process.stdout.readline())
+                if "id" in answer:
+                    answers[answer["id"]] = answer["result"]
+            assert answers[0]["serverInfo"]
+            assert "file:///docs" in [each["uri"] for each in answers[1]["resources"]]
+            assert "s3://charts" in answers[1]["_meta"]["wharfinger/missing"][0]["message"]
+            held.setblocking(False)
+            try:
+                while held.recv(65_536):
+                    pass
+                raise AssertionError("the server had given up the connection before it answered")
+            except BlockingIOError:
+                pass  # it is still open, and was never answered
+            finally:
+                held.close()
+        finally:
+            process.kill()
+            process.communicate()

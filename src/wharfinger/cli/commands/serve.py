@@ -63,6 +63,12 @@ Examples:
     is_flag=True,
     help="Allow connections to servers on this machine and in private networks.",
 )
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="How long a list or search waits for each source. Default: 5 s, and 3 s for stores and servers.",
+)
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
 @click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
@@ -132,6 +138,7 @@ SOURCE_OPTIONS = (
     "allow_command",
     "allow_private_networks",
     "every",
+    "patience",
 )
 """Options for some kinds of data only."""
 

@@ -35,6 +35,7 @@ def make_server(
     server_name = name or slug(*(prepared.name for prepared in sources))
     server = Server(server_name, version=__version__, instructions=instructions(sources))
     for prepared in sources:
+        prepared.source.patience = options.get("patience", prepared.source.patience)
         server.include(prepared.source)
     if search:
         from wharfinger.sources.search import search_index
@@ -81,4 +82,4 @@ def is_given(value: object) -> bool:
 
 def takes(kind: SourceKind, option: str) -> bool:
     """Return whether this kind of source takes an option."""
-    return option in kind.takes or option == kind.needs or (option == "allow_query" and kind.queried)
+    return option in kind.takes or option in ("patience", kind.needs) or (option == "allow_query" and kind.queried)

@@ -76,7 +76,7 @@ def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]
     name = label or bucket
     source = Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
     if store.unanswered is not None:
-        source.breaker.failed(str(store.unanswered))  # no list needs to wait for it to find that out
+        source.breaker.failed(store.unanswered)  # no list needs to wait for it to find that out
     return source
 
 

@@ -9,6 +9,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -30,8 +32,8 @@ __all__ = ["S3Store"]
 CALL_SECONDS, LIST_SECONDS = 30.0, 10.0
 """Timeouts of a call with all of its attempts: of a read of bytes, and of any other. No thread waits longer."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
-CHECK_SECONDS = 1.0
-"""How long the check of a new bucket waits for the store's answer, once a client has been made."""
+CHECK_SECONDS = 2.0
+"""How long the check of a new bucket may take, with loading the library, which takes about one second."""
 CLOSE_SECONDS = 2.0
 MAX_KEYS = 1_000
 """Keys that S3 lists in one page, at most."""
@@ -47,43 +49,50 @@ class S3Store:
     rest = 1.0
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, Any]) -> None:
-        try:
-            import_module("s3fs")
-        except ImportError:
-            raise MissingExtra("objects", "Publishing a bucket") from None
+        if find_spec("s3fs") is None:
+            raise MissingExtra("objects", "Publishing a bucket")
         self.bucket = bucket
         self.prefix = prefix
         self.location = f"s3://{bucket}/{prefix}"
         self._options = _bounded(options)
         self._lock = threading.Lock()
         self._opened: Any = None
-        self.unanswered: StoreUnavailable | None = None
-        """Why the bucket could not be checked when it was opened."""
+        self.unanswered: str | None = None
+        """Why the bucket could not be checked when it was opened; empty if there was no answer in time."""
         self._check()
 
     def _check(self) -> None:
-        """Refuse a bucket that is missing or may not be listed. A store that does not answer now may do so later."""
+        """Refuse a bucket that is missing or may not be listed, if that is known within `CHECK_SECONDS`.
 
-        async def connect(fs: Any) -> None:
-            await fs.set_session()
+        A server must not wait longer for it. If the store answers later, probes of the source find out what it says.
+        """
+        outcomes: SimpleQueue[Exception | None] = SimpleQueue()
 
-        async def look(fs: Any) -> None:
-            await fs._call_s3("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
+        def look() -> None:
+            try:
+                self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
+            except Exception as error:
+                outcomes.put(error)
+            else:
+                outcomes.put(None)
 
+        threading.Thread(target=look, name="wharfinger-s3-check", daemon=True).start()
         try:
-            self._run(connect)  # this machine's own work, which is slow the first time
-            self._run(look, CHECK_SECONDS)
-        except FileNotFoundError:
-            raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.") from None
-        except _Refused as error:
+            error = outcomes.get(timeout=CHECK_SECONDS)
+        except Empty:
+            self.unanswered = ""
+            return
+        if isinstance(error, FileNotFoundError):
+            raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.")
+        if isinstance(error, _Refused):
             raise UnusableSource(
                 f"{self.location} may not be listed ({error}): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
-            ) from None
-        except StoreUnavailable as error:
-            self.unanswered = error
-        except StoreFailed:
-            pass
+            )
+        if isinstance(error, StoreUnavailable):
+            self.unanswered = str(error)
+        elif error is not None and not isinstance(error, StoreFailed):
+            raise error
 
     # Listing
 
