@@ -12,7 +12,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import dated
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_text import commit_text, subject
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
+from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing
 from wharfinger.sources.git_repository.parsing import Commit, Tag
 from wharfinger.sources.git_repository.revision_names import PEELED, GitRevision
 from wharfinger.sources.git_repository.trees import TreeChange, changes
@@ -62,7 +62,7 @@ class CommitAnswer(GitAnswer):
         try:
             before = tree_before(self.repository, commit, self.references.shallow)
             changed, more = first_changes(changes(self.objects, before, commit.tree), PATHS)
-        except (MissingObject, DamagedObject):  # of a partial clone, or a damaged one
+        except (PureMissing, PureDamaged):  # of a partial clone, or a damaged one
             changed, more = [], True
         return [self.text(commit_text(commit, tags, with_moves(changed), more, self.uris.diff(commit.oid)))]
 

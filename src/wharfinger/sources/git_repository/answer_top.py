@@ -12,7 +12,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import clock, subject, top_text
-from wharfinger.sources.git_repository.objects import MissingObject
+from wharfinger.sources.git_repository.objects import PureMissing
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import commit_of, short_name
 
@@ -54,7 +54,7 @@ class TopAnswer(GitAnswer):
             return words
         try:
             commit = commit_of(self.references.head, self.objects)
-        except (MissingObject, InvalidArgument):
+        except (PureMissing, InvalidArgument):
             return f"{words}, which cannot be read"
         return f"{words}, {clock(commit.committer)}, “{subject(commit)}”"
 

@@ -18,7 +18,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, dated, listing_text, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import MissingObject
+from wharfinger.sources.git_repository.objects import PureMissing
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.revision_names import GitRevision, peel
 from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of
@@ -162,7 +162,7 @@ def _kind_and_size(repository: Repository, parts: Parts, entry: GitTreeEntry) ->
         return MODULE, len(_module_text(entry).encode())
     try:
         _, size = repository.objects.header(entry.oid)
-    except (MissingObject, InvalidArgument):  # of a partial clone, or damaged: reading it says so
+    except (PureMissing, InvalidArgument):  # of a partial clone, or damaged: reading it says so
         return mime.by_name(parts[-1] if parts else "") or mime.OCTETS, None
     if is_link(entry.mode):
         return LINK, size

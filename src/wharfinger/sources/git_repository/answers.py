@@ -11,9 +11,9 @@ from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION
 from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris
 from wharfinger.sources.git_repository.history import Histories
-from wharfinger.sources.git_repository.objects import ObjectReader
+from wharfinger.sources.git_repository.objects import PureReader
 from wharfinger.sources.git_repository.references import ReferenceReader, References
-from wharfinger.sources.git_repository.repository import GitDirectory
+from wharfinger.sources.git_repository.repository import PureDirectory
 from wharfinger.sources.git_repository.revision_names import GitRevision, resolve
 from wharfinger.sources.ttl import IMMUTABLE, ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
@@ -26,13 +26,13 @@ MOVING = 10_000  # milliseconds at most for what a name stands for: a branch may
 class Repository:
     """One repository as it is published: its objects, references and histories, and its URIs."""
 
-    def __init__(self, directory: GitDirectory, label: str, whole: int) -> None:
+    def __init__(self, directory: PureDirectory, label: str, whole: int) -> None:
         self.directory = directory
         self.label = label
         self.whole = whole
         """Bytes of a file that are read at once at most."""
         self.uris = GitUris(label)
-        self.objects = ObjectReader(directory)
+        self.objects = PureReader(directory)
         self.references = ReferenceReader(directory)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()

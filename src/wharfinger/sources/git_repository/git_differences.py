@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.git_repository.objects import MissingObject, ObjectReader
+from wharfinger.sources.git_repository.objects import PureMissing, PureReader
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.trees import TreeChange, is_module
 from wharfinger.sources.windows.window import Data, RandomAccess
@@ -29,7 +29,7 @@ Code = tuple[int, int, int, int]
 """Lines of the old content, from and to, that lines of the new one replace."""
 
 
-def difference(objects: ObjectReader, change: TreeChange) -> str:
+def difference(objects: PureReader, change: TreeChange) -> str:
     """One path's change as text: what git prints, but for names that would not be safe to show."""
     lines = list(_head(change))
     lines += _body(objects, change)
@@ -58,7 +58,7 @@ def _name(path: bytes) -> str:
     return shown(os.fsdecode(path))
 
 
-def _body(objects: ObjectReader, change: TreeChange) -> list[str]:
+def _body(objects: PureReader, change: TreeChange) -> list[str]:
     old, new = change.old, change.new
     if old is not None and new is not None and old.oid == new.oid:
         return []
@@ -81,14 +81,14 @@ def _body(objects: ObjectReader, change: TreeChange) -> list[str]:
     return names + _hunks(a, b)
 
 
-def _content(objects: ObjectReader, entry: GitTreeEntry | None) -> RandomAccess:
+def _content(objects: PureReader, entry: GitTreeEntry | None) -> RandomAccess:
     if entry is None:
         return Data(b"")
     if is_module(entry.mode):
         return Data(f"Subproject commit {entry.oid}\n".encode())
     try:
         return objects.content(entry.oid)
-    except MissingObject:
+    except PureMissing:
         return Data(f"(The object {entry.oid} is not in this repository.)\n".encode())
 
 

@@ -20,7 +20,7 @@ from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import Repository
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
+from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import commit_of, short_name
@@ -87,7 +87,7 @@ class _List:
         begin = history.place_of(after) + 1 if after else 0
         if after and not begin:
             raise ValueError("no commit of this history")
-        with suppress(MissingObject, DamagedObject):
+        with suppress(PureMissing, PureDamaged):
             for commit in islice(history.commits(begin), max(0, most - begin)):
                 yield commit.oid, commit
 
@@ -104,7 +104,7 @@ class _List:
         if self.tip is not None:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
-            with suppress(MissingObject, DamagedObject):
+            with suppress(PureMissing, PureDamaged):
                 yield from walk(objects, objects.commit(self.tip).tree, begin)
 
 
@@ -177,7 +177,7 @@ def _tip(repository: Repository, references: References) -> str | None:
         return None
     try:
         return commit_of(references.head, repository.objects).oid
-    except (MissingObject, InvalidArgument):
+    except (PureMissing, InvalidArgument):
         return None
 
 

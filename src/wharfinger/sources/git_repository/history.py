@@ -15,7 +15,7 @@ from typing import NamedTuple
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, ObjectReader
+from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing, PureReader
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.trees import NoSuchPath, find
 
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 class Histories:
     """Walks through the history of one repository. Used by several threads at once."""
 
-    def __init__(self, objects: ObjectReader) -> None:
+    def __init__(self, objects: PureReader) -> None:
         self._objects = objects
         self._walks: BoundedCache[tuple[str, int], _Walk] = BoundedCache(WALKS)
         self._lock = threading.Lock()
@@ -105,7 +105,7 @@ class Histories:
         """What a commit has at a path."""
         try:
             entry = find(self._objects, self._objects.commit(oid).tree, parts)
-        except (NoSuchPath, MissingObject, DamagedObject):
+        except (NoSuchPath, PureMissing, PureDamaged):
             return None
         return entry.mode, entry.oid
 
@@ -113,7 +113,7 @@ class Histories:
 class _Walk:
     """The commits that led to one, by the time that they say, newest first; read as far as somebody asked."""
 
-    def __init__(self, objects: ObjectReader, tip: str, shallow: frozenset[str]) -> None:
+    def __init__(self, objects: PureReader, tip: str, shallow: frozenset[str]) -> None:
         self._objects = objects
         self._shallow = shallow
         self._lock = threading.Lock()
@@ -171,7 +171,7 @@ class _Walk:
             return
         try:
             seconds = self._objects.commit(oid).committer.seconds
-        except (MissingObject, DamagedObject):
+        except (PureMissing, PureDamaged):
             self.complete = False
             return
         self._seen.add(raw)

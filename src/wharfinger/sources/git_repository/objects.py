@@ -35,10 +35,10 @@ from wharfinger.sources.git_repository.parsing import (
     parse_tag,
     parse_tree,
 )
-from wharfinger.sources.git_repository.repository import GitDirectory, OpenRepository
+from wharfinger.sources.git_repository.repository import OpenRepository, PureDirectory
 from wharfinger.sources.windows.window import Data, RandomAccess
 
-__all__ = ["WHOLE", "DamagedObject", "MissingObject", "ObjectReader"]
+__all__ = ["WHOLE", "PureDamaged", "PureMissing", "PureReader"]
 
 Parsed = TypeVar("Parsed")
 
@@ -54,11 +54,11 @@ TREES = 24 * MIB  # bytes of trees that are kept, about
 COMMITS = 8 * MIB  # and of commits
 
 
-class MissingObject(KeyError):
+class PureMissing(KeyError):
     """This repository has no such object."""
 
 
-class DamagedObject(InvalidArgument):
+class PureDamaged(InvalidArgument):
     """This object cannot be read; the message says which, and what to do."""
 
     def __init__(self, oid: str, why: str) -> None:
@@ -73,10 +73,10 @@ class _Place(NamedTuple):
     file: OpenRepository | None
 
 
-class ObjectReader:
+class PureReader:
     """The objects of one repository. Used by several threads at once."""
 
-    def __init__(self, directory: GitDirectory) -> None:
+    def __init__(self, directory: PureDirectory) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._packs: dict[str, Pack] = {}
@@ -92,7 +92,7 @@ class ObjectReader:
     def __contains__(self, oid: str) -> bool:
         try:
             self._place(oid)
-        except MissingObject:
+        except PureMissing:
             return False
         return True
 
@@ -124,7 +124,7 @@ class ObjectReader:
                 return _Place(None, 0, self._directory.open("objects", oid[:2], oid[2:]))
             except NotServed:
                 continue
-        raise MissingObject(oid)
+        raise PureMissing(oid)
 
     def _look_for_packs(self) -> bool:
         """Open new packs and forget removed ones; whether any was new."""
@@ -163,8 +163,8 @@ class ObjectReader:
         """The kind of an object and its size in bytes, without reading it whole.
 
         Raises:
-            MissingObject: there is none.
-            DamagedObject: it cannot be read.
+            PureMissing: there is none.
+            PureDamaged: it cannot be read.
         """
         return self._headers.get(oid) or self._headers.put(oid, self._read_header(oid))
 
@@ -181,7 +181,7 @@ class ObjectReader:
             _, size, _ = delta_sizes(inflate_start(place.pack.data, stored.start, 32))
             return self._kind(place.pack, stored), size
         except (zlib.error, BadPack, BadDelta) as error:
-            raise DamagedObject(oid, str(error)) from None
+            raise PureDamaged(oid, str(error)) from None
 
     def _kind(self, pack: Pack, stored: PackedObject) -> str:
         for _ in range(CHAIN):
@@ -203,9 +203,9 @@ class ObjectReader:
         """The kind of an object and all its bytes, at most `most`.
 
         Raises:
-            MissingObject: there is none.
+            PureMissing: there is none.
             InvalidArgument: it is larger, or made by deltas that are.
-            DamagedObject: it cannot be read, or is another than its name says.
+            PureDamaged: it cannot be read, or is another than its name says.
         """
         kept = self._kept.get(oid)
         if kept is not None:
@@ -213,11 +213,11 @@ class ObjectReader:
         try:
             kind, data = self._read(self._place(oid), oid, most)
         except (zlib.error, BadPack, BadDelta) as error:
-            raise DamagedObject(oid, str(error)) from None
+            raise PureDamaged(oid, str(error)) from None
         digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
         digest.update(data)
         if digest.hexdigest() != oid:
-            raise DamagedObject(oid, "its content has another name")
+            raise PureDamaged(oid, "its content has another name")
         if kind == "commit":  # parsed once, and kept so
             return kind, data
         return self._kept.put(oid, (kind, data), len(data) + 200)
@@ -275,9 +275,9 @@ class ObjectReader:
         """A blob's content: a large one is read in parts, as far as it is no delta.
 
         Raises:
-            MissingObject: there is none.
+            PureMissing: there is none.
             InvalidArgument: it is a large delta.
-            DamagedObject: it cannot be read.
+            PureDamaged: it cannot be read.
         """
         stream = self._streams.get(oid)
         if stream is None:
@@ -291,9 +291,9 @@ class ObjectReader:
         """The first bytes of a blob, about `length` of them at most, which tell what it is.
 
         Raises:
-            MissingObject: there is none.
+            PureMissing: there is none.
             InvalidArgument: it is a large delta.
-            DamagedObject: it cannot be read.
+            PureDamaged: it cannot be read.
         """
         stored = self._plain(oid)
         if stored is None:
@@ -311,7 +311,7 @@ class ObjectReader:
             stored = place.pack.stored(place.offset)
             return None if stored.number in DELTAS else Stream(place.pack.data, stored.start, stored.size)
         except (zlib.error, BadPack, BadDelta) as error:
-            raise DamagedObject(oid, str(error)) from None
+            raise PureDamaged(oid, str(error)) from None
 
     # Reading what objects say
 
@@ -319,8 +319,8 @@ class ObjectReader:
         """What a commit says.
 
         Raises:
-            MissingObject: there is no such object, or it is no commit.
-            DamagedObject: it cannot be read.
+            PureMissing: there is no such object, or it is no commit.
+            PureDamaged: it cannot be read.
         """
         kept = self._commits.get(oid)
         if kept is not None:
@@ -332,8 +332,8 @@ class ObjectReader:
         """What an annotated tag says.
 
         Raises:
-            MissingObject: there is no such object, or it is no tag.
-            DamagedObject: it cannot be read.
+            PureMissing: there is no such object, or it is no tag.
+            PureDamaged: it cannot be read.
         """
         return self._parsed(oid, "tag", lambda data: parse_tag(oid, data))
 
@@ -341,8 +341,8 @@ class ObjectReader:
         """The entries of a tree in git's order, without those whose names no file can have.
 
         Raises:
-            MissingObject: there is no such object, or it is no tree.
-            DamagedObject: it cannot be read.
+            PureMissing: there is no such object, or it is no tree.
+            PureDamaged: it cannot be read.
         """
         kept = self._trees.get(oid)
         if kept is not None:
@@ -353,11 +353,11 @@ class ObjectReader:
     def _parsed(self, oid: str, kind: str, parse: Callable[[bytes], Parsed]) -> Parsed:
         found, data = self.whole(oid)
         if found != kind:
-            raise MissingObject(oid)
+            raise PureMissing(oid)
         try:
             return parse(data)
         except NotParsed as error:
-            raise DamagedObject(oid, str(error)) from None
+            raise PureDamaged(oid, str(error)) from None
 
 
 class _Guarded:
@@ -372,7 +372,7 @@ class _Guarded:
         try:
             return self._stream.read(offset, length)
         except zlib.error as error:
-            raise DamagedObject(self._oid, str(error)) from None
+            raise PureDamaged(self._oid, str(error)) from None
 
 
 def _check_size(oid: str, size: int, most: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.git_repository.repository import PACKED_REFS, GitDirectory
+from wharfinger.sources.git_repository.repository import PACKED_REFS, PureDirectory
 
 __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References"]
 
@@ -93,7 +93,7 @@ class _Mark(NamedTuple):
 class ReferenceReader:
     """Reads the references again where they may have changed. Used by several threads at once."""
 
-    def __init__(self, directory: GitDirectory) -> None:
+    def __init__(self, directory: PureDirectory) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._files: dict[str, tuple[_Mark, bytes]] = {}

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
 _COMMENT = re.compile(r"[#;].*").sub
 
-__all__ = ["GitDirectory", "OpenRepository", "find_repository"]
+__all__ = ["OpenRepository", "PureDirectory", "find_pure_repository"]
 
 SMALL = 1 << 20  # bytes of a file that is read whole: HEAD, config, shallow
 PACKED_REFS = 64 << 20  # bytes of packed-refs: about a million references
@@ -65,7 +65,7 @@ class OpenRepository:
 _seeking = threading.Lock()
 
 
-class GitDirectory:
+class PureDirectory:
     """The directory that holds objects and references. No symbolic link in it is followed.
 
     `root` is the path that was given, resolved; `inside` the names from there to the git directory.
@@ -135,7 +135,7 @@ def _scan(directory: Handle) -> list[tuple[str, os.stat_result]]:
 # Finding
 
 
-def find_repository(path: str | os.PathLike[str]) -> GitDirectory:
+def find_pure_repository(path: str | os.PathLike[str]) -> PureDirectory:
     """The repository whose top folder, or bare directory, this is. None above it is looked for.
 
     Raises:
@@ -145,7 +145,7 @@ def find_repository(path: str | os.PathLike[str]) -> GitDirectory:
         root = resolve_root(path)
     except UnusableFolder as error:
         raise UnusableSource(str(error)) from None
-    directory = GitDirectory(root, _inside(root))
+    directory = PureDirectory(root, _inside(root))
     for check in (_check_parts, _check_borrowing, _check_format):
         check(directory)
     return directory
@@ -153,7 +153,7 @@ def find_repository(path: str | os.PathLike[str]) -> GitDirectory:
 
 def _inside(root: str) -> tuple[str, ...]:
     """The names from a repository's top to its git directory: `.git`, or none where it is bare."""
-    top = GitDirectory(root, ())
+    top = PureDirectory(root, ())
     planted = top.look(".git")
     if planted is None:
         return _bare(root, top)
@@ -169,14 +169,14 @@ def _inside(root: str) -> tuple[str, ...]:
     return (".git",)
 
 
-def _leads_to(top: GitDirectory) -> str:
+def _leads_to(top: PureDirectory) -> str:
     try:
         return shown(os.fsdecode(top.read(".git", most=4_096)).partition("gitdir:")[2].strip()) or "nowhere"
     except NotServed:
         return "nowhere"
 
 
-def _bare(root: str, top: GitDirectory) -> tuple[str, ...]:
+def _bare(root: str, top: PureDirectory) -> tuple[str, ...]:
     above = _repository_above(root)
     if any(top.look(name) is None for name in ("HEAD", "objects", "refs")):
         hint = f"it is inside of {above}: publish that" if above else "run `git init` there, or give another path"
@@ -213,7 +213,7 @@ _PARTS = (
 """What each part of a git directory has to be, and whether it has to be there."""
 
 
-def _check_parts(directory: GitDirectory) -> None:
+def _check_parts(directory: PureDirectory) -> None:
     for name, expected, needed in _PARTS:
         found = directory.look(*name.split("/"))
         if found is None:
@@ -228,7 +228,7 @@ def _check_parts(directory: GitDirectory) -> None:
             raise UnusableSource(f"In the repository {directory.root}, {name} has the wrong type.")
 
 
-def _check_borrowing(directory: GitDirectory) -> None:
+def _check_borrowing(directory: PureDirectory) -> None:
     if directory.look("commondir") is not None:
         raise UnusableSource(
             f"{directory.root} is a linked worktree, whose objects are elsewhere: publish the main repository instead."
@@ -240,7 +240,7 @@ def _check_borrowing(directory: GitDirectory) -> None:
         )
 
 
-def _check_format(directory: GitDirectory) -> None:
+def _check_format(directory: PureDirectory) -> None:
     """Refuse unsupported formats. Nothing else of the configuration is read."""
     try:
         extensions = _extensions(directory.read("config").decode("utf-8", "replace"))

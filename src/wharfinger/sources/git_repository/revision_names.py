@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.git_repository.objects import MissingObject, ObjectReader
+from wharfinger.sources.git_repository.objects import PureMissing, PureReader
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.references import References
 
@@ -39,7 +39,7 @@ class GitRevision(NamedTuple):
     fixed: bool
 
 
-def resolve(name: str, references: References, objects: ObjectReader) -> GitRevision:
+def resolve(name: str, references: References, objects: PureReader) -> GitRevision:
     """Find the one object that a name means: HEAD, a branch, a tag, an object's name, and `~2` or `^` behind it.
 
     Raises:
@@ -61,7 +61,7 @@ def resolve(name: str, references: References, objects: ObjectReader) -> GitRevi
     return GitRevision(oid, found.fixed)
 
 
-def _named(name: str, references: References, objects: ObjectReader) -> GitRevision:
+def _named(name: str, references: References, objects: PureReader) -> GitRevision:
     if _FULL(name):
         if name not in objects:
             raise UnknownRevision(name)
@@ -87,7 +87,7 @@ def _named(name: str, references: References, objects: ObjectReader) -> GitRevis
     return GitRevision(candidates[0], False)
 
 
-def _step(kind: str, number: int, commit: Commit, references: References, name: str, objects: ObjectReader) -> str:
+def _step(kind: str, number: int, commit: Commit, references: References, name: str, objects: PureReader) -> str:
     """`~n` goes to first parents, `^n` to the n-th parent, and `^0` stays."""
     for _ in range(number if kind == "~" else min(number, 1)):
         parents = () if commit.oid in references.shallow else commit.parents
@@ -98,25 +98,25 @@ def _step(kind: str, number: int, commit: Commit, references: References, name: 
     return commit.oid
 
 
-def peel(oid: str, objects: ObjectReader) -> tuple[str, str]:
+def peel(oid: str, objects: PureReader) -> tuple[str, str]:
     """The kind and name of what is not a tag.
 
     Raises:
-        MissingObject: the object, or that which a tag stands for, is not there.
+        PureMissing: the object, or that which a tag stands for, is not there.
     """
     for _ in range(PEELED):
         kind, _size = objects.header(oid)
         if kind != "tag":
             return kind, oid
         oid = objects.tag(oid).target
-    raise MissingObject(oid)
+    raise PureMissing(oid)
 
 
-def commit_of(oid: str, objects: ObjectReader) -> Commit:
+def commit_of(oid: str, objects: PureReader) -> Commit:
     """The commit that an object is, or that a tag stands for.
 
     Raises:
-        MissingObject: it is none.
+        PureMissing: it is none.
     """
     return objects.commit(peel(oid, objects)[1])
 

@@ -23,7 +23,7 @@ from wharfinger.sources.git_repository.answer_tree import TreeAnswer
 from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.references import BRANCHES, References
-from wharfinger.sources.git_repository.repository import find_repository
+from wharfinger.sources.git_repository.repository import find_pure_repository
 from wharfinger.sources.git_repository.revision_names import commit_of
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.git_repository.trees import is_link, is_module, is_tree, walk
@@ -61,7 +61,7 @@ def git(
     """
     if find_spec("dulwich") is None:
         raise MissingExtra("git", "Publishing a git repository")
-    directory = find_repository(path)
+    directory = find_pure_repository(path)
     name = default_label(directory.root).removesuffix(".git") or "repository" if label is None else label
     return GitSource(Repository(directory, usable_label(name), max_size), every)
 

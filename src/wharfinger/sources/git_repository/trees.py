@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, ObjectReader
+from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing, PureReader
 from wharfinger.sources.git_repository.parsing import GitTree, GitTreeEntry
 
 __all__ = ["NoSuchPath", "TreeChange", "changes", "find", "is_link", "is_module", "is_tree", "name_of", "walk"]
@@ -52,12 +52,12 @@ def name_of(entry: GitTreeEntry) -> str:
     return os.fsdecode(entry.name)
 
 
-def find(objects: ObjectReader, tree: str, parts: Parts) -> GitTreeEntry:
+def find(objects: PureReader, tree: str, parts: Parts) -> GitTreeEntry:
     """The entry at a path; the tree itself for none.
 
     Raises:
         NoSuchPath: there is none.
-        MissingObject: a tree on the way is not in the repository.
+        PureMissing: a tree on the way is not in the repository.
     """
     found = GitTreeEntry(b"", stat.S_IFDIR, tree)
     for part in parts:
@@ -71,7 +71,7 @@ def find(objects: ObjectReader, tree: str, parts: Parts) -> GitTreeEntry:
     return found
 
 
-def walk(objects: ObjectReader, tree: str, after: Parts = ()) -> Iterator[tuple[Parts, GitTreeEntry]]:
+def walk(objects: PureReader, tree: str, after: Parts = ()) -> Iterator[tuple[Parts, GitTreeEntry]]:
     """Everything below a tree, folders before what they hold, behind a path of the same tree.
 
     Raises:
@@ -103,14 +103,14 @@ def walk(objects: ObjectReader, tree: str, after: Parts = ()) -> Iterator[tuple[
         if is_tree(entry.mode) and len(path) < DEEPEST:
             try:
                 stack.append((path, objects.tree(entry.oid), 0))
-            except (MissingObject, DamagedObject):  # reading it says so
+            except (PureMissing, PureDamaged):  # reading it says so
                 continue
 
 
 class _Trees:
     """The objects as dulwich's comparison of trees wants them."""
 
-    def __init__(self, objects: ObjectReader) -> None:
+    def __init__(self, objects: PureReader) -> None:
         self._objects = objects
 
     def __getitem__(self, oid: bytes) -> Any:
@@ -122,7 +122,7 @@ class _Trees:
         return DulwichTree.from_raw_string(DulwichTree.type_num, data)
 
 
-def changes(objects: ObjectReader, old: str | None, new: str | None) -> Iterator[TreeChange]:
+def changes(objects: PureReader, old: str | None, new: str | None) -> Iterator[TreeChange]:
     """The paths that differ between two trees, in order. None is the tree that holds nothing."""
     from dulwich.diff_tree import tree_changes
 

@@ -1,0 +1,346 @@
+"""Finds the repository that a path means, and opens files of its git directory so that nothing leads out of it.
+
+A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
+They differ only in a linked worktree. No symbolic link in them is followed; a repository with one is refused as a
+whole, as is one whose parts are elsewhere. Of its configuration only the format is read, and where a submodule has its
+working tree.
+
+A `.git` file leads to another directory. It is followed if that is inside the published folder, or if the operator
+named that directory (as the path itself, or as `git_dir`) and it points back to this folder. Otherwise a file in a
+folder could publish any repository of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from wharfinger.content.text import shown
+from wharfinger.source import UnusableSource
+from wharfinger.sources.folder.safe_open import (
+    Handle,
+    NotServed,
+    close,
+    holds,
+    open_directory,
+    open_file,
+    open_root,
+    stat_entry,
+)
+from wharfinger.sources.labels import UnusableFolder, resolve_root
+
+_Result = TypeVar("_Result")
+_SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
+_COMMENT = re.compile(r"[#;].*").sub
+
+__all__ = ["FoundRepository", "GitDirectory", "find_repository"]
+
+SMALL_BYTES = 1 << 20
+"""Bytes of a file that is read whole: HEAD, config, shallow."""
+SCANNED = 200_000
+"""Entries of one directory that are looked at."""
+
+_FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
+"""Extensions of a repository's format that change nothing for those who only read references and objects."""
+
+
+class GitDirectory:
+    """A git directory: `root`, and below it the names `inside`, none of which may be a symbolic link."""
+
+    def __init__(self, root: str, inside: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.inside = inside
+        self.path = os.path.join(root, *inside)
+
+    def scan(self, *names: str) -> list[tuple[str, os.stat_result]]:
+        """The entries of a directory and their status; of a link its own.
+
+        Raises:
+            NotServed: there is no such directory, or there is a link in its place.
+        """
+        return self._with_directory(names, _scan)
+
+    def look(self, *names: str) -> os.stat_result | None:
+        """The status of an entry, of a link its own; None if there is none."""
+        try:
+            return self._with_directory(names[:-1], lambda directory: stat_entry(directory, names[-1]))
+        except NotServed:
+            return None
+
+    def read(self, *names: str, most: int = SMALL_BYTES) -> bytes:
+        """The bytes of a regular file, at most `most` of them.
+
+        Raises:
+            NotServed: there is none, or there is a link in its place.
+        """
+
+        def read(directory: Handle) -> bytes:
+            with open(open_file(directory, names[-1]), "rb") as file:
+                return file.read(most)
+
+        return self._with_directory(names[:-1], read)
+
+    def text(self, *names: str) -> str:
+        """The text of a small file, without white space around it; empty if there is none."""
+        try:
+            return os.fsdecode(self.read(*names)).strip()
+        except NotServed:
+            return ""
+
+    def _with_directory(self, names: tuple[str, ...], use: Callable[[Handle], _Result]) -> _Result:
+        with holds():
+            handle = open_root(self.root)
+            try:
+                for name in (*self.inside, *names):
+                    inner = open_directory(handle, name)
+                    close(handle)
+                    handle = inner
+                return use(handle)
+            finally:
+                close(handle)
+
+
+def _scan(directory: Handle) -> list[tuple[str, os.stat_result]]:
+    found: list[tuple[str, os.stat_result]] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+            except OSError:  # it was removed meanwhile
+                continue
+            if len(found) >= SCANNED:
+                break
+    return found
+
+
+class FoundRepository(NamedTuple):
+    """A repository that can be published."""
+
+    root: str
+    """The path that was given, resolved."""
+    own: GitDirectory
+    """The directory with HEAD and the index."""
+    common: GitDirectory
+    """The directory with references and objects."""
+    work_tree: str
+    """The folder of the working tree; empty if the repository is bare."""
+    sha256: bool
+    """Whether names of objects have 64 digits."""
+    reftable: bool
+    """Whether references are stored in tables."""
+
+
+def find_repository(
+    path: str | os.PathLike[str], git_dir: str | os.PathLike[str] | None = None, version: tuple[int, ...] = (2, 45)
+) -> FoundRepository:
+    """The repository whose top folder, or git directory, is `path`. Folders above it are not looked at.
+
+    Args:
+        path: What the operator named.
+        git_dir: The directory to which a `.git` file may lead, or one above that.
+        version: The version of git, which may be too old for a format.
+
+    Raises:
+        UnusableSource: it is not a repository, parts of it are stored elsewhere, or its format is not supported.
+    """
+    root = _resolved(path)
+    own, work_tree = _own_directory(root, None if git_dir is None else _resolved(git_dir))
+    common = _common_directory(own, root)
+    _check_parts(own, common)
+    if common.look("objects", "info", "alternates") is not None:
+        raise UnusableSource(
+            f"The repository {root} borrows objects from another one (objects/info/alternates), which is not "
+            "supported: run `git repack -a -d` and remove that file, or clone it with --dissociate."
+        )
+    sha256, reftable = _format(common, version)
+    return FoundRepository(root, own, common, work_tree, sha256, reftable)
+
+
+def _resolved(path: str | os.PathLike[str]) -> str:
+    try:
+        return resolve_root(path)
+    except UnusableFolder as error:
+        raise UnusableSource(str(error)) from None
+
+
+# The repository's own directory
+
+
+def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
+    """The directory with HEAD, and the working tree (empty if there is none)."""
+    top = GitDirectory(root)
+    planted = top.look(".git")
+    if planted is None:
+        return _named_directory(top)
+    if stat.S_ISLNK(planted.st_mode):
+        raise UnusableSource(
+            f"{root}/.git is a symbolic link, which is not followed: publish the repository that it leads to."
+        )
+    if stat.S_ISDIR(planted.st_mode):
+        return GitDirectory(root, (".git",)), root
+    target = _target(top)
+    own = GitDirectory(target or root)
+    inside = bool(target) and _holds(root, target)
+    named = git_dir is not None and bool(target) and _holds(git_dir, target) and _work_tree_of(own) == root
+    if not (inside or named):
+        raise UnusableSource(
+            f"{root}/.git is a file that leads to {shown(target) or 'nowhere'}, as in a submodule or a linked "
+            "worktree: to publish it, name that directory, as git:DIRECTORY or git(…, git_dir=DIRECTORY)."
+        )
+    return own, root
+
+
+def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
+    """A git directory that the operator named: a bare repository, or the directory of a worktree or a submodule."""
+    root = top.root
+    above = _repository_above(root)
+    linked = top.look("commondir") is not None
+    if top.look("HEAD") is None or not (linked or (top.look("objects") and top.look("refs"))):
+        hint = f"it is inside of {above}: publish that" if above else "run `git init` there, or give another path"
+        raise UnusableSource(f"{root} is not a git repository; {hint}.")
+    work_tree = _work_tree_of(top)
+    if work_tree and _target(GitDirectory(work_tree)) == root:
+        return top, work_tree
+    if linked:
+        raise UnusableSource(
+            f"{root} is the directory of a linked worktree, but {shown(work_tree) or 'no worktree'} does not lead back "
+            "to it: run `git worktree repair`, or publish the main repository."
+        )
+    if above and os.path.join(above, ".git") != root:
+        raise UnusableSource(
+            f"{root} is a bare repository inside of {above}, where it may have been planted: move it out, or clone it "
+            "to another place, and publish that."
+        )
+    return top, os.path.dirname(root) if os.path.basename(root) == ".git" else ""
+
+
+def _target(top: GitDirectory) -> str:
+    """The directory to which the `.git` file of a folder leads, resolved; empty if it leads nowhere."""
+    given = top.text(".git")
+    if not given.startswith("gitdir:") or "\0" in given:
+        return ""
+    target = os.path.realpath(os.path.join(top.root, given.removeprefix("gitdir:").strip()))
+    return target if os.path.isdir(target) else ""
+
+
+def _work_tree_of(own: GitDirectory) -> str:
+    """The folder to which a git directory points back: by `gitdir` of a worktree, `core.worktree` of a submodule."""
+    pointer = own.text("gitdir").removesuffix("/.git")
+    if not pointer:
+        try:
+            pointer = _configured(own, "core").get("worktree", "")
+        except ValueError:
+            return ""
+    if not pointer or "\0" in pointer:
+        return ""
+    folder = os.path.realpath(os.path.join(own.path, pointer))
+    return folder if os.path.isdir(folder) else ""
+
+
+def _common_directory(own: GitDirectory, root: str) -> GitDirectory:
+    """The directory with references and objects: of a linked worktree, the one whose `worktrees/NAME` is its own."""
+    given = own.text("commondir")
+    if not given and own.look("commondir") is None:
+        return own
+    common = os.path.dirname(os.path.dirname(own.path))
+    if "\0" in given or os.path.realpath(os.path.join(own.path, given)) != common:
+        raise UnusableSource(
+            f"{root} is a linked worktree whose objects are elsewhere ({shown(given)}): publish the main repository."
+        )
+    return GitDirectory(common)
+
+
+def _holds(folder: str, path: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
+
+
+def _repository_above(root: str) -> str:
+    while (parent := os.path.dirname(root)) != root:
+        root = parent
+        if os.path.lexists(os.path.join(root, ".git")):
+            return root
+    return ""
+
+
+# Its parts and its format
+
+_PARTS = (
+    ("objects", stat.S_ISDIR, True),
+    ("refs", stat.S_ISDIR, True),
+    ("config", stat.S_ISREG, False),
+    ("packed-refs", stat.S_ISREG, False),
+    ("shallow", stat.S_ISREG, False),
+    ("reftable", stat.S_ISDIR, False),
+    ("objects/pack", stat.S_ISDIR, False),
+    ("objects/info", stat.S_ISDIR, False),
+)
+"""What each part of the common directory has to be, and whether it has to be there."""
+
+
+def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
+    for directory, name, expected, needed in (
+        (own, "HEAD", stat.S_ISREG, True),
+        *((common, *part) for part in _PARTS),
+    ):
+        found = directory.look(*name.split("/"))
+        if found is None:
+            if needed:
+                raise UnusableSource(f"The repository {directory.root} has no {name}: clone it again.")
+        elif stat.S_ISLNK(found.st_mode):
+            raise UnusableSource(
+                f"In the repository {directory.root}, {name} is a symbolic link, which is not followed: "
+                "clone it with `git clone --no-local`, and publish the clone."
+            )
+        elif not expected(found.st_mode):
+            raise UnusableSource(f"In the repository {directory.root}, {name} has the wrong type.")
+
+
+def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]:
+    """Whether objects are named by SHA-256, and references are in tables. Refuses unknown formats."""
+    root = common.root
+    try:
+        extensions = _configured(common, "extensions")
+    except ValueError:
+        raise UnusableSource(f"The configuration of the repository {root} cannot be read.") from None
+    objects = extensions.pop("objectformat", "sha1").lower()
+    references = extensions.pop("refstorage", "files").lower()
+    unknown = sorted(extensions.keys() - _FORMATS)
+    if objects not in ("sha1", "sha256"):
+        unknown.append(f"objectFormat = {objects}")
+    if references not in ("files", "reftable"):
+        unknown.append(f"refStorage = {references}")
+    if unknown:
+        raise UnusableSource(f"The repository {root} needs {shown(unknown[0])!r}, which is not supported.")
+    if references == "reftable" and version < (2, 45):
+        raise UnusableSource(
+            f"The repository {root} stores its references in tables (reftable), which needs git 2.45 or newer: "
+            f"this is git {'.'.join(map(str, version))}."
+        )
+    return objects == "sha256", references == "reftable"
+
+
+def _configured(directory: GitDirectory, wanted: str) -> dict[str, str]:
+    """The values of one section of a configuration (git-config(1)); includes are not followed.
+
+    Raises:
+        ValueError: it is not a configuration.
+    """
+    try:
+        text = directory.read("config").decode("utf-8", "surrogateescape")
+    except NotServed:
+        return {}
+    found: dict[str, str] = {}
+    section = ""
+    for line in text.replace("\\\n", "").split("\n"):
+        header = _SECTION(line)
+        if header is not None:
+            section, line = header[1].strip().lower(), header[2]
+        elif line.lstrip().startswith("[") or "\0" in line:
+            raise ValueError("no configuration")
+        name, _, value = _COMMENT("", line).partition("=")
+        if section == wanted and name.strip():
+            found[name.strip().lower()] = value.strip().strip('"')
+    return found

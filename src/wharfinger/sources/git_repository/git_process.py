@@ -1,0 +1,319 @@
+"""Runs git's plumbing on a repository, within limits, and so that nothing the repository names is ever run.
+
+git never opens the repository's own directory, because no environment makes that safe: a configuration can name
+programs for signatures, text conversion, filters and file monitors. It opens a `PrivateDirectory`, a bare GIT_DIR whose
+configuration is ours, and which only links to the repository's references and objects (`private_directory`).
+
+    output = await run_git(private, "diff-tree", "-r", "-z", old, new)      # one command, one process
+    info = await ObjectReader(private).info(oid)                            # many objects (`object_reader`)
+
+Every process starts with an empty environment and gets limits of memory, of processor time and of the size of files
+(none), and may start no process. Linux sets them with prlimit(2), from outside, since code between fork and exec is not
+safe in a program with threads. Elsewhere (macOS, Windows) the limits are: the deadline, the bound of the output, and
+GIT_ALLOC_LIMIT, which git itself checks before each allocation.
+
+Pass object names (40 or 64 digits) and paths after `--`; never a text of a client as anything else. Pathspecs are
+literal. A command that may show contents takes `SAFE_DIFF`, one that shows commits `SAFE_LOG`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO, NamedTuple, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument, Overloaded
+from wharfinger.source import UnusableSource
+
+if sys.platform == "linux":
+    import resource
+
+__all__ = [
+    "COMMAND_SECONDS",
+    "SAFE_DIFF",
+    "SAFE_LOG",
+    "GitFailed",
+    "GitOutput",
+    "GitPlace",
+    "environment",
+    "find_git",
+    "kill",
+    "limit",
+    "reason",
+    "run_git",
+]
+
+OLDEST = (2, 39, 5)
+"""The git of Debian 12, the first with NUL-terminated batch commands and all fixes of early 2023 and later."""
+MEMORY_BYTES = 512 << 20
+"""Address space of one process. A 207-byte pack makes an unlimited `cat-file` use 2 GiB."""
+ALLOCATION_BYTES = 256 << 20
+"""The largest single allocation."""
+COMMAND_SECONDS = 20.0
+"""Time that a command may take, and processor seconds that it may use."""
+OUTPUT_BYTES = 64 << 20
+"""Output that is kept of one command."""
+COMMANDS = 8
+"""Commands that run at the same time; others wait for at most `COMMAND_SECONDS`."""
+STDERR_BYTES = 4_096
+
+SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+SAFE_LOG = ("--no-show-signature", "--no-mailmap")
+
+_ENVIRONMENT = {
+    "GIT_ADVICE": "0",
+    "GIT_ALLOC_LIMIT": str(ALLOCATION_BYTES),
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+
+class GitPlace(Protocol):
+    """Where git runs: a directory that git may open, and the program."""
+
+    program: str
+    path: str
+
+
+class GitFailed(InvalidArgument):
+    """A command of git failed or had to be ended; the message says why. `why` is what git said."""
+
+    def __init__(self, message: str, why: str = "") -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class GitOutput(NamedTuple):
+    """What a command printed. `cut` is `time` or `size` if it was ended early, and empty if it ended by itself."""
+
+    data: bytes
+    cut: str = ""
+
+
+# The program
+
+
+class GitProgram(NamedTuple):
+    """An installed git."""
+
+    path: str
+    version: tuple[int, ...]
+
+
+def find_git() -> GitProgram:
+    """The git in PATH.
+
+    Raises:
+        UnusableSource: there is none, or it is older than `OLDEST`.
+    """
+    path = shutil.which("git")
+    if path is None:
+        raise UnusableSource(f"Publishing a git repository needs git {_dotted(OLDEST)} or newer: none is in PATH.")
+    program = _program(os.path.abspath(path))
+    if program.version < OLDEST:
+        raise UnusableSource(
+            f"Publishing a git repository needs git {_dotted(OLDEST)} or newer: {path} is {_dotted(program.version)}."
+        )
+    return program
+
+
+@functools.lru_cache(maxsize=8)
+def _program(path: str) -> GitProgram:
+    try:
+        ran = subprocess.run([path, "version"], env=_ENVIRONMENT, capture_output=True, timeout=10, check=False)  # noqa: S603
+        found = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", ran.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        found = None
+    if found is None:
+        raise UnusableSource(f"{path} does not say its version: check `git version`.")
+    return GitProgram(path, tuple(int(part or 0) for part in found.groups()))
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[str, str]:
+    """The whole environment of a process on a private directory."""
+    given = {"GIT_DIR": place.path, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
+    if sys.platform == "win32":
+        given["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
+    return _ENVIRONMENT | {name: value for name, value in given.items() if value}
+
+
+def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
+    """Set the limits of a process that has just been started (Linux).
+
+    git has read nothing of the repository by then, or at most begun: the limits hold for every later allocation.
+    """
+    if sys.platform != "linux" or pid is None:
+        return
+    processor = int(seconds) + 1
+    with contextlib.suppress(OSError):  # it has ended
+        for kind, most in (
+            (resource.RLIMIT_AS, MEMORY_BYTES),
+            (resource.RLIMIT_CPU, processor),
+            (resource.RLIMIT_FSIZE, file_bytes),
+            (resource.RLIMIT_NPROC, 0),  # it can start no other program, except where it runs as root
+            (resource.RLIMIT_CORE, 0),
+        ):
+            resource.prlimit(pid, kind, (most, most))
+
+
+def kill(transport: asyncio.SubprocessTransport) -> None:
+    """End a process at once, if it has not ended."""
+    with contextlib.suppress(ProcessLookupError):
+        transport.kill()
+
+
+def reason(stderr: bytes) -> str:
+    """Why git failed, in its own words: the first line of the last that it printed, safe to show."""
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    return shown(re.sub(r"^(fatal|error): ", "", told[0])[:300]) if told else ""
+
+
+# One command
+
+
+async def run_git(
+    place: GitPlace,
+    *arguments: str | bytes,
+    stdin: bytes = b"",
+    most: int = OUTPUT_BYTES,
+    seconds: float = COMMAND_SECONDS,
+    partial: bool = False,
+    codes: Sequence[int] = (0,),
+    work_tree: str = "",
+    index: str = "",
+    output: IO[bytes] | None = None,
+    output_bytes: int = 0,
+) -> GitOutput:
+    """Run one command of git, and return what it printed.
+
+    Args:
+        place: The private directory.
+        arguments: The command and its arguments. Only names of objects, numbers, and paths after `--`.
+        stdin: What it reads.
+        most: Bytes of output after which it is ended.
+        seconds: Time after which it is ended.
+        partial: Return what was printed until it was ended, instead of raising.
+        codes: Exit codes that are no failure.
+        work_tree: The folder of a working tree, for commands that compare one.
+        index: The copy of an index, for such commands.
+        output: A file to which git prints instead, at most `output_bytes`.
+
+    Raises:
+        GitFailed: it failed, or was ended and `partial` is false.
+        Overloaded: too many commands run.
+    """
+    name = os.fsdecode(arguments[0])
+    slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(COMMANDS))
+    try:
+        await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
+    except TimeoutError:
+        raise Overloaded(f"Too many commands of git are running to start `git {name}`: try again later.") from None
+    try:
+        ran = await _run(
+            [place.program, *arguments], environment(place, work_tree, index), work_tree or place.path,
+            stdin, most, seconds, output, output_bytes,
+        )  # fmt: skip
+    finally:
+        slots.release()
+    if ran.cut and not partial:
+        bound = f"{seconds:g} s" if ran.cut == "time" else f"{most:,} bytes of output"
+        raise GitFailed(f"`git {name}` was ended after {bound}: ask for less.")
+    if not ran.cut and ran.code not in codes:
+        why = reason(bytes(ran.stderr)) or f"exit code {ran.code}"
+        raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
+    return GitOutput(b"".join(ran.parts)[:most], ran.cut)
+
+
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+async def _run(
+    argv: Sequence[str | bytes],
+    env: dict[str, str],
+    folder: str,
+    stdin: bytes,
+    most: int,
+    seconds: float,
+    output: IO[bytes] | None,
+    output_bytes: int,
+) -> _Command:
+    loop = asyncio.get_running_loop()
+    command = _Command(loop.create_future(), most)
+    transport, _ = await loop.subprocess_exec(
+        lambda: command, *argv, stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+        stdout=output or asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env, cwd=folder,
+    )  # fmt: skip
+    try:
+        limit(transport.get_pid(), output_bytes, seconds)
+        if stdin:
+            pipe = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+            pipe.write(stdin)
+            pipe.write_eof() if pipe.can_write_eof() else pipe.close()
+        try:
+            await asyncio.wait_for(asyncio.shield(command.ended), seconds)
+        except TimeoutError:
+            command.end("time")
+            await command.ended
+    finally:
+        if not command.ended.done():  # the caller has given up
+            kill(transport)
+    return command
+
+
+class _Command(asyncio.SubprocessProtocol):
+    """Collects what a process prints."""
+
+    def __init__(self, ended: asyncio.Future[None], most: int) -> None:
+        self.ended = ended
+        self.parts: list[bytes] = []
+        self.stderr = bytearray()
+        self.cut = ""
+        self.code: int | None = None
+        self._left = most
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr += data[: STDERR_BYTES - len(self.stderr)]
+        elif self._left >= 0:
+            self.parts.append(data)
+            self._left -= len(data)
+            if self._left < 0:
+                self.end("size")
+
+    def end(self, cut: str) -> None:
+        self.cut = self.cut or cut
+        if self._transport is not None:
+            kill(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self.code = self._transport.get_returncode()
+        if not self.ended.done():
+            self.ended.set_result(None)

@@ -1,0 +1,516 @@
+"""Reads objects by name through long-lived `git cat-file --batch-command` processes.
+
+    reader = ObjectReader(private)
+    info = await reader.info("4b825dc…")            # GitObject(oid, kind, size); also of "4b825dc…~2" and "4b825d"
+    data = await reader.contents(info.oid)          # checked against its name; at most WHOLE_BYTES
+
+Requests that wait are written to a process together, and their answers are read in order, so that many small objects
+cost few system calls. A repository has up to `SHARE` processes, and an event loop `PROCESSES`: when a repository needs
+one more, the process ends that was idle longest.
+
+An object that ends its process (damage, a bomb that exceeds the limits, a deadline) must not be confused with those
+that were requested with it. All of them are therefore requested again, each alone. One that ends a process then is
+damaged, and only its caller gets the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+from collections import deque
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from wharfinger.errors import InvalidArgument, Overloaded
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.git_repository import git_process
+from wharfinger.sources.git_repository.git_process import GitFailed, GitPlace, run_git
+
+if os.name == "posix":
+    import fcntl
+
+__all__ = ["WHOLE_BYTES", "AmbiguousName", "DamagedObject", "GitObject", "MissingObject", "ObjectReader"]
+
+WHOLE_BYTES = 32 << 20
+"""The largest object that is read whole."""
+PROCESSES = 16
+"""Processes of one event loop."""
+SHARE = max(1, min(4, os.cpu_count() or 1))
+"""Processes of one repository."""
+DEPTH = 64
+"""Requests that one process has at a time; half of them are answered before more follow."""
+SPREAD = 8
+"""Requests of one process from which another one is started."""
+BYTES_AHEAD = 64 << 20
+"""Bytes of objects that one repository's processes have been asked for and have not yet sent."""
+WAITING = 20_000
+"""Requests that wait."""
+OBJECT_SECONDS = 10.0
+"""Time for one object."""
+SERVED = 20_000
+"""Requests after which a process is replaced, so that its processor time stays below the limit."""
+PROCESSOR_SECONDS = 120.0
+"""Processor time of one process."""
+IDLE_SECONDS = 30.0
+"""Time without requests after which a process ends; until then it keeps packs open that `git gc` has removed."""
+KEPT_BYTES = 16 << 20
+"""Contents that are kept for the next read."""
+KNOWN = 50_000
+"""Objects whose kind and size are kept."""
+PIPE_BYTES = 1 << 20
+
+_HEADER = re.compile(rb"([0-9a-f]{40,64}) ([a-z]+) (\d{1,19})").fullmatch
+
+
+class MissingObject(KeyError):
+    """This repository has no such object."""
+
+
+class AmbiguousName(InvalidArgument):
+    """Several objects have names that begin so."""
+
+
+class DamagedObject(InvalidArgument):
+    """This object cannot be read; the message says which, and what to do."""
+
+    def __init__(self, oid: str, why: str) -> None:
+        super().__init__(f"The object {oid[:12]} of this repository is damaged ({why}): see `git fsck`.")
+
+
+class GitObject(NamedTuple):
+    """An object: its name, its kind (`blob`, `tree`, `commit` or `tag`), and its bytes."""
+
+    oid: str
+    kind: str
+    size: int
+
+
+class _Request:
+    """A request for one object. `alone`: it may have ended a process, and is now the only one of another."""
+
+    __slots__ = ("alone", "command", "name", "result", "size", "wants_data")
+
+    def __init__(self, name: str, wants_data: bool, size: int, result: asyncio.Future[tuple[GitObject, bytes]]) -> None:
+        self.name = name
+        self.wants_data = wants_data
+        self.size = size
+        self.result = result
+        self.alone = False
+        self.command = f"{'contents' if wants_data else 'info'} {name}\0".encode()
+
+
+class ObjectReader:
+    """Reads the objects of one repository, on one event loop at a time."""
+
+    def __init__(self, place: GitPlace, length: int = 40) -> None:
+        self.place = place
+        self._hash = "sha256" if length == 64 else "sha1"
+        self._full = re.compile(rf"[0-9a-f]{{{length}}}").fullmatch
+        self._infos: BoundedCache[str, GitObject] = BoundedCache(KNOWN)
+        self._kept: BoundedCache[str, bytes] = BoundedCache(KEPT_BYTES)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queue: deque[_Request] = deque()
+        self._processes: list[_CatFile] = []
+        self._pumped = False
+
+    async def info(self, name: str) -> GitObject:
+        """The kind and size of an object. `name` is a full name, the beginning of one, or one followed by `~2` or `^2`.
+
+        Raises:
+            MissingObject: there is none.
+            AmbiguousName: there are several.
+            DamagedObject: its header cannot be read.
+        """
+        known = self._infos.get(name)
+        if known is None:
+            known, _ = await self._ask(name, False, 0)
+            if known.oid == name:
+                self._infos.put(name, known)
+        return known
+
+    async def contents(self, oid: str, most: int = WHOLE_BYTES) -> bytes:
+        """The bytes of an object.
+
+        Raises:
+            MissingObject: there is none.
+            DamagedObject: it cannot be read, or its bytes do not fit its name.
+            GitFailed: it has more than `most` bytes.
+        """
+        kept = self._kept.get(oid)
+        if kept is not None:
+            return kept
+        info = await self.info(oid)
+        if info.size > most:
+            raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {most:,} can be read at once.")
+        _, data = await self._ask(oid, True, info.size)
+        digest = hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), len(data)), usedforsecurity=False)
+        digest.update(data)
+        if digest.hexdigest() != oid:
+            raise DamagedObject(oid, "its bytes do not fit its name")
+        return self._kept.put(oid, data, len(data) + 100)
+
+    async def starting_with(self, digits: str, most: int) -> list[str]:
+        """The names of at most `most` objects that begin with these digits, at least four."""
+        output = await run_git(self.place, "rev-parse", f"--disambiguate={digits}", most=(most + 1) * 65, partial=True)
+        return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
+
+    def restart(self) -> None:
+        """Use new processes from now on, which read the directory anew."""
+        for process in self._processes:
+            process.retire()
+
+    async def close(self) -> None:
+        """End all processes. The reader can be used again."""
+        processes = list(self._processes)
+        self._forget(Overloaded("The server ends."))
+        if processes and self._loop is asyncio.get_running_loop():
+            await asyncio.wait([process.lost for process in processes], timeout=1.0)
+
+    # Requests
+
+    async def _ask(self, name: str, wants_data: bool, size: int) -> tuple[GitObject, bytes]:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._forget(Overloaded("This repository is read on another event loop now: try again."))
+            self._loop = loop
+        if len(self._queue) >= WAITING:
+            raise Overloaded("Too many reads of this repository are waiting: try again later.")
+        request = _Request(name, wants_data, size, loop.create_future())
+        self._queue.append(request)
+        self.pump_soon()
+        try:
+            return await request.result
+        except MissingObject:
+            if self._full(name):
+                await self._explain(name)
+            raise
+
+    async def _explain(self, oid: str) -> None:
+        """Raise DamagedObject if an object that git calls missing is there, and cannot be read."""
+        try:
+            await run_git(self.place, "cat-file", "-s", oid)
+        except GitFailed as error:
+            if "could not get object info" not in error.why:
+                raise DamagedObject(oid, error.why) from None
+
+    def _forget(self, error: Exception) -> None:
+        """End all processes, and fail what waits."""
+        processes, self._processes = self._processes, []
+        waiting = [*self._queue, *[request for process in processes for request in process.requests]]
+        self._queue.clear()
+        for process in processes:
+            process.end()
+        for request in waiting:
+            loop = request.result.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_fail, request, error)
+
+    def pump_soon(self) -> None:
+        """Give requests to processes, after those that come in this turn of the loop."""
+        if not self._pumped and self._loop is not None and not self._loop.is_closed():
+            self._pumped = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumped = False
+        while self._queue:
+            if self._queue[0].result.done():  # its caller has given up
+                self._queue.popleft()
+                continue
+            process = self._choose(self._queue[0])
+            if process is None:
+                break
+            ahead = self._bytes_ahead
+            batch: list[_Request] = []
+            while self._queue and len(process.requests) + len(batch) < DEPTH:
+                request = self._queue[0]
+                if batch and (request.alone or batch[0].alone or ahead + request.size > BYTES_AHEAD):
+                    break
+                if len(batch) >= SPREAD and len(self._processes) < SHARE:
+                    break  # the next process takes the others
+                ahead += request.size
+                batch.append(self._queue.popleft())
+            process.send(batch)
+
+    def _choose(self, request: _Request) -> _CatFile | None:
+        """The process for the next request; None if it has to wait."""
+        usable = [process for process in self._processes if not (process.retired or process.has_alone)]
+        process = min(usable, key=lambda one: len(one.requests), default=None)
+        load = len(process.requests) if process else DEPTH
+        if load == 0:
+            return process
+        if len(self._processes) < SHARE and (load >= SPREAD or request.alone):
+            started = _CatFile.start(self)
+            if started is not None:
+                self._processes.append(started)
+                return started
+        if request.alone or load > DEPTH // 2 or self._bytes_ahead + request.size > BYTES_AHEAD:
+            return None
+        return process
+
+    @property
+    def _bytes_ahead(self) -> int:
+        return sum([process.bytes_ahead for process in self._processes])
+
+    def ended(self, process: _CatFile, why: str) -> None:
+        """Request again what a process has not answered."""
+        if process not in self._processes:
+            return
+        self._processes.remove(process)
+        for request in reversed(process.requests):
+            if request.alone:
+                _fail(request, DamagedObject(request.name, why))
+            elif not request.result.done():
+                request.alone = True
+                self._queue.appendleft(request)
+        process.requests.clear()
+        self.pump_soon()
+
+
+def _fail(request: _Request, error: Exception) -> None:
+    if not request.result.done():
+        request.result.set_exception(error)
+
+
+# Processes
+
+
+class _Processes:
+    """The processes of one event loop, those that were used last at the end; and who waits for one."""
+
+    def __init__(self) -> None:
+        self.running: dict[_CatFile, None] = {}
+        self.waiting: dict[ObjectReader, None] = {}
+
+    def have_room(self, reader: ObjectReader) -> bool:
+        """Whether another process may start, after the one that was idle longest has ended if necessary."""
+        if len(self.running) >= PROCESSES:
+            idle = next((process for process in self.running if not process.requests), None)
+            if idle is None:
+                self.waiting[reader] = None
+                return False
+            idle.end()
+        return True
+
+    def removed(self, process: _CatFile) -> None:
+        """A process has ended or is idle."""
+        self.running.pop(process, None)
+        self.let_wait_end()
+
+    def let_wait_end(self) -> None:
+        waiting, self.waiting = self.waiting, {}
+        for reader in waiting:
+            reader.pump_soon()
+
+
+_all: WeakKeyDictionary[asyncio.AbstractEventLoop, _Processes] = WeakKeyDictionary()
+
+
+class _CatFile(asyncio.SubprocessProtocol):
+    """One process, and the requests that it has not answered, in order."""
+
+    @classmethod
+    def start(cls, reader: ObjectReader) -> _CatFile | None:
+        """Start a process; None if there are too many."""
+        loop = asyncio.get_running_loop()
+        processes = _all.setdefault(loop, _Processes())
+        if not processes.have_room(reader):
+            return None
+        process = cls(reader, loop, processes)
+        processes.running[process] = None
+        process.starting = loop.create_task(process.open())
+        return process
+
+    def __init__(self, reader: ObjectReader, loop: asyncio.AbstractEventLoop, processes: _Processes) -> None:
+        self.requests: deque[_Request] = deque()
+        self.retired = False
+        self.starting: asyncio.Task[None] | None = None
+        self._reader = reader
+        self._loop = loop
+        self._processes = processes
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._to_send = bytearray()
+        self._received = bytearray()
+        self._info: GitObject | None = None  # of the contents that are being received
+        self._stderr = bytearray()
+        self._why = ""
+        self._served = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: _Request | None = None
+        self.lost: asyncio.Future[None] = loop.create_future()
+        """Done when the process has ended."""
+
+    @property
+    def bytes_ahead(self) -> int:
+        """Bytes that it has been asked for."""
+        return sum([request.size for request in self.requests])
+
+    @property
+    def has_alone(self) -> bool:
+        """Whether its only request must stay the only one."""
+        return bool(self.requests) and self.requests[0].alone
+
+    async def open(self) -> None:
+        """Start git, set its limits, and send what waits."""
+        place = self._reader.place
+        try:
+            transport, _ = await self._loop.subprocess_exec(
+                lambda: self, place.program, "cat-file", "--batch-command", "-z", "--buffer",
+                env=git_process.environment(place), cwd=place.path,
+            )  # fmt: skip
+        except OSError as error:
+            self._why = f"git cannot be started: {error.strerror}"
+            for request in self.requests:
+                request.alone = True  # no other process would start
+            self.connection_lost(None)
+            return
+        self._transport = transport
+        git_process.limit(transport.get_pid(), seconds=PROCESSOR_SECONDS)
+        with contextlib.suppress(OSError, AttributeError):
+            pipe = cast("asyncio.BaseTransport", transport.get_pipe_transport(1)).get_extra_info("pipe")
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # 64 KiB would need more turns of the loop
+        if self.retired and not self.requests:
+            self._close_input()
+        else:
+            self._flush()
+
+    def send(self, requests: list[_Request]) -> None:
+        """Ask for objects."""
+        self.requests += requests
+        for request in requests:
+            self._to_send += request.command
+        self._to_send += b"flush\0"
+        self._served += len(requests)
+        if self._served >= SERVED:
+            self.retire()
+        if self._transport is not None:
+            self._flush()
+        self._watch()
+
+    def _flush(self) -> None:
+        pipe = self._transport and cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+        if pipe:
+            pipe.write(bytes(self._to_send))
+        self._to_send.clear()
+
+    def retire(self) -> None:
+        """Give it no more requests, and end it when it has answered all."""
+        self.retired = True
+        if not self.requests:
+            self.end()
+
+    def end(self, why: str = "") -> None:
+        """End it now."""
+        self._why = self._why or why
+        self.retired = True
+        if self._transport is not None:
+            if self.requests or self._received or self._info:
+                git_process.kill(self._transport)
+            self._close_input()
+        self._gone()
+
+    def _close_input(self) -> None:
+        """Let git end by itself. (To close the transport would take its exit code from asyncio, which then warns.)"""
+        pipe = self._transport and self._transport.get_pipe_transport(0)
+        if pipe and not self._loop.is_closed():
+            pipe.close()
+
+    def _gone(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._processes.removed(self)
+        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or "git ended")
+
+    # What it prints
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._stderr = (self._stderr + data)[-git_process.STDERR_BYTES :]
+            return
+        self._received += data
+        answered = len(self.requests)
+        try:
+            while self.requests and self._answer():
+                pass
+        except ValueError:
+            self.end("git printed something else")
+            return
+        if len(self.requests) < answered:
+            self._watch()
+            if self.retired and not self.requests:
+                self.end()
+            elif len(self.requests) <= DEPTH // 2:
+                self._reader.pump_soon()
+            if not self.requests:
+                self._processes.let_wait_end()
+
+    def _answer(self) -> bool:
+        """Take one answer, or its header, out of what was received; returns whether there was one."""
+        request = self.requests[0]
+        received = self._received
+        if self._info is None:
+            end = received.find(b"\n")
+            if end < 0:
+                if len(received) > 1_000:
+                    raise ValueError("no header")
+                return False
+            line = bytes(received[:end])
+            del received[: end + 1]
+            header = _HEADER(line)
+            if header is None:
+                self._refuse(request, line)
+                return True
+            info = GitObject(header[1].decode(), header[2].decode(), int(header[3]))
+            if not request.wants_data:
+                self._succeed(info, b"")
+                return True
+            if info.size != request.size:
+                raise ValueError("another size than before")
+            self._info = info
+        size = self._info.size
+        if len(received) <= size:
+            return False
+        data = bytes(memoryview(received)[:size])
+        del received[: size + 1]
+        info, self._info = self._info, None
+        self._succeed(info, data)
+        return True
+
+    def _succeed(self, info: GitObject, data: bytes) -> None:
+        request = self.requests.popleft()
+        if not request.result.done():
+            request.result.set_result((info, data))
+
+    def _refuse(self, request: _Request, line: bytes) -> None:
+        error: Exception = MissingObject(request.name)
+        if line.endswith(b" ambiguous"):
+            error = AmbiguousName(f"The names of several objects start with {request.name}: write more digits.")
+        elif not line.endswith(b" missing"):
+            raise ValueError("no header")
+        self.requests.popleft()
+        _fail(request, error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._gone()
+
+    # Its deadlines
+
+    def _watch(self) -> None:
+        """Begin the deadline of the request that is answered next, or that of an idle process."""
+        first = self.requests[0] if self.requests else None
+        if first is self._watched and self._timer is not None and first is not None:
+            return
+        self._watched = first
+        if self._timer is not None:
+            self._timer.cancel()
+        if first is None:
+            self._processes.running.pop(self, None)  # at the end: it was used last
+            self._processes.running[self] = None
+            self._timer = self._loop.call_later(IDLE_SECONDS, self.end)
+        else:
+            self._timer = self._loop.call_later(OBJECT_SECONDS, self.end, f"not read within {OBJECT_SECONDS:g} s")

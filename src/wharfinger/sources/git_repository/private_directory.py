@@ -1,0 +1,219 @@
+"""The directory that git opens in place of a repository's own: ours, but for links to references and objects.
+
+It has a configuration of ours, and no hooks, alternates, grafts, replacements or attributes of the repository. Links to
+`objects/00` to `objects/ff` and `packed-refs` may lead to nothing yet: they work as soon as git makes what they name,
+so commits, `git gc` and `git pack-refs` are seen at once.
+
+git follows symbolic links, and one among the objects could lead to another repository. `check_links` finds them: at the
+beginning in all directories, later in those that changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+import threading
+import time
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import UnusableSource
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.git_repository.git_directory import FoundRepository, GitDirectory
+from wharfinger.sources.git_repository.git_process import find_git
+
+__all__ = ["PrivateDirectory"]
+
+CHECK_SECONDS = 1.0
+"""Least time between two searches for links."""
+INDEX_BYTES = 256 << 20
+"""The largest index that is copied."""
+
+_CONFIG = """\
+[core]
+	repositoryFormatVersion = {version}
+	bare = true
+	packedGitWindowSize = 16m
+	packedGitLimit = 128m
+	deltaBaseCacheLimit = 64m
+	bigFileThreshold = 32m
+	preloadIndex = false
+	untrackedCache = false
+	fsmonitor = false
+	attributesFile = {attributes}
+	excludesFile =
+	quotePath = false
+[index]
+	threads = 1
+[grep]
+	threads = 1
+[diff]
+	renames = true
+	renameLimit = 1000
+	noPrefix = false
+	mnemonicPrefix = false
+[log]
+	showSignature = false
+	mailmap = false
+[extensions]
+	objectFormat = {objects}
+"""
+_DRIVERS = {
+    "bash": "sh bash", "bibtex": "bib", "cpp": "c h cc cpp cxx hh hpp", "csharp": "cs", "css": "css",
+    "elixir": "ex exs", "fortran": "f f90", "golang": "go", "html": "html htm", "java": "java", "markdown": "md",
+    "matlab": "m", "pascal": "pas", "perl": "pl pm", "php": "php", "python": "py pyi", "ruby": "rb", "rust": "rs",
+    "tex": "tex",
+}  # fmt: skip
+"""git's own patterns for the headings of hunks (gitattributes(5)), by the suffixes of files."""
+
+
+class PrivateDirectory:
+    """A bare GIT_DIR for one repository; removed when nothing refers to it any more.
+
+    `path` is the directory, `program` the git that reads it. `length` is the number of digits of an object's name.
+    """
+
+    def __init__(self, found: FoundRepository, program: str | None = None) -> None:
+        self.found = found
+        self.program = program or find_git().path
+        self.length = 64 if found.sha256 else 40
+        self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
+        self.path = self._folder.name
+        self._lock = threading.Lock()
+        self._links = _LinkSearch(found.common)
+        self._shallow = b""
+        try:
+            self._make()
+        except OSError as error:
+            raise UnusableSource(
+                f"No links to the repository {found.root} can be made in {self.path} ({error.strerror}): "
+                "on Windows, turn on developer mode."
+            ) from None
+        try:
+            self.check_links()
+        except InvalidArgument as error:
+            raise UnusableSource(error.message) from None
+        self.copy_shallow()
+
+    def _make(self) -> None:
+        found = self.found
+        attributes = os.path.join(self.path, "attributes")
+        config = _CONFIG.format(
+            version=int(found.sha256 or found.reftable),
+            attributes=attributes.replace("\\", "/"),
+            objects="sha256" if found.sha256 else "sha1",
+        )
+        if not found.sha256:
+            config = config.partition("[extensions]")[0] + "[extensions]\n" * found.reftable
+        _write(self.path, "config", (config + "\trefStorage = reftable\n" * found.reftable).encode())
+        lines = [f"*.{suffix} diff={name}\n" for name, suffixes in _DRIVERS.items() for suffix in suffixes.split()]
+        _write(self.path, "attributes", "".join(lines).encode())
+        # git needs a HEAD, but never uses it: only names of objects are passed.
+        _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if found.reftable else b"ref: refs/heads/main\n")
+        os.mkdir(os.path.join(self.path, "objects"))
+        names = ["refs", "packed-refs", "objects/pack", *[f"objects/{number:02x}" for number in range(256)]]
+        for name in names + ["reftable"] * found.reftable:
+            parts = name.split("/")
+            os.symlink(
+                os.path.join(found.common.path, *parts),
+                os.path.join(self.path, *parts),
+                target_is_directory=name != "packed-refs",
+            )
+
+    def check_links(self) -> None:
+        """Check that nothing among the objects leads out of the repository; at most once in `CHECK_SECONDS`. Blocks.
+
+        Raises:
+            InvalidArgument: something is a symbolic link.
+        """
+        with self._lock:
+            link = self._links.find()
+        if link:
+            raise InvalidArgument(
+                f"In the repository {self.found.root}, {link} is a symbolic link, which is not followed: replace it "
+                "by what it leads to."
+            )
+
+    def copy_shallow(self) -> bool:
+        """Copy the boundary of a shallow clone; returns whether it changed. Blocks."""
+        try:
+            shallow = self.found.common.read("shallow", most=16 << 20)
+        except NotServed:
+            shallow = b""
+        with self._lock:
+            if shallow == self._shallow:
+                return False
+            self._shallow = shallow
+            if shallow:
+                _write(self.path, "shallow", shallow)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.path, "shallow"))
+        return True
+
+    def copy_index(self) -> str:
+        """A copy of the index, as the path of a file that the caller removes. Blocks.
+
+        Raises:
+            InvalidArgument: there is none, or it is too large.
+        """
+        status = self.found.own.look("index")
+        if status is None or status.st_size > INDEX_BYTES:
+            raise InvalidArgument("This repository has no index that can be read.")
+        try:
+            data = self.found.own.read("index", most=INDEX_BYTES)
+        except NotServed:
+            raise InvalidArgument("This repository has no index that can be read.") from None
+        descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        return path
+
+
+def _write(folder: str, name: str, data: bytes) -> None:
+    """Write a file at once, since git may be reading the one before."""
+    descriptor, path = tempfile.mkstemp(prefix=f"{name}-", dir=folder)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    os.replace(path, os.path.join(folder, name))
+
+
+class _LinkSearch:
+    """Searches the directories of objects for symbolic links, again only where one changed."""
+
+    def __init__(self, common: GitDirectory) -> None:
+        self._common = common
+        self._marks: dict[str, tuple[int, int]] = {}
+        self._found = ""
+        self._next = 0.0
+
+    def find(self) -> str:
+        """The path of a symbolic link; empty if there is none."""
+        if time.monotonic() < self._next:
+            return self._found
+        self._found = next(filter(None, map(self._look, ("pack", *[f"{number:02x}" for number in range(256)]))), "")
+        self._next = time.monotonic() + CHECK_SECONDS
+        return self._found
+
+    def _look(self, name: str) -> str:
+        folder = os.path.join(self._common.path, "objects", name)
+        try:
+            status = os.lstat(folder)
+        except OSError:
+            self._marks.pop(name, None)
+            return ""
+        if stat.S_ISLNK(status.st_mode):
+            return f"objects/{name}"
+        mark = status.st_ino, status.st_mtime_ns
+        if self._marks.get(name) == mark:
+            return ""
+        try:
+            with os.scandir(folder) as entries:
+                link = next((f"objects/{name}/{entry.name}" for entry in entries if entry.is_symlink()), "")
+        except OSError:
+            return ""
+        # A change within the clock's granularity would be missed.
+        if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
+            self._marks[name] = mark
+        return link
