@@ -118,7 +118,7 @@ $(MADE):
 
 $(RUNS): $(MADE) $(PROJECT)
 	@echo 'Installing Wharfinger and what it needs into $(VENV), once: about a minute'
-	@$(PIP) --editable '.[fast,schema,pretty,skills,toml,git]'
+	@$(PIP) --editable '.[fast,schema,pretty,skills,toml]'
 	@touch $@
 
 $(TESTS): $(RUNS)

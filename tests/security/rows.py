@@ -200,7 +200,7 @@ SHOWN: dict[str, str] = {
     "G07": GIT + "test_submodules_are_named_and_never_entered",
     "G09": GIT + "test_odd_names_are_shown_safely_and_read_byte_for_byte",
     "G10": GIT + "test_a_bomb_is_not_inflated",
-    "G12": GIT + "test_no_process_is_started_and_no_other_configuration_read",
+    "G12": GIT + "test_the_environment_and_a_users_configuration_change_nothing",
     "D01": "sources/log_files/test_log_follower.py::test_every_line_of_a_process_that_rotates_comes_exactly_once",
     "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",

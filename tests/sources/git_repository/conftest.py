@@ -7,11 +7,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import absent
+from wharfinger.server.threads import is_async
 from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository.references import References
+from wharfinger.testing.source_suite.driver import SourceDriver
 
 GIT = shutil.which("git")
 
@@ -98,27 +102,53 @@ def history(work: Work) -> Work:
     return work
 
 
-@pytest.fixture
-def publish() -> Iterator[Callable[..., GitSource]]:
-    """`git()`, with what it makes closed at the end."""
-    made: list[GitSource] = []
+class ServedGit:
+    """A source as a server calls it: its coroutines run on one event loop, in another thread."""
 
-    def make(work: Work | Path | str, **options: object) -> GitSource:
-        made.append(git(work.path if isinstance(work, Work) else work, **options))  # type: ignore[arg-type]
+    def __init__(self, source: GitSource) -> None:
+        self.source = source
+        self.driver = SourceDriver(source)
+        self.driver.__enter__()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.source, name)
+        if is_async(value):
+            return lambda *arguments: self.driver.run(value(*arguments), within=60)
+        if name in ("watch", "unwatch"):
+            return lambda *arguments: self.driver.on_loop(name, *arguments)
+        return value
+
+    def references(self) -> References:
+        """The references as they are."""
+        return self.driver.run(self.source.repository.references.now())
+
+    def end(self) -> None:
+        """End the source and its loop."""
+        self.driver.run(self.source.close())
+        self.driver.__exit__()
+
+
+@pytest.fixture
+def publish() -> Iterator[Callable[..., ServedGit]]:
+    """`git()`, served until the end of the test."""
+    made: list[ServedGit] = []
+
+    def make(work: Work | Path | str, **options: Any) -> ServedGit:
+        made.append(ServedGit(git(work.path if isinstance(work, Work) else work, **options)))
         return made[-1]
 
     yield make
     for source in made:
-        source._polling.close()
+        source.end()
 
 
 @pytest.fixture
-def source(history: Work, publish: Callable[..., GitSource]) -> GitSource:
+def source(history: Work, publish: Callable[..., ServedGit]) -> ServedGit:
     """The repository with some commits, published as `repo`."""
     return publish(history, label="repo")
 
 
-def text_of(source: GitSource, uri: str) -> str:
+def text_of(source: ServedGit, uri: str) -> str:
     """The text of the first content."""
     text = source.read(uri).contents[0].text
     assert isinstance(text, str)

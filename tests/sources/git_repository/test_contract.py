@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.sources.git_repository.conftest import Work
 from wharfinger.source import Source
-from wharfinger.sources.git_repository import GitSource
+from wharfinger.sources.git_repository import GitSource, git
 from wharfinger.testing.contract import SourceContract
 
 
@@ -17,11 +15,11 @@ class TestGit(SourceContract):
     windowed = "git://repo/tree/main/large.txt"
 
     @pytest.fixture
-    def source(self, history: Work, publish: Callable[..., GitSource]) -> GitSource:
+    def source(self, history: Work) -> GitSource:
         history.commit("Measure depths", large__txt="".join(f"{number} fathoms\n" for number in range(40_000)))
         self.work = history
         self.number = 0
-        return publish(history, label="repo", max_size=300_000)
+        return git(history.path, label="repo", max_size=300_000)
 
     def change(self, source: Source) -> str | None:
         self.number += 1

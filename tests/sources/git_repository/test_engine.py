@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from hashlib import sha1
 from pathlib import Path
 
@@ -27,9 +28,21 @@ from wharfinger.sources.git_repository.object_reader import (
 )
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
+Private = Callable[[Work], PrivateDirectory]
 
-def private(work: Work) -> PrivateDirectory:
-    return PrivateDirectory(find_repository(work.path))
+
+@pytest.fixture
+def private() -> Iterator[Private]:
+    """Opens the private directory of a repository until the end of the test."""
+    with ExitStack() as opened:
+
+        def make(work: Work) -> PrivateDirectory:
+            directory = PrivateDirectory(find_repository(work.path))
+            directory.open()
+            opened.callback(directory.close)
+            return directory
+
+        yield make
 
 
 def all_objects(work: Work) -> list[GitObject]:
@@ -38,7 +51,7 @@ def all_objects(work: Work) -> list[GitObject]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_object_is_what_git_says(history: Work, packed: bool) -> None:
+def test_every_object_is_what_git_says(history: Work, packed: bool, private: Private) -> None:
     """git itself, on the repository's own directory."""
     history.commit("Large", large__bin=os.urandom(300_000), empty__txt=b"", newline__txt=b"\n")
     if packed:
@@ -59,7 +72,7 @@ def test_every_object_is_what_git_says(history: Work, packed: bool) -> None:
         assert history.git("hash-object", "-t", each.kind, "--stdin", data=data) == each.oid
 
 
-def test_names_are_resolved_or_refused(history: Work) -> None:
+def test_names_are_resolved_or_refused(history: Work, private: Private) -> None:
     """gitrevisions(7): the beginning of a name, and steps to parents."""
 
     async def read() -> None:
@@ -77,7 +90,7 @@ def test_names_are_resolved_or_refused(history: Work) -> None:
     asyncio.run(read())
 
 
-def test_a_damaged_object_disturbs_no_other_read(history: Work) -> None:
+def test_a_damaged_object_disturbs_no_other_read(history: Work, private: Private) -> None:
     """Requested together, each caller gets its own result."""
     sound = [each.oid for each in all_objects(history)]
     damaged = history.put("blob", os.urandom(50_000))
@@ -104,7 +117,7 @@ def test_a_damaged_object_disturbs_no_other_read(history: Work) -> None:
         assert isinstance(data, DamagedObject if oid in (damaged, unreadable) else bytes), oid
 
 
-def test_a_process_that_is_killed_is_replaced(history: Work) -> None:
+def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -> None:
     """From outside, while it is idle and while it is asked."""
 
     async def read() -> None:
@@ -127,7 +140,7 @@ def test_a_process_that_is_killed_is_replaced(history: Work) -> None:
     asyncio.run(read())
 
 
-def test_commands_end_at_their_bounds(history: Work) -> None:
+def test_commands_end_at_their_bounds(history: Work, private: Private) -> None:
     """Of output, at its value and one beyond; of time."""
 
     async def run() -> None:
@@ -150,7 +163,7 @@ def test_commands_end_at_their_bounds(history: Work) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
-def test_every_process_is_limited(history: Work) -> None:
+def test_every_process_is_limited(history: Work, private: Private) -> None:
     """Memory, processor time, files and processes, as the kernel reports them."""
 
     async def read() -> str:
@@ -188,7 +201,7 @@ def test_an_old_or_missing_git_is_refused_in_one_line(tmp_path: Path, monkeypatc
     assert "\n" not in str(none.value)
 
 
-def test_ambiguous_beginnings_are_refused(work: Work) -> None:
+def test_ambiguous_beginnings_are_refused(work: Work, private: Private) -> None:
     """Two blobs whose names begin with the same four digits (found by trying)."""
     starts: dict[str, list[int]] = {}
     for number in range(3_000):

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import absent, examples
-from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.conftest import GIT, ServedGit, Work
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri
-from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository import git
 from wharfinger.sources.git_repository.git_uris import GitUris, plain_path
-from wharfinger.sources.git_repository.inflating import BadDelta, apply_delta
 from wharfinger.sources.git_repository.parsing import NotParsed, parse_commit, parse_tag, parse_tree
 from wharfinger.sources.windows.window import NEXT
 
@@ -66,15 +65,6 @@ def test_plain_paths_are_read_as_they_are(path: tuple[str, ...]) -> None:
         pytest.fail("a path that can be")
 
 
-@given(st.binary(max_size=300), st.binary(max_size=60))
-def test_any_delta_is_applied_or_refused(base: bytes, delta: bytes) -> None:
-    for start in (b"", bytes((len(base) & 0x7F | 0x80, len(base) >> 7)) + b"\x10"):
-        try:
-            assert len(apply_delta(base, start + delta)) <= max(16, 1 << 21)
-        except BadDelta:
-            continue
-
-
 @given(st.binary(max_size=200))
 def test_any_object_is_parsed_or_refused(data: bytes) -> None:
     tree = b"tree " + b"a" * 40 + b"\n"
@@ -87,14 +77,16 @@ def test_any_object_is_parsed_or_refused(data: bytes) -> None:
 
 
 @pytest.fixture(scope="module")
-def growing() -> Iterator[tuple[Work, GitSource]]:
+def growing() -> Iterator[tuple[Work, ServedGit]]:
     """A repository that tests add commits to."""
     if GIT is None:
         absent("git")
     with tempfile.TemporaryDirectory() as folder:
         work = Work(Path(folder) / "growing").init()
         work.commit("Begin", a__txt="a")
-        yield work, git(work.path, label="repo")
+        source = ServedGit(git(work.path, label="repo"))
+        yield work, source
+        source.end()
 
 
 def grow(work: Work, shape: list[int]) -> None:
@@ -113,7 +105,7 @@ def grow(work: Work, shape: list[int]) -> None:
 @settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 7), st.lists(st.integers(0, 6), max_size=4))
 def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
-    growing: tuple[Work, GitSource], shape: list[int], limit: int, meanwhile: list[int]
+    growing: tuple[Work, ServedGit], shape: list[int], limit: int, meanwhile: list[int]
 ) -> None:
     """The windows of a log are of the moment at which it began."""
     work, source = growing
@@ -128,7 +120,7 @@ def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
         following = str(contents[0].meta.get(NEXT, ""))  # type: ignore[union-attr]
         if first and meanwhile:
             grow(work, meanwhile)
-            source.repository.histories._walks.clear()  # as after a new start of the server
+            source.repository.histories._kept.clear()  # as after a new start of the server
         first = False
     assert len(found) == len(set(found)) == len(expected)
     assert set(found) == {oid[:12] for oid in expected}
@@ -137,7 +129,7 @@ def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
 @settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 9), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 30))
 def test_a_list_in_pages_loses_and_repeats_nothing_while_commits_arrive(
-    growing: tuple[Work, GitSource], limit: int, meanwhile: list[int], at: int
+    growing: tuple[Work, ServedGit], limit: int, meanwhile: list[int], at: int
 ) -> None:
     """All that was there when the list began is in it, once."""
     work, source = growing

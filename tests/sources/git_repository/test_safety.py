@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_repository.conftest import Work, text_of
-from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from tests.sources.git_repository.conftest import ServedGit, Work, text_of
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
-from wharfinger.sources.git_repository import GitSource, git
-from wharfinger.sources.git_repository.packs import Pack
+from wharfinger.sources.git_repository import git
 
-Publish = Callable[..., GitSource]
+Publish = Callable[..., ServedGit]
 REFUSED = (ResourceNotFound, InvalidArgument)
 
 
@@ -37,7 +37,7 @@ REFUSED = (ResourceNotFound, InvalidArgument)
         "HEAD~" + "9" * 5_000, "HEAD" + "^" * 60_000, "\N{SNOWMAN}", "a" * 41, "deadbeef",
     ],
 )  # fmt: skip
-def test_what_is_no_plain_revision_is_refused(source: GitSource, rev: str) -> None:
+def test_what_is_no_plain_revision_is_refused(source: ServedGit, rev: str) -> None:
     """Decided by us: security G01, G02."""
     began = time.monotonic()
     for uri in (
@@ -53,7 +53,7 @@ def test_what_is_no_plain_revision_is_refused(source: GitSource, rev: str) -> No
     assert not list(Path(source.location).glob("stolen*"))
 
 
-def test_options_in_the_rest_of_a_uri_are_refused(source: GitSource, history: Work) -> None:
+def test_options_in_the_rest_of_a_uri_are_refused(source: ServedGit, history: Work) -> None:
     """Decided by us: security G01."""
     for uri in (
         "git://repo/log/HEAD?since=--output=x", "git://repo/log/HEAD?limit=--all", "git://repo/log/HEAD?path=--output=x",
@@ -162,28 +162,31 @@ def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Pub
     assert not trap.exists()
 
 
-def test_no_process_is_started_and_no_other_configuration_read(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G03, G11: whatever the environment says, and whatever a user's configuration does."""
+def test_the_environment_and_a_users_configuration_change_nothing(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G03, G11. The only program is git, and its environment names only our directory."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text("[include]\n\tpath = /dev/zero\n[core]\n\trepositoryformatversion = 99\n")
     code = """
-import sys
+import asyncio, sys
 started = []
-sys.addaudithook(lambda event, args: started.append((event, args)) if event in (
-    "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn"
-) else None)
-opened = []
-sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-from wharfinger.server.document_search import search_documents
+sys.addaudithook(lambda event, args: started.append(args) if event == "subprocess.Popen" else None)
 from wharfinger.sources import git
 source = git(sys.argv[1], label="repo")
-opened.clear()
-for uri in ("git://repo", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD", "git://repo/log/HEAD"):
-    source.read(uri)
-source.page(None, 1000); source.describe(); search_documents(source, "fathoms", 5)
-print(started, [name for name in opened if "gitconfig" in name or name.startswith(("/etc/git", "/dev"))])
-print(source.read("git://repo/tree/HEAD/hull.txt").contents[0].text)
+
+async def main():
+    for uri in ("git://repo", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD", "git://repo/log/HEAD"):
+        await source.read(uri)
+    await source.page(None, 1000)
+    print((await source.read("git://repo/tree/HEAD/hull.txt")).contents[0].text)
+    await source.close()
+
+asyncio.run(main())
+source.describe()
+programs = {program for program, *_ in started}
+paths = {env.get("GIT_DIR", "").rpartition("wharfinger-git-")[0] for *_, env in started[1:]}
+names = set().union(*[env for *_, env in started])
+print(len(programs), len(paths), sorted(names & {"HOME", "PATH", "GIT_WORK_TREE", "GIT_CONFIG_COUNT", "GIT_NAMESPACE"}))
 """
     elsewhere = Work(tmp_path / "elsewhere").init()
     elsewhere.commit("Other", hull__txt="other\n")
@@ -199,7 +202,7 @@ print(source.read("git://repo/tree/HEAD/hull.txt").contents[0].text)
         },
         capture_output=True, text=True, timeout=50, check=True,
     )  # fmt: skip
-    assert ran.stdout == "[] []\nfive\nfathoms\n\n"
+    assert (ran.stdout, ran.stderr) == ("five\nfathoms\n\n1 1 []\n", "")
 
 
 # Where a repository is
@@ -230,7 +233,7 @@ def test_what_is_planted_at_the_top_of_a_work_tree_is_not_looked_at(history: Wor
 def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, tmp_path: Path) -> None:
     """Decided by us: security G05."""
     history.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "other")
-    with pytest.raises(UnusableSource, match=r"leads to .*worktrees/linked.*publish the main repository"):
+    with pytest.raises(UnusableSource, match=r"leads to .*worktrees/linked.*name that directory"):
         git(tmp_path / "linked")
     with pytest.raises(UnusableSource, match="linked worktree"):
         git(_outside(history.path / ".git" / "worktrees" / "linked", tmp_path))
@@ -280,13 +283,21 @@ def test_links_among_references_and_objects_are_not_followed(history: Work, publ
     source = publish(history, label="repo")
     (history.path / ".git/refs/heads/evil").symlink_to(other.path / ".git/refs/heads/main")
     (history.path / ".git/refs/heads/more").symlink_to(other.path / ".git/refs/heads")
-    target = history.path / ".git/objects" / oid[:2]
-    if not target.exists():
-        target.symlink_to(other.path / ".git/objects" / oid[:2])
     assert "evil" not in text_of(source, "git://repo")
     for uri in ("git://repo/commit/evil", "git://repo/commit/more%2Fmain", f"git://repo/commit/{oid}"):
         with pytest.raises(ResourceNotFound):
             source.read(uri)
+    target = history.path / ".git/objects" / oid[:2]
+    if target.exists():
+        shutil.copytree(target, tmp_path / "copied")
+        shutil.rmtree(target)
+    target.symlink_to(other.path / ".git/objects" / oid[:2])
+    for uri in ("git://repo", "git://repo/tree/HEAD", "git://repo/commit/HEAD"):
+        with pytest.raises(InvalidArgument, match=f"objects/{oid[:2]} is a symbolic link"):
+            source.read(uri)
+    time.sleep(0.1)  # a URI that names only objects is answered without a look for so long
+    with pytest.raises(InvalidArgument, match="symbolic link"):
+        source.read(f"git://repo/commit/{oid}")
 
 
 def test_what_is_no_repository_says_what_to_do(history: Work, tmp_path: Path) -> None:
@@ -305,11 +316,11 @@ def test_what_is_no_repository_says_what_to_do(history: Work, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("[extensions]\n\tobjectFormat = sha256\n", "SHA-256"),
-        ("[extensions]\n\trefStorage = reftable\n", "git refs migrate"),
+        ("[extensions]\n\tobjectFormat = sha3\n", "objectFormat = sha3"),
+        ("[extensions]\n\trefStorage = reftable\n", r"reftable\), which needs git 2\.45"),
         ("[extensions]\n\tquantum = true\n", "quantum"),
-        ('[Extensions] # objects\n\tobjectformat = "sha256" ; by another hash\n', "SHA-256"),
-        ("[core]\n\tbare = false\n[extensions] refstorage = reftable\n", "git refs migrate"),
+        ('[Extensions] # objects\n\tobjectformat = "md5" ; by another hash\n', "objectFormat = md5"),
+        ("[core]\n\tbare = false\n[extensions] refstorage = reftable\n", r"reftable\), which needs git 2\.45"),
         ("[core\n\0\n", "cannot be read"),
     ],
 )
@@ -333,13 +344,6 @@ def test_formats_that_are_known_are_read(history: Work, publish: Publish, config
     """As git does."""
     history.write(".git/config", config)
     assert publish(history, label="repo").describe().startswith("main at")
-
-
-def test_without_dulwich_the_extra_is_named(history: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decided by us."""
-    monkeypatch.setitem(sys.modules, "dulwich", None)
-    with pytest.raises(MissingExtra, match=r"wharfinger\[git\]"):
-        git(history.path)
 
 
 @pytest.mark.parametrize(
@@ -459,7 +463,7 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     source.read("git://repo/diff/HEAD")
     search_documents(source, "nowhere", 5)
     assert "more than" in source.describe()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
 
 
 def test_deep_trees_end(work: Work, publish: Publish) -> None:
@@ -535,17 +539,17 @@ def test_one_damaged_folder_or_commit_hides_no_other(work: Work, publish: Publis
     second = work.commit("Second")
     work.git("rm", "-q", "z.txt")
     work.write("y.txt", "y")
-    work.commit("Third")
+    third = work.commit("Third")
     tree = work.git("rev-parse", "HEAD:a")
     loose(work, tree, b"rubbish")
     loose(work, first, b"rubbish")
     source = publish(work, label="repo")
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     assert uris[-2:] == ["git://repo/tree/HEAD/a", "git://repo/tree/HEAD/y.txt"]
-    assert f"git://repo/commit/{second}" in uris
+    assert f"git://repo/commit/{third}" in uris
     text = text_of(source, "git://repo/log/HEAD")
-    assert text.startswith("2 commits")
-    assert "There may be older commits" in text
+    assert text.startswith("1 commit ")  # as in git: the parent of the damaged one needs it
+    assert "there may be older commits" in text
     assert text_of(source, "git://repo/log/HEAD?path=y.txt").startswith("1 commit ")
     assert "paths changed" in text_of(source, f"git://repo/commit/{second}")
 
@@ -560,11 +564,11 @@ def test_a_bomb_is_not_inflated(work: Work, publish: Publish) -> None:
     oid = "ab" * 20
     loose(work, oid, b"".join(pieces))
     source = publish(work, label="repo")
-    first = source.read(f"git://repo/tree/{oid}").contents[0]
-    assert isinstance(first.blob, bytes)
-    assert len(first.blob) <= 1 << 20
-    with pytest.raises(InvalidArgument, match="damaged"):
-        source.read(f"git://repo/tree/{oid}?bytes={size - 10}-")
+    began = time.monotonic()
+    for uri in (f"git://repo/tree/{oid}", f"git://repo/tree/{oid}?bytes={size - 10}-"):
+        with pytest.raises(InvalidArgument, match="damaged"):
+            source.read(uri)
+    assert time.monotonic() - began < 30
 
 
 def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
@@ -653,9 +657,9 @@ def test_a_chain_of_deltas_that_each_make_much_is_stopped(work: Work, publish: P
     chain += [(7, len(copies), number_of.to_bytes(20, "big"), copies) for number_of in range(100)]
     packed(work, chain)
     began = time.monotonic()
-    with pytest.raises(InvalidArgument, match="are allowed"):
+    with pytest.raises(InvalidArgument, match="damaged"):
         publish(work, label="repo").read("git://repo/tree/" + f"{100:x}".zfill(40))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 40
 
 
 def test_damaged_packs_are_passed_over(history: Work, publish: Publish) -> None:
@@ -684,7 +688,6 @@ def test_a_pack_that_is_cut_while_it_is_open_does_not_end_the_process(history: W
     history.git("gc", "-q")
     source = publish(history, label="repo")
     source.version("git://repo/tree/HEAD/hull.txt")
-    assert all(isinstance(pack, Pack) for pack in source.repository.objects._packs.values())
     pack = next((history.path / ".git/objects/pack").glob("*.pack"))
     pack.chmod(0o644)
     os.truncate(pack, 20)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.conftest import absent
-from tests.sources.git_repository.conftest import GIT, Work, text_of
-from wharfinger.sources.git_repository import GitSource, git
+from tests.sources.git_repository.conftest import GIT, ServedGit, Work, text_of
+from wharfinger.sources.git_repository import git
 from wharfinger.sources.windows.window import NEXT
 
 COMMITS, FILES = 10_000, 10_000
@@ -47,8 +46,10 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Work:
 
 
 @pytest.fixture(scope="module")
-def source(long: Work) -> GitSource:
-    return git(long.path, label="long")
+def source(long: Work) -> Iterator[ServedGit]:
+    served = ServedGit(git(long.path, label="long"))
+    yield served
+    served.end()
 
 
 def took(use: Callable[[], object]) -> float:
@@ -57,7 +58,7 @@ def took(use: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def test_first_pages_and_windows_are_quick(source: GitSource) -> None:
+def test_first_pages_and_windows_are_quick(source: ServedGit) -> None:
     """Promised: under 100 ms warm."""
     for name, use in {
         "page": lambda: source.page(None, 100),
@@ -75,7 +76,7 @@ def test_first_pages_and_windows_are_quick(source: GitSource) -> None:
         assert seconds < SOON, name
 
 
-def test_the_whole_log_in_windows_is_every_commit_once(source: GitSource, long: Work) -> None:
+def test_the_whole_log_in_windows_is_every_commit_once(source: ServedGit, long: Work) -> None:
     """Each window under 100 ms, and nothing lost or shown twice."""
     found: list[str] = []
     slowest = 0.0
@@ -93,7 +94,7 @@ def test_the_whole_log_in_windows_is_every_commit_once(source: GitSource, long: 
     assert slowest < SOON
 
 
-def test_listing_all_in_pages_is_bounded(source: GitSource) -> None:
+def test_listing_all_in_pages_is_bounded(source: ServedGit) -> None:
     """Everything is listed once, in little memory."""
     tracemalloc.start()
     found: set[str] = set()
@@ -115,7 +116,7 @@ def test_listing_all_in_pages_is_bounded(source: GitSource) -> None:
     assert peak < 64 << 20
 
 
-def test_the_log_of_a_path_is_found_in_time(source: GitSource, long: Work) -> None:
+def test_the_log_of_a_path_is_found_in_time(source: ServedGit, long: Work) -> None:
     """A window ends in time, whether full or not, and the windows together have all."""
     found: list[str] = []
     since = 1_700_000_000 + (COMMITS - 3_000) * 60 + 30
@@ -131,17 +132,17 @@ def test_the_log_of_a_path_is_found_in_time(source: GitSource, long: Work) -> No
     assert found == long.git("log", "--format=%s", f"--since=@{since}", "--", "log/007.txt").split("\n")
 
 
-def test_looking_at_a_thousand_branches_costs_little(source: GitSource) -> None:
+def test_looking_at_a_thousand_branches_costs_little(source: ServedGit) -> None:
     """What makes polling good enough."""
-    source.repository.references.now()
+    source.references()
     time.sleep(0.15)
-    source.repository.references.now()
-    seconds = min(took(source.repository.references.now) for _ in range(5))
+    source.references()
+    seconds = min(took(source.references) for _ in range(5))
     print(f"1,001 branches: {seconds * 1000:.1f} ms")
     assert seconds < 0.1
 
 
-def test_a_tree_of_many_entries_is_paged(work: Work, publish: Callable[..., GitSource]) -> None:
+def test_a_tree_of_many_entries_is_paged(work: Work, publish: Callable[..., ServedGit]) -> None:
     """100,000 entries in one folder: read in a bounded time, in pages."""
     blob = bytes.fromhex(work.put("blob", b"x"))
     tree = work.put("tree", b"".join(b"100644 f%06d.txt\0" % number + blob for number in range(100_000)))
@@ -163,7 +164,7 @@ def test_a_tree_of_many_entries_is_paged(work: Work, publish: Callable[..., GitS
     assert found == [f"f{number:06}.txt" for number in range(100_000)]
 
 
-def test_a_large_blob_is_read_in_windows_of_constant_memory(work: Work, tmp_path: Path) -> None:
+def test_a_large_blob_is_read_in_windows_of_constant_memory(work: Work, publish: Callable[..., ServedGit]) -> None:
     """256 MiB, at any place; whether in a file of its own or in a pack."""
     line = b"0123456789abcde\n"
     with (work.path / "large.txt").open("wb") as file:
@@ -171,7 +172,7 @@ def test_a_large_blob_is_read_in_windows_of_constant_memory(work: Work, tmp_path
             file.write(line * (1 << 16))
     work.git("config", "core.bigFileThreshold", "1m")
     work.commit("Add a large file")
-    source = git(work.path, label="repo")
+    source = publish(work, label="repo")
     uri = "git://repo/tree/HEAD/large.txt"
     size = 256 << 20
     tracemalloc.start()

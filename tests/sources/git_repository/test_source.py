@@ -11,29 +11,28 @@ from urllib.parse import quote
 import pytest
 from msgspec import UNSET
 
-from tests.sources.git_repository.conftest import Work, text_of
+from tests.sources.git_repository.conftest import ServedGit, Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
-from wharfinger.sources.git_repository import GitSource
 from wharfinger.sources.ttl import IMMUTABLE
 from wharfinger.sources.windows.window import NEXT
 
-Publish = Callable[..., GitSource]
+Publish = Callable[..., ServedGit]
 
 
-def test_the_list_is_top_branches_tags_commits_and_files(source: GitSource, history: Work) -> None:
+def test_the_list_is_top_branches_tags_commits_and_files(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     oids = history.git("rev-list", "HEAD").split("\n")
-    expected = ["", "/tree/HEAD", "/log/HEAD", "/tree/feature%2Flights", "/tree/main", "/tree/v1", "/tree/v2"]
+    expected = ["", "/tree/HEAD", "/log/HEAD", "/tree/feature%2Flights", "/tree/main", "/tree/v2", "/tree/v1"]
     expected += [f"/commit/{oid}" for oid in oids]
     names = history.git("ls-tree", "-r", "-t", "--name-only", "HEAD").split("\n")
     expected += [f"/tree/HEAD/{name}" for name in names]
     assert [resource.uri for resource in source.page(None, 1_000)[0]] == ["git://repo" + path for path in expected]
 
 
-def test_the_top_says_what_there_is(source: GitSource, history: Work) -> None:
+def test_the_top_says_what_there_is(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     result = source.read("git://repo")
     text = text_of(source, "git://repo")
@@ -50,7 +49,7 @@ def test_the_top_says_what_there_is(source: GitSource, history: Work) -> None:
         "v2^0", "HEAD^^",
     ],
 )  # fmt: skip
-def test_revisions_mean_what_they_mean_to_git(source: GitSource, history: Work, rev: str) -> None:
+def test_revisions_mean_what_they_mean_to_git(source: ServedGit, history: Work, rev: str) -> None:
     """gitrevisions(7)."""
     oid = history.git("rev-parse", f"{rev}^{{commit}}")
     assert source.version(f"git://repo/log/{quote(rev, safe='')}") == oid
@@ -58,7 +57,7 @@ def test_revisions_mean_what_they_mean_to_git(source: GitSource, history: Work, 
     assert source.version(f"git://repo/log/{short}") == oid
 
 
-def test_a_file_is_read_at_any_revision(source: GitSource, history: Work) -> None:
+def test_a_file_is_read_at_any_revision(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
     assert text_of(source, "git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
@@ -75,7 +74,7 @@ def test_a_file_is_read_at_any_revision(source: GitSource, history: Work) -> Non
             source.read(uri)
 
 
-def test_binary_files_are_whole(source: GitSource) -> None:
+def test_binary_files_are_whole(source: ServedGit) -> None:
     """Decided by us: never corrupted."""
     content = source.read("git://repo/tree/main/buoy.png").contents[0]
     assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\xff\xfe"
@@ -101,7 +100,7 @@ def test_windows_of_a_file(history: Work, publish: Publish) -> None:
         source.read("git://repo/tree/main?lines=1-2")
 
 
-def test_a_folder_says_what_is_in_it(source: GitSource) -> None:
+def test_a_folder_says_what_is_in_it(source: ServedGit) -> None:
     """As folders do."""
     result = source.read("git://repo/tree/HEAD")
     assert "repo/ at HEAD holds " in str(result.contents[0].text)
@@ -111,7 +110,7 @@ def test_a_folder_says_what_is_in_it(source: GitSource) -> None:
     assert source.stat("git://repo/tree/HEAD/docs").mime_type == DIRECTORY
 
 
-def test_a_commit_says_who_when_why_and_what(source: GitSource, history: Work) -> None:
+def test_a_commit_says_who_when_why_and_what(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     text = text_of(source, "git://repo/commit/v2")
     oid = history.git("rev-parse", "v2^{commit}")
@@ -130,11 +129,13 @@ def test_a_move_is_told_as_one(history: Work, publish: Publish) -> None:
     assert "rename from hull.txt\nrename to keel.txt\n" in text_of(source, "git://repo/diff/HEAD")
 
 
-def test_differences_are_what_git_applies(source: GitSource, history: Work, tmp_path: Path) -> None:
+def test_differences_are_what_git_applies(source: ServedGit, history: Work, tmp_path: Path) -> None:
     """A unified diff."""
     text = text_of(source, "git://repo/diff/v1..main")
     assert "-four\n+five\n fathoms\n" in text
-    assert "Binary contents" in text
+    history.git("checkout", "-q", "v1")
+    subprocess.run(["git", "apply", "--index", "-"], cwd=history.path, input=text.encode(), check=True)
+    assert history.git("write-tree") == history.git("rev-parse", "main^{tree}")
     assert text_of(source, "git://repo/diff/v1..main/hull.txt").count("diff --git") == 1
     assert text_of(source, "git://repo/diff/v1..main/docs").count("diff --git") == 1
     assert text_of(source, "git://repo/diff/main..main") == "Nothing differs.\n"
@@ -160,12 +161,13 @@ def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -
     assert paths == history.git("diff", "--name-only", "HEAD~" + str(len(texts) + 1), "HEAD").split("\n")
 
 
-def test_a_log_is_read_by_path_and_time(source: GitSource, history: Work) -> None:
+def test_a_log_is_read_by_path_and_time(source: ServedGit, history: Work) -> None:
     """Decided by us."""
 
     def subjects(query: str) -> list[str]:
         text = text_of(source, "git://repo/log/HEAD" + query)
-        return [line.strip() for line in text.split("\n") if line.startswith("    ")]
+        lines = [line.strip() for line in text.split("\n") if line.startswith("    ")]
+        return [line for line in lines if line != "With a table of all ports."]
 
     assert subjects("") == ["Add a buoy", "Tell of tides", "Begin"]
     assert subjects("?path=hull.txt") == ["Add a buoy", "Begin"]
@@ -202,7 +204,7 @@ def test_merges_are_walked_once(work: Work, publish: Publish) -> None:
     assert source.version("git://repo/log/HEAD%5E2") == work.git("rev-parse", "side")
 
 
-def test_what_is_named_by_its_object_is_good_for_ever(source: GitSource, history: Work) -> None:
+def test_what_is_named_by_its_object_is_good_for_ever(source: ServedGit, history: Work) -> None:
     """ttlMs: a branch may move at any time, an object's name never means another."""
     oid = history.head
     for uri in (
@@ -250,7 +252,7 @@ def test_names_that_are_a_branch_and_a_tag_are_told_apart(history: Work, publish
     assert source.version("git://repo/log/heads%2Fv1") == history.head
 
 
-def test_after_gc_and_with_packed_references_all_is_there(source: GitSource, history: Work) -> None:
+def test_after_gc_and_with_packed_references_all_is_there(source: ServedGit, history: Work) -> None:
     """While the source is in use."""
     before = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
     history.git("gc", "-q", "--prune=now")
@@ -261,10 +263,10 @@ def test_after_gc_and_with_packed_references_all_is_there(source: GitSource, his
         source.read(uri)
 
 
-def test_completion(source: GitSource, history: Work) -> None:
+def test_completion(source: ServedGit, history: Work) -> None:
     """Revisions by name, paths by the revision that is chosen."""
     tree = "git://repo/tree/{rev}/{+path}"
-    assert source.complete(tree, "rev", "", {}) == ["HEAD", "feature/lights", "main", "v1", "v2"]
+    assert source.complete(tree, "rev", "", {}) == ["HEAD", "feature/lights", "main", "v2", "v1"]
     assert source.complete(tree, "rev", "light", {}) == ["feature/lights"]
     assert source.complete(tree, "rev", history.head[:6], {}) == [history.head[:12]]
     assert source.complete(tree, "path", "", {"rev": "v1"}) == ["README.md", "hull.txt"]
@@ -273,7 +275,7 @@ def test_completion(source: GitSource, history: Work) -> None:
     assert source.complete(tree, "path", "", {"rev": "none"}) == []
 
 
-def test_search_finds_paths_messages_and_text(source: GitSource, history: Work) -> None:
+def test_search_finds_paths_messages_and_text(source: ServedGit, history: Work) -> None:
     """Where no index is kept."""
     assert [hit.uri for hit in search_documents(source, "fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
     assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in search_documents(source, "tides.md", 10)]
@@ -281,7 +283,7 @@ def test_search_finds_paths_messages_and_text(source: GitSource, history: Work) 
     assert [hit.uri for hit in hits] == [f"git://repo/commit/{history.git('rev-parse', 'v2^{commit}')}"]
 
 
-def test_documents_are_files_and_messages(source: GitSource, history: Work) -> None:
+def test_documents_are_files_and_messages(source: ServedGit, history: Work) -> None:
     """What an index is made of."""
     documents, key = source.documents(None, 100)
     assert key is None

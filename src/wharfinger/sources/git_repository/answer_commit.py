@@ -2,69 +2,56 @@
 
 from __future__ import annotations
 
-import functools
-import time
-from collections.abc import Iterable
-
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import dated
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
+from wharfinger.sources.git_repository.git_differences import EMPTY_TREES, changes
+from wharfinger.sources.git_repository.git_objects import PEELED, GitObjects
+from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import commit_text, subject
-from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing
+from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import Commit, Tag
-from wharfinger.sources.git_repository.revision_names import PEELED, GitRevision
-from wharfinger.sources.git_repository.trees import TreeChange, changes
 
-__all__ = ["CommitAnswer", "commit_resource", "first_changes", "tree_before", "with_moves"]
+__all__ = ["CommitAnswer", "commit_resource", "tree_before"]
 
-PATHS = 300  # changed paths that are named
-PATIENCE = 1.0  # seconds of looking for them
+PATHS = 300
+"""Changed paths that are named."""
+SECONDS = 3.0
+"""How long they are looked for."""
 
 
 class CommitAnswer(GitAnswer):
     """A commit, or the annotated tags on the way to one."""
 
-    @functools.cached_property
-    def _found(self) -> tuple[GitRevision, list[Tag], Commit]:
-        revision = self.revision(self.address.rev)
-        oid, tags = revision.oid, list[Tag]()
-        while len(tags) < PEELED and self.objects.header(oid)[0] == "tag":
-            tags.append(self.objects.tag(oid))
-            oid = tags[-1].target
-        return revision, tags, self.objects.commit(oid)
+    commit: Commit
+    tags: list[Tag]
 
-    @property
-    def commit(self) -> Commit:
-        """The commit."""
-        return self._found[2]
+    async def load(self) -> None:
+        revision = await self.revision(self.address.rev)
+        oid = revision.oid
+        self.tags = []
+        while len(self.tags) < PEELED and (await self.objects.info(oid)).kind == "tag":
+            self.tags.append(await self.objects.tag(oid))
+            oid = self.tags[-1].target
+        self.commit = await self.objects.commit(oid)
+        self.version, self.fixed = revision.oid, revision.fixed
+        self.modified = self.commit.committer.seconds
 
-    @property
-    def fixed(self) -> bool:
-        return self._found[0].fixed
-
-    @property
-    def modified(self) -> float | None:
-        return self._found[2].committer.seconds
-
-    @property
-    def version(self) -> str:
-        return self._found[0].oid
-
-    def resource(self) -> t.Resource:
-        found = commit_resource(self.repository, self._found[2])
+    async def resource(self) -> t.Resource:
+        found = commit_resource(self.repository, self.commit)
         found.uri, found.meta = self.uri, {VERSION: self.version}
         return found
 
-    def contents(self) -> list[t.ResourceContents]:
-        _, tags, commit = self._found
+    async def contents(self) -> list[t.ResourceContents]:
+        commit = self.commit
         try:
-            before = tree_before(self.repository, commit, self.references.shallow)
-            changed, more = first_changes(changes(self.objects, before, commit.tree), PATHS)
-        except (PureMissing, PureDamaged):  # of a partial clone, or a damaged one
+            before = await tree_before(self.objects, commit)
+            changed, more = await changes(self.repository.private, before, commit.tree, most=PATHS, seconds=SECONDS)
+        except (MissingObject, GitFailed):  # of a partial clone, or a damaged one
             changed, more = [], True
-        return [self.text(commit_text(commit, tags, with_moves(changed), more, self.uris.diff(commit.oid)))]
+        return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]
 
 
 def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
@@ -79,34 +66,13 @@ def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
     )
 
 
-def tree_before(repository: Repository, commit: Commit, shallow: frozenset[str]) -> str | None:
-    """The tree of a commit's first parent; None where it has none, or is the end of a shallow clone."""
-    if not commit.parents or commit.oid in shallow:
-        return None
-    return repository.objects.commit(commit.parents[0]).tree
-
-
-def first_changes(found: Iterable[TreeChange], most: int) -> tuple[list[TreeChange], bool]:
-    """At most so many changes, as many as are found in time; and whether there are more."""
-    ends = time.monotonic() + PATIENCE
-    listed: list[TreeChange] = []
-    for change in found:
-        if len(listed) >= most or time.monotonic() > ends:
-            return listed, True
-        listed.append(change)
-    return listed, False
-
-
-def with_moves(listed: list[TreeChange]) -> list[TreeChange]:
-    """Take what went in one place and came in another, unchanged, for a move."""
-    gone = {change.old.oid: change for change in listed if change.old is not None and change.new is None}
-    moved: set[bytes] = set()
-    found: list[TreeChange] = []
-    for change in listed:
-        source = gone.pop(change.new.oid, None) if change.old is None and change.new is not None else None
-        if source is not None:
-            moved.add(source.path)
-            found.append(TreeChange(change.path, source.old, change.new, source.path))
-        else:
-            found.append(change)
-    return [change for change in found if change.new is not None or change.path not in moved]
+async def tree_before(objects: GitObjects, commit: Commit) -> str:
+    """The tree of a commit's first parent; the empty tree if it has none, or is the end of a shallow clone."""
+    if not commit.parents:
+        return EMPTY_TREES[objects.private.length]
+    try:
+        return (await objects.commit((await objects.info(f"{commit.oid}^")).oid)).tree
+    except MissingObject:
+        if commit.oid in objects.private.shallow:
+            return EMPTY_TREES[objects.private.length]
+        raise

@@ -1,12 +1,13 @@
-"""The log of what led to a revision: `git://label/log/{rev}{?path,after,since,until,limit}`, newest first.
+"""The log of what led to a revision: `git://label/log/{rev}{?path,author,grep,pickaxe,since,until,limit,after}`.
 
-The next window names the commit that this one began at, so that it stays what it is while commits arrive.
+The next window names the commit at which this one began, so that it stays the same while commits arrive.
 """
 
 from __future__ import annotations
 
+import asyncio
 import calendar
-import functools
+import os
 import re
 import time
 from urllib.parse import quote as quote_query
@@ -19,84 +20,153 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import dated
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_text import log_text
-from wharfinger.sources.git_repository.git_uris import plain_path
-from wharfinger.sources.git_repository.history import LIMIT, Chosen
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
+from wharfinger.sources.git_repository.git_text import log_entry
+from wharfinger.sources.git_repository.git_uris import Parts, plain_path
+from wharfinger.sources.git_repository.history import LIMIT, SECONDS, LogSelection, Stretch
 from wharfinger.sources.git_repository.parsing import Commit
-from wharfinger.sources.git_repository.revision_names import GitRevision, commit_of
-from wharfinger.sources.windows.window import NEXT, going_on
+from wharfinger.sources.git_repository.revision_names import is_full
+from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on
 
 __all__ = ["LogAnswer"]
 
-MOST = 1_000  # commits of one window
+MOST = 1_000
+"""Commits of one window."""
+PLAIN_CHARACTERS = 32_000
+"""Characters of a window that asks for no number of commits."""
+LONGEST = 1_000
+"""Characters of a text that is searched."""
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?(?:Z|([+-])(\d\d):?(\d\d))?", re.ASCII
 ).fullmatch
 _SECONDS = re.compile(r"\d{1,12}", re.ASCII).fullmatch
-_OID = re.compile(r"[0-9a-f]{40}").fullmatch
+_AGE = re.compile(r"(\d{1,5})(min|h|d|w|mo|y)", re.ASCII).fullmatch
+_UNITS = {"min": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 2_592_000, "y": 31_536_000}
 
 
 class LogAnswer(GitAnswer):
-    """Some commits that led to a revision."""
+    """Some commits that led to a revision, newest first."""
 
-    @functools.cached_property
-    def _found(self) -> tuple[GitRevision, Commit]:
-        revision = self.revision(self.address.rev)
-        return revision, commit_of(revision.oid, self.objects)
+    _tip: Commit
+    _selection: LogSelection
 
-    @property
-    def fixed(self) -> bool:
-        return self._found[0].fixed
+    async def load(self) -> None:
+        revision = await self.revision(self.address.rev)
+        self._tip = await self.objects.commit_of(revision.oid)
+        query = self.address.query
+        self.version = self._tip.oid
+        self.fixed = revision.fixed and not any(_AGE(query.get(name, "")) for name in ("since", "until"))
+        self.modified = self._tip.committer.seconds
+        parts = _path(query.get("path", ""))
+        self._selection = LogSelection(
+            os.fsencode("/".join(parts)),
+            bool(parts) and not await self._is_folder(parts),
+            _time("since", query.get("since"), 0),
+            _time("until", query.get("until"), 1),
+            *[_searched(name, query.get(name)) for name in ("author", "grep", "pickaxe")],
+        )
 
-    @property
-    def modified(self) -> float | None:
-        return self._found[1].committer.seconds
+    async def _is_folder(self, parts: Parts) -> bool:
+        try:
+            return is_tree((await self.objects.find(self._tip.tree, parts)).mode)
+        except NoSuchPath:  # perhaps it was removed
+            return False
 
-    @property
-    def version(self) -> str:
-        return self._found[1].oid
-
-    def resource(self) -> t.Resource:
+    async def resource(self) -> t.Resource:
         rev = shown(self.address.rev)
         return t.Resource(
             uri=self.uri,
             name=f"log of {rev}",
             title=f"Commits that led to {rev}",
             mime_type=mime.TEXT,
-            annotations=dated(self._found[1].committer.seconds),
+            annotations=dated(self.modified),
             meta={VERSION: self.version},
         )
 
-    def contents(self) -> list[t.ResourceContents]:
+    async def contents(self) -> list[t.ResourceContents]:
         query = self.address.query
         limit = _number(query.get("limit", str(LIMIT)))
-        chosen = Chosen(
-            _path(query.get("path", "")), _time("since", query.get("since"), 0), _time("until", query.get("until"), 1)
-        )
         after = query.get("after")
-        if after is not None and not _OID(after):
-            raise InvalidArgument("after= must be the full name of a commit of this log, with 40 digits.")
-        tip = self._found[1].oid
-        stretch = self.repository.histories.stretch(tip, self.references.shallow, after, limit, chosen)
-        title = (
-            f"{many(len(stretch.commits), 'commit')} that led to {shown(self.address.rev)} ({tip[:12]}), newest first."
-        )
-        how = f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}"
-        if not stretch.whole:
-            how += (
-                "\nThere may be older commits, which are not in this repository or too many: name one to read its log."
-            )
-        contents = [self.text(log_text(title, stretch.commits, how))]
+        if after is not None and not (is_full(after) and len(after) == self.repository.private.length):
+            digits = self.repository.private.length
+            raise InvalidArgument(f"after= must be the full name of a commit of this log, with {digits} digits.")
+        boundary = self.repository.references.boundary
+        stretch = await self.repository.histories.stretch(self._tip.oid, boundary, after, limit, self._selection)
+        commits = await asyncio.gather(*[self.objects.commit(each.oid) for each in stretch.commits])
+        entries: list[str] = []
+        room = WINDOW_BYTES if "limit" in query else PLAIN_CHARACTERS
+        for commit, logged in zip(commits, stretch.commits, strict=True):
+            entries.append(log_entry(commit, logged.before))
+            room -= len(entries[-1])
+            if room < 0:
+                break
+        if len(entries) < len(commits):
+            stretch = Stretch(stretch.commits[: len(entries)], commits[len(entries) - 1].oid)
+        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._how(stretch))]
         if stretch.after is not None:
-            following = self._following(tip, stretch.after)
+            following = self._following(self._tip.oid, {"after": stretch.after})
             contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(going_on(following, f"{many(len(stretch.commits), 'commit')} so far."))
+            contents.append(going_on(following, f"{many(len(entries), 'commit')} so far."))
         return contents
 
-    def _following(self, tip: str, after: str) -> str:
-        query = {**self.address.query, "after": after}
+    def _title(self, number: int) -> str:
+        tip = f"{shown(self.address.rev)} ({self._tip.oid[:12]})"
+        asked = [
+            f"{name}={shown(value)}" for name, value in self.address.query.items() if name not in ("limit", "after")
+        ]
+        if not number:
+            what = (
+                f"matches {', '.join(asked)}: leave a part of that out, or search more generally"
+                if asked
+                else "is left"
+            )
+            return f"0 commits. None that led to {tip} {what}.\n\n"
+        where = f" with {', '.join(asked)}" if asked else ""
+        return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
+
+    def _how(self, stretch: Stretch) -> str:
+        lines = ["", *self._end(stretch)] if stretch.after is None else [""]
+        lines.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
+        return "\n".join(lines) + "\n"
+
+    def _end(self, stretch: Stretch) -> list[str]:
+        """Where and why the log ends."""
+        last = stretch.commits[-1] if stretch.commits else None
+        path = shown(os.fsdecode(self._selection.path))
+        if stretch.cut:
+            bound = _CUTS[stretch.cut]
+            if last is None:
+                return [f"The search ended {bound}, and found nothing so far: begin at an older revision."]
+            query = {"path": os.fsdecode(last.path)} if last.path else {}
+            older = self._following(f"{last.oid}~1", query)
+            return [
+                f"The search ended {bound}: there may be older commits. To look at what led to the last one: {older}"
+            ]
+        if self.repository.private.shallow:
+            return ["This is a shallow clone: it has no older commits."]
+        if last is not None and last.status == "A":
+            return [
+                f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history, under no other name."
+            ]
+        if path and not self._selection.follow and last is not None:
+            return [f"Renames of folders are not followed: the files of {path} may have an older history of their own."]
+        return []
+
+    def _following(self, rev: str, changed: dict[str, str]) -> str:
+        query = {name: value for name, value in self.address.query.items() if name != "after"}
+        for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
+            if _AGE(query.get(name, "")):  # which would mean another time in the next window
+                query[name] = str(seconds)
+        query |= changed
         pairs = [f"{name}={quote_query(value, '/:', errors='surrogateescape')}" for name, value in query.items()]
-        return f"{self.uris.log(tip)}?{'&'.join(pairs)}"
+        return f"{self.uris.log(rev)}?{'&'.join(pairs)}"
+
+
+_CUTS = {
+    "time": f"after {SECONDS:g} s",
+    "size": "here, since it is long",
+    "failure": "at a commit that cannot be read (see `git fsck`)",
+}
 
 
 def _number(value: str) -> int:
@@ -105,19 +175,30 @@ def _number(value: str) -> int:
     raise InvalidArgument(f"limit= must be a number of commits from 1 to {MOST:,}, such as limit={LIMIT}.")
 
 
-def _path(value: str) -> tuple[str, ...]:
+def _path(value: str) -> Parts:
     try:
-        return plain_path(value) if value else ()
+        return plain_path(value.rstrip("/")) if value else ()
     except UnreadableUri:
         raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
 
 
+def _searched(name: str, value: str | None) -> str:
+    if value is None:
+        return ""
+    if not value or len(value) > LONGEST or "\0" in value or "\n" in value:
+        raise InvalidArgument(f"{name}= must be one line of text, of at most {LONGEST:,} characters.")
+    return value
+
+
 def _time(name: str, value: str | None, end: int) -> int | None:
-    """Seconds since 1970 of `2026-11-20`, `2026-11-20T09:30Z` or a number; a day is meant to its end by `until`."""
+    """Seconds since 1970 of `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number; `until` includes the whole day."""
     if value is None:
         return None
     if _SECONDS(value):
         return int(value)
+    age = _AGE(value)
+    if age is not None:
+        return max(0, int(time.time()) - int(age[1]) * _UNITS[age[2]])
     found = _TIME(value)
     try:
         if found is None:
@@ -127,6 +208,8 @@ def _time(name: str, value: str | None, end: int) -> int | None:
         text = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*fields)
         seconds = calendar.timegm(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
     except ValueError:
-        raise InvalidArgument(f"{name}= must be a time: 2026-11-20, 2026-11-20T09:30:00Z or 1795166400.") from None
+        raise InvalidArgument(
+            f"{name}= must be a time: 7d (also min, h, w, mo, y), 2026-11-20, 2026-11-20T09:30:00Z or 1795166400."
+        ) from None
     offset = (int(hours) * 60 + int(minutes)) * 60 if sign else 0
-    return seconds - (-offset if sign == "-" else offset) + (86_399 if end and hour is None else 0)
+    return max(0, seconds - (-offset if sign == "-" else offset) + (86_399 if end and hour is None else 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wharfinger import types as t
 from wharfinger.content import mime
@@ -12,59 +12,62 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import clock, subject, top_text
-from wharfinger.sources.git_repository.objects import PureMissing
+from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
-from wharfinger.sources.git_repository.revision_names import commit_of, short_name
+from wharfinger.sources.git_repository.revision_names import short_name
 
 __all__ = ["TopAnswer", "head_words"]
 
-NAMED = 50  # branches, and tags, that the text names
+NAMED = 50
+"""Branches, and tags, that the text names."""
 
 
 class TopAnswer(GitAnswer):
     """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
 
-    @property
-    def version(self) -> str:
-        return self.references.mark
+    async def load(self) -> None:
+        self.version = self.references.mark
 
-    def resource(self) -> t.Resource:
+    async def resource(self) -> t.Resource:
         label = shown(self.repository.label)
         return t.Resource(
             uri=self.uri, name=label, title=f"git repository {label}", mime_type=mime.DIRECTORY,
             meta={VERSION: self.version},
         )  # fmt: skip
 
-    def contents(self) -> list[t.ResourceContents]:
+    async def contents(self) -> list[t.ResourceContents]:
         references = self.references
         counts = f"{many(references.many(BRANCHES), 'branch')}, {many(references.many(TAGS), 'tag')}"
-        lists = [(title, self._names(prefix)) for title, prefix in (("Branches:", BRANCHES), ("Tags:", TAGS))]
-        text = top_text(shown(self.repository.label), self._head(), counts, lists, self._how())
-        children, _ = self.children(None, CHILDREN)
+        tags = await self.repository.references.tags(references)
+        lists = [
+            ("Branches:", self._names(BRANCHES, list(references.under(BRANCHES)))),
+            ("Tags, newest first:", self._names(TAGS, tags)),
+        ]
+        text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._how())
+        children, _ = await self.children(None, CHILDREN)
         return [self.text(text), *summaries(children)]
 
-    def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+    async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         from wharfinger.sources.git_repository.git_listing import top_children
 
-        return top_children(self.repository, self.references, after, limit)
+        return await top_children(self.repository, self.references, after, limit)
 
-    def _head(self) -> str:
+    async def _head(self) -> str:
         words = head_words(self.references)
         if self.references.head is None:
             return words
         try:
-            commit = commit_of(self.references.head, self.objects)
-        except (PureMissing, InvalidArgument):
+            commit = await self.objects.commit_of(self.references.head)
+        except (MissingObject, InvalidArgument):
             return f"{words}, which cannot be read"
         return f"{words}, {clock(commit.committer)}, “{subject(commit)}”"
 
-    def _names(self, prefix: str) -> Iterator[str]:
-        for number, name in enumerate(self.references.under(prefix)):
-            if number == NAMED:
-                yield f"and {self.references.many(prefix) - NAMED:,} more: see the completion of rev"
-                return
+    def _names(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
+        for name in names[:NAMED]:
             oid = self.references.names[prefix + name]
             yield f"{shown(name)} at {oid[:12]}  {self.uris.tree(short_name(prefix + name, self.references))}"
+        if len(names) > NAMED:
+            yield f"and {len(names) - NAMED:,} more: see the completion of rev"
 
     def _how(self) -> list[str]:
         return [
@@ -77,12 +80,15 @@ _HOW = (
     ("Files", "tree/REV/PATH"),
     ("A commit", "commit/REV"),
     ("Changes", "diff/REV..REV, diff/REV..REV/PATH, or diff/REV for those of one commit"),
-    ("History", "log/REV?path=PATH&since=2026-01-01&limit=50"),
+    (
+        "History",
+        "log/REV?path=PATH&since=7d&author=NAME&grep=WORDS&limit=50, and pickaxe=TEXT for who added or removed it",
+    ),
 )
 
 
 def head_words(references: References) -> str:
-    """What HEAD is: `main at 1a2b3c4`."""
+    """HEAD in words: `main at 1a2b3c4`."""
     if references.head is None:
         return f"{shown(references.head_name)}, without commits yet"
     return f"{shown(references.head_name)} at {references.head[:7]}"

@@ -1,12 +1,12 @@
 """Trees and files at a revision: `git://label/tree/{rev}/{+path}`.
 
-A symbolic link is the text of where it leads, and is followed nowhere. A submodule is the name of its commit, and is
-entered nowhere.
+A symbolic link is the text of its target, and is not followed. A submodule is the name of its commit, and not opened.
 """
 
 from __future__ import annotations
 
-import functools
+import asyncio
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -17,164 +17,164 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, dated, listing_text, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import PureMissing
+from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
-from wharfinger.sources.git_repository.revision_names import GitRevision, peel
-from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.windows.window import need_no_window, parse, read_content
+from wharfinger.sources.windows.window import RandomAccess, need_no_window, parse, read_content
 
-__all__ = ["LINK", "MODULE", "TreeAnswer", "entry_resource"]
+__all__ = ["TreeAnswer", "entry_resources"]
 
 LINK = "inode/symlink"
 MODULE = "text/plain"
 BLOB = 0o100644
+INLINE_BYTES = 256 << 10
+"""A larger content is cut and decoded in a thread, because that would block the event loop."""
 
 
 class TreeAnswer(GitAnswer):
     """A folder or a file of a tree; a tree or a file by its own object name."""
 
-    @functools.cached_property
-    def _found(self) -> tuple[GitRevision, GitTreeEntry, int | None]:
-        """The revision, the entry at the path, and the time of the commit where there is one."""
-        revision = self.revision(self.address.rev)
-        kind, oid = peel(revision.oid, self.objects)
-        seconds = None
-        if kind == "commit":
-            commit = self.objects.commit(oid)
-            oid, seconds = commit.tree, commit.committer.seconds
-        elif kind == "blob":
-            if self.address.parts:
+    entry: GitTreeEntry
+    _seconds: int | None = None
+
+    async def load(self) -> None:
+        revision = await self.revision(self.address.rev)
+        parts = self.address.parts
+        info = await self.objects.peel(revision.oid)
+        oid = info.oid
+        if info.kind == "blob":
+            if parts:
                 raise NoSuchPath(self.address.uri)
-            return revision, GitTreeEntry(b"", BLOB, oid), None
-        entry = find(self.objects, oid, self.address.parts)
-        if self.address.slashed and self.address.parts and not is_tree(entry.mode):
-            raise NoSuchPath(self.address.uri)
-        return revision, entry, seconds
+            self.entry = GitTreeEntry(b"", BLOB, oid)
+        else:
+            if info.kind == "commit":
+                commit = await self.objects.commit(oid)
+                oid, self._seconds = commit.tree, commit.committer.seconds
+            self.entry = await self.objects.find(oid, parts)
+            if self.address.slashed and parts and not is_tree(self.entry.mode):
+                raise NoSuchPath(self.address.uri)
+        self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
 
-    @property
-    def entry(self) -> GitTreeEntry:
-        """What is there."""
-        return self._found[1]
-
-    @property
-    def fixed(self) -> bool:
-        return self._found[0].fixed
-
-    @property
-    def modified(self) -> float | None:
-        return self._found[2]
-
-    @property
-    def version(self) -> str:
-        return self.entry.oid
-
-    @property
-    def _parts(self) -> Parts:
-        return self.address.parts
-
-    def resource(self) -> t.Resource:
-        found = entry_resource(self.repository, self.address.rev, self._parts, self.entry)
+    async def resource(self) -> t.Resource:
+        (found,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
         found.uri = self.uri
-        seconds = self._found[2]
-        if seconds is not None and not self._parts:
-            found.annotations = dated(seconds)
+        if self._seconds is not None and not self.address.parts:
+            found.annotations = dated(self._seconds)
         return found
 
-    def contents(self) -> list[t.ResourceContents]:
+    async def contents(self) -> list[t.ResourceContents]:
         entry = self.entry
+        window = parse(self.address.query)
         if is_tree(entry.mode):
-            need_no_window(parse(self.address.query))
-            return self._directory()
+            need_no_window(window)
+            return await self._directory()
         if is_module(entry.mode):
             return [self.text(_module_text(entry))]
-        content = self.objects.content(entry.oid)
-        window = parse(self.address.query)
-        lines = self.repository.lines.of(entry.oid, entry.oid, content) if window and window.kind == "lines" else None
-        found = read_content(
-            self.uri,
-            self.address.uri,
-            name_of(entry),
-            content,
-            window,
-            whole=self.repository.whole,
-            meta={VERSION: entry.oid},
-            lines=lines,
-        )
+        content = await self.objects.content(entry.oid)
+        if content.size > INLINE_BYTES:
+            found = await asyncio.to_thread(self._cut, content)
+        else:
+            found = self._cut(content)
         if is_link(entry.mode):
             found[0].mime_type = LINK
         return found
 
-    def _directory(self) -> list[t.ResourceContents]:
-        entries = self.objects.tree(self.entry.oid)
-        children, key = self.children(None, CHILDREN)
+    def _cut(self, content: RandomAccess) -> list[t.ResourceContents]:
+        window, oid = parse(self.address.query), self.entry.oid
+        return read_content(
+            self.uri,
+            self.address.uri,
+            self.entry.part,
+            content,
+            window,
+            whole=self.repository.whole,
+            meta={VERSION: oid},
+            lines=self.repository.lines.of(oid, oid, content) if window and window.kind == "lines" else None,
+        )
+
+    async def _directory(self) -> list[t.ResourceContents]:
+        entries = await self.objects.tree(self.entry.oid)
+        children, key = await self.children(None, CHILDREN)
         folders = sum(is_tree(entry.mode) for entry in entries)
-        where = "".join([f"{shown(part)}/" for part in (self.repository.label, *self._parts)])
+        where = "".join([f"{shown(part)}/" for part in (self.repository.label, *self.address.parts)])
         counted = f"{many(folders, 'folder')} and {many(len(entries) - folders, 'file')}"
         template = self.uris.templates["tree"] if key is not None else ""
         text = listing_text(f"{where} at {shown(self.address.rev)}", counted, children, template)
         return [self.text(text), *summaries(children)]
 
-    def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The entries of a folder in git's order. A key is the number of the next one and the folder's object."""
+    async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """The entries of a folder in git's order. A key is the folder's object and the number of the next entry."""
         if not is_tree(self.entry.mode):
             raise ResourceNotFound(self.uri)
         oid, begin = self.entry.oid, 0
         if after is not None:
-            oid, begin = self._position(after)
-        entries = self.objects.tree(oid)
-        resources = [
-            entry_resource(self.repository, self.address.rev, (*self._parts, name_of(entry)), entry)
-            for entry in entries[begin : begin + limit]
-        ]
+            oid, begin = await self._position(after)
+        entries = await self.objects.tree(oid)
+        rows = [((*self.address.parts, entry.part), entry) for entry in entries[begin : begin + limit]]
+        resources = await entry_resources(self.repository, self.address.rev, rows)
         end = begin + len(resources)
         return resources, f"{oid}.{end}" if end < len(entries) else None
 
-    def _position(self, key: str) -> tuple[str, int]:
+    async def _position(self, key: str) -> tuple[str, int]:
         oid, _, number = key.partition(".")
-        try:
-            if len(oid) == 40 and number.isdecimal() and len(number) < 10 and self.objects.header(oid)[0] == "tree":
-                return oid, int(number)
-        except (LookupError, ValueError):
-            pass
+        if len(oid) == self.repository.private.length and number.isdecimal() and len(number) < 10:
+            try:
+                if (await self.objects.info(bytes.fromhex(oid).hex())).kind == "tree":
+                    return oid, int(number)
+            except (LookupError, ValueError):
+                pass
         raise bad_cursor()
 
 
-def entry_resource(repository: Repository, rev: str, parts: Parts, entry: GitTreeEntry) -> t.Resource:
-    """An entry of a tree as a resource."""
-    name = shown(parts[-1]) if parts else f"{repository.label} at {shown(rev)}"
-    kind, size = _kind_and_size(repository, parts, entry)
+async def entry_resources(
+    repository: Repository, rev: str, rows: Sequence[tuple[Parts, GitTreeEntry]]
+) -> list[t.Resource]:
+    """Entries of trees at a revision as resources."""
+    files = {entry.oid for _, entry in rows if not (is_tree(entry.mode) or is_module(entry.mode))}
+    infos = await repository.objects.infos(list(files))
+    sizes = {oid: info.size for oid, info in infos.items()}
+    # Names say the type of most files. Of the others, the first bytes are read.
+    unknown = {
+        entry.oid
+        for parts, entry in rows
+        if entry.oid in sizes and not is_link(entry.mode) and not mime.by_name(parts[-1] if parts else "")
+    }
+    heads = dict(zip(unknown, await asyncio.gather(*[_head(repository, oid) for oid in unknown]), strict=True))
+    return [
+        _resource(repository, rev, parts, entry, sizes.get(entry.oid), heads.get(entry.oid)) for parts, entry in rows
+    ]
+
+
+async def _head(repository: Repository, oid: str) -> bytes | None:
+    try:
+        return await repository.objects.start(oid)
+    except (MissingObject, InvalidArgument):  # reading it says why
+        return None
+
+
+def _resource(
+    repository: Repository, rev: str, parts: Parts, entry: GitTreeEntry, size: int | None, head: bytes | None
+) -> t.Resource:
+    last = parts[-1] if parts else ""
+    name = shown(last) if parts else f"{repository.label} at {shown(rev)}"
+    if is_tree(entry.mode):
+        kind = mime.DIRECTORY
+    elif is_module(entry.mode):
+        kind, size = MODULE, len(_module_text(entry).encode())
+    elif is_link(entry.mode):
+        kind = LINK
+    else:
+        kind = mime.by_name(last) or ("" if head is None else mime.classify(last, head, mime.begins_text(head)))
     return t.Resource(
         uri=repository.uris.tree(rev, parts),
         name=name,
         title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
-        mime_type=kind,
+        mime_type=kind or mime.OCTETS,
         size=UNSET if size is None else size,
         meta={VERSION: entry.oid},
     )
-
-
-def _kind_and_size(repository: Repository, parts: Parts, entry: GitTreeEntry) -> tuple[str, int | None]:
-    if is_tree(entry.mode):
-        return mime.DIRECTORY, None
-    if is_module(entry.mode):
-        return MODULE, len(_module_text(entry).encode())
-    try:
-        _, size = repository.objects.header(entry.oid)
-    except (PureMissing, InvalidArgument):  # of a partial clone, or damaged: reading it says so
-        return mime.by_name(parts[-1] if parts else "") or mime.OCTETS, None
-    if is_link(entry.mode):
-        return LINK, size
-    name = parts[-1] if parts else ""
-    promised = mime.by_name(name)
-    if promised:
-        return promised, size
-    try:
-        head = repository.objects.start(entry.oid, mime.SNIFFED_BYTES)
-    except InvalidArgument:
-        return mime.OCTETS, size
-    return mime.classify(name, head, mime.begins_text(head)), size
 
 
 def _module_text(entry: GitTreeEntry) -> str:

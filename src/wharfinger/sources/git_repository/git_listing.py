@@ -1,13 +1,15 @@
 """The list of a repository in pages: its top, branches, tags, the newest commits of HEAD, and HEAD's files.
 
-A key holds the commit that HEAD was when its list began, so that nothing is lost or shown twice while commits arrive.
+A key holds the commit that HEAD was when its list began, so that nothing is lost or repeated while commits arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from itertools import islice
+from functools import partial
+from typing import NamedTuple
 
 from wharfinger import types as t
 from wharfinger.content import mime
@@ -15,16 +17,17 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Document, document_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answer_commit import commit_resource
-from wharfinger.sources.git_repository.answer_tree import entry_resource
+from wharfinger.sources.git_repository.answer_tree import entry_resources
 from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import Repository
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
-from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing
-from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
+from wharfinger.sources.git_repository.object_reader import MissingObject
+from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
-from wharfinger.sources.git_repository.revision_names import commit_of, short_name
-from wharfinger.sources.git_repository.trees import NoSuchPath, is_link, is_module, is_tree, walk
+from wharfinger.sources.git_repository.revision_names import short_name
 from wharfinger.sources.page_keys import bad_cursor
 
 __all__ = ["RECENT", "SEARCHED", "documents", "page", "top_children"]
@@ -33,131 +36,175 @@ RECENT = 100
 """Commits of HEAD that are listed."""
 SEARCHED = 10_000
 """Commits of HEAD whose messages are searched."""
-LOOKED_AT = 20  # entries that one page of documents passes over, for each that it may return
+LOOKED_AT = 20
+"""Entries that one page of documents passes over, for each that it may return."""
 
-Row = tuple[str, t.Resource | None]
-"""A position and what is there; None where there is nothing to show."""
+
+class _Row(NamedTuple):
+    """A position in one part of the list, and what is there: a URI, a file or a commit."""
+
+    position: str
+    uri: str = ""
+    file: tuple[Parts, GitTreeEntry] | None = None
+    commit: str = ""
 
 
 class _List:
-    """What is listed, from one moment on: `tip` is what HEAD was, None in a repository without commits."""
+    """The list from one moment on: `tip` is what HEAD was, None in a repository without commits."""
 
     def __init__(self, repository: Repository, references: References, tip: str | None) -> None:
         self.repository = repository
         self.references = references
         self.tip = tip
 
-    def _stat(self, uri: str) -> t.Resource | None:
-        try:
-            return answer_for(self.repository, self.references, uri).resource()
-        except (LookupError, ResourceNotFound, InvalidArgument):  # a tag of what is not there, or damaged
-            return None
+    async def top(self, after: str) -> AsyncIterator[_Row]:
+        if after < "1":
+            yield _Row("1", self.repository.uris.top)
+        async for row in self.heads(after):
+            yield row
 
-    def top(self, after: str) -> Iterator[Row]:
+    async def heads(self, after: str) -> AsyncIterator[_Row]:
         uris = self.repository.uris
-        for position, uri in (("1", uris.top), *self._heads()):
+        for position, uri in (("2", uris.tree("HEAD")), ("3", uris.log("HEAD"))) if self.tip else ():
             if position > after:
-                yield position, self._stat(uri)
+                yield _Row(position, uri)
 
-    def heads(self, after: str) -> Iterator[Row]:
-        for position, uri in self._heads():
-            if position > after:
-                yield position, self._stat(uri)
+    async def branches(self, after: str) -> AsyncIterator[_Row]:
+        wanted = unquote_rev(after) if after else ""
+        for name in self.references.under(BRANCHES):
+            if name > wanted:
+                yield self._named(BRANCHES, name, quote_rev(name))
 
-    def _heads(self) -> tuple[tuple[str, str], ...]:
-        uris = self.repository.uris
-        return (("2", uris.tree("HEAD")), ("3", uris.log("HEAD"))) if self.tip else ()
+    async def tags(self, after: str) -> AsyncIterator[_Row]:
+        """The newest first. A position has the time, so that it stays valid if its tag is deleted."""
+        reader = self.repository.references
+        times = await reader.tag_times(self.references)
+        begin = (0, "")
+        if after:
+            seconds, _, name = after.partition(":")
+            begin = (-int(seconds), unquote_rev(name))
+        for name in await reader.tags(self.references):
+            seconds_ = times.get(TAGS + name, 0)
+            if not after or (-seconds_, name) > begin:
+                yield self._named(TAGS, name, f"{seconds_}:{quote_rev(name)}")
 
-    def branches(self, after: str) -> Iterator[Row]:
-        return self._named(BRANCHES, after)
+    def _named(self, prefix: str, name: str, position: str) -> _Row:
+        return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
-    def tags(self, after: str) -> Iterator[Row]:
-        return self._named(TAGS, after)
-
-    def _named(self, prefix: str, after: str) -> Iterator[Row]:
-        for name in self.references.under(prefix, unquote_rev(after) if after else ""):
-            rev = short_name(prefix + name, self.references)
-            yield quote_rev(name), self._stat(self.repository.uris.tree(rev))
-
-    def newest(self, after: str, most: int = RECENT) -> Iterator[tuple[str, Commit]]:
+    async def commits(self, after: str, most: int = RECENT) -> AsyncIterator[_Row]:
+        """The newest commits; a position is the number of commits up to it, and its name."""
         if self.tip is None:
             return
-        histories = self.repository.histories
-        history = histories.walk(self.tip, self.references.shallow)
-        begin = history.place_of(after) + 1 if after else 0
-        if after and not begin:
-            raise ValueError("no commit of this history")
-        with suppress(PureMissing, PureDamaged):
-            for commit in islice(history.commits(begin), max(0, most - begin)):
-                yield commit.oid, commit
+        number, _, oid = after.partition(":")
+        shown = int(number) if after else 0
+        while shown < most:
+            wanted = min(RECENT, most - shown)
+            boundary = self.repository.references.boundary
+            try:
+                stretch = await self.repository.histories.stretch(self.tip, boundary, oid or None, wanted)
+            except GitFailed:  # the history is damaged: the rest of the list is not
+                return
+            for commit in stretch.commits:
+                shown += 1
+                yield _Row(f"{shown}:{commit.oid}", commit=commit.oid)
+            if stretch.after is None:
+                return
+            oid = stretch.after
 
-    def commits(self, after: str) -> Iterator[Row]:
-        for position, commit in self.newest(after):
-            yield position, commit_resource(self.repository, commit)
-
-    def files(self, after: str) -> Iterator[Row]:
-        for parts, entry in self.entries(after):
-            yield join_parts(parts), entry_resource(self.repository, "HEAD", parts, entry)
-
-    def entries(self, after: str) -> Iterator[tuple[Parts, GitTreeEntry]]:
-        """What HEAD's tree holds behind a path; nothing where it cannot be read."""
+    async def files(self, after: str) -> AsyncIterator[_Row]:
+        """What HEAD's tree holds; nothing if it cannot be read."""
         if self.tip is not None:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
-            with suppress(PureMissing, PureDamaged):
-                yield from walk(objects, objects.commit(self.tip).tree, begin)
+            with suppress(MissingObject, InvalidArgument):
+                async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin):
+                    yield _Row(join_parts(parts), file=(parts, entry))
+
+    async def resources(self, rows: Sequence[_Row]) -> list[t.Resource]:
+        """The resources of rows, except those that cannot be read."""
+        files = [row.file for row in rows if row.file is not None]
+        listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
+        others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.file is None]))
+        found = [next(others) if row.file is None else next(listed) for row in rows]
+        return [resource for resource in found if resource is not None]
+
+    async def _other(self, row: _Row) -> t.Resource | None:
+        try:
+            if row.commit:
+                return commit_resource(self.repository, await self.repository.objects.commit(row.commit))
+            answer = answer_for(self.repository, self.references, row.uri)
+            await answer.load()
+            return await answer.resource()
+        except (LookupError, ResourceNotFound, InvalidArgument):  # a tag of a missing object, or a damaged one
+            return None
 
 
 _PAGE = ("top", "branches", "tags", "commits", "files")
 _CHILDREN = ("heads", "branches", "tags")
+_DOCUMENTS = ("files", "commits")
 
 
-def page(
+async def page(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[t.Resource], str | None]:
-    """At most `limit` resources behind the key, and the key of the next page.
+    """At most `limit` resources after the key, and the key of the next page.
 
     Raises:
-        InvalidArgument: the key is none of this list.
+        InvalidArgument: the key is not one of this list.
     """
-    return _page(repository, references, after, limit, _PAGE)
+    return await _page(repository, references, after, limit, _PAGE)
 
 
-def top_children(
+async def top_children(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[t.Resource], str | None]:
-    """What is directly in the top, in pages as those of `page`."""
-    return _page(repository, references, after, limit, _CHILDREN)
+    """The entries of the top, in pages like those of `page`."""
+    return await _page(repository, references, after, limit, _CHILDREN)
 
 
-def _page(
+async def _page(
     repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...]
 ) -> tuple[list[t.Resource], str | None]:
-    part, tip, position = _begin(repository, references, after, parts)
-    listed = _List(repository, references, tip)
     found: list[t.Resource] = []
+    while True:
+        listed, rows, key = await _rows(repository, references, after, limit - len(found), parts, RECENT)
+        found += await listed.resources(rows)
+        if found or key is None:  # a page is not empty, unless it is the last one
+            return found, key
+        after = key
+
+
+async def _rows(
+    repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...], recent: int
+) -> tuple[_List, list[_Row], str | None]:
+    """At most `limit` rows after a key, and the key of the last one if there are more."""
+    part, tip, position = await _begin(repository, references, after, parts)
+    listed = _List(repository, references, tip)
+    sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
+        "top": listed.top, "heads": listed.heads, "branches": listed.branches, "tags": listed.tags,
+        "commits": partial(listed.commits, most=recent), "files": listed.files,
+    }  # fmt: skip
+    rows: list[_Row] = []
     key: str | None = None
     try:
         for name in parts[parts.index(part) :]:
-            for here, resource in getattr(listed, name)(position):
-                if resource is None:
-                    continue
-                if len(found) >= limit:
-                    return found, key
-                found.append(resource)
-                key = f"{name} {tip or '-'} {here}"
+            async for row in sources[name](position):
+                if len(rows) >= limit:
+                    return listed, rows, key
+                rows.append(row)
+                key = f"{name} {tip or '-'} {row.position}"
             position = ""
     except (UnreadableUri, ValueError, NoSuchPath):
         raise bad_cursor() from None
-    return found, None
+    return listed, rows, None
 
 
-def _begin(
+async def _begin(
     repository: Repository, references: References, after: str | None, parts: tuple[str, ...]
 ) -> tuple[str, str | None, str]:
     """Where a page begins: the part of the list, the commit, and the position."""
     if after is None:
-        return parts[0], _tip(repository, references), ""
+        return parts[0], await _tip(repository, references), ""
     name, _, rest = after.partition(" ")
     tip, _, position = rest.partition(" ")
     if name not in parts or not position or len(after) > 100_000:
@@ -165,63 +212,47 @@ def _begin(
     if tip == "-":
         return name, None, position
     try:
-        if len(tip) != 40:
+        if len(tip) != repository.private.length:
             raise ValueError
-        return name, repository.objects.commit(bytes.fromhex(tip).hex()).oid, position
+        return name, (await repository.objects.commit(bytes.fromhex(tip).hex())).oid, position
     except (LookupError, ValueError):
         raise bad_cursor() from None
 
 
-def _tip(repository: Repository, references: References) -> str | None:
+async def _tip(repository: Repository, references: References) -> str | None:
     if references.head is None:
         return None
     try:
-        return commit_of(references.head, repository.objects).oid
-    except (PureMissing, InvalidArgument):
+        return (await repository.objects.commit_of(references.head)).oid
+    except (MissingObject, InvalidArgument):
         return None
 
 
-def documents(
+async def documents(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[Document], str | None]:
     """What is searched: the files of HEAD's tree, and the messages of its newest commits.
 
     Raises:
-        InvalidArgument: the key is none of these.
+        InvalidArgument: the key is not one of these.
     """
-    part, tip, position = _begin(repository, references, after, ("files", "commits"))
-    listed = _List(repository, references, tip)
     found: list[Document] = []
-    key = after
-    looked = 0
-    try:
-        for name in ("files", "commits")[("files", "commits").index(part) :]:
-            rows = _file_documents(listed, position) if name == "files" else _commit_documents(listed, position)
-            for here, document in rows:
-                if len(found) >= limit or looked >= limit * LOOKED_AT:
-                    return found, key
-                looked += 1
-                key = f"{name} {tip or '-'} {here}"
-                if document is not None:
-                    found.append(document)
-            position = ""
-    except (UnreadableUri, ValueError, NoSuchPath):
-        raise bad_cursor() from None
-    return found, None
+    for _ in range(LOOKED_AT):
+        _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED)
+        files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
+        found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
+        waiting: list[Awaitable[Document]] = [_commit_document(repository, row.commit) for row in rows if row.commit]
+        found += await asyncio.gather(*waiting)
+        if after is None or len(found) >= limit:
+            break
+    return found, after
 
 
-def _file_documents(listed: _List, after: str) -> Iterator[tuple[str, Document | None]]:
-    repository = listed.repository
-    for parts, entry in listed.entries(after):
-        document = None
-        if not (is_tree(entry.mode) or is_module(entry.mode) or is_link(entry.mode)):
-            resource = entry_resource(repository, "HEAD", parts, entry)
-            document = document_of(resource)
-        yield join_parts(parts), document
+def _is_file(entry: GitTreeEntry) -> bool:
+    return not (is_tree(entry.mode) or is_module(entry.mode) or is_link(entry.mode))
 
 
-def _commit_documents(listed: _List, after: str) -> Iterator[tuple[str, Document | None]]:
-    for position, commit in listed.newest(after, SEARCHED):
-        title = subject(commit) or commit.oid[:12]
-        uri = listed.repository.uris.commit(commit.oid)
-        yield position, Document(uri=uri, title=title, version=commit.oid, mime_type=mime.TEXT)
+async def _commit_document(repository: Repository, oid: str) -> Document:
+    commit = await repository.objects.commit(oid)
+    title = subject(commit) or oid[:12]
+    return Document(uri=repository.uris.commit(oid), title=title, version=oid, mime_type=mime.TEXT)

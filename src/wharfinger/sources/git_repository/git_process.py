@@ -102,7 +102,7 @@ class GitFailed(InvalidArgument):
 
 
 class GitOutput(NamedTuple):
-    """What a command printed. `cut` is `time` or `size` if it was ended early, and empty if it ended by itself."""
+    """What a command printed. `cut` is `time` or `size` if it was ended, `failure` if it failed later, else empty."""
 
     data: bytes
     cut: str = ""
@@ -215,7 +215,7 @@ async def run_git(
         stdin: What it reads.
         most: Bytes of output after which it is ended.
         seconds: Time after which it is ended.
-        partial: Return what was printed until it was ended, instead of raising.
+        partial: Return what was printed until it was ended or failed, if anything, instead of raising.
         codes: Exit codes that are no failure.
         work_tree: The folder of a working tree, for commands that compare one.
         index: The copy of an index, for such commands.
@@ -241,10 +241,13 @@ async def run_git(
     if ran.cut and not partial:
         bound = f"{seconds:g} s" if ran.cut == "time" else f"{most:,} bytes of output"
         raise GitFailed(f"`git {name}` was ended after {bound}: ask for less.")
+    data = b"".join(ran.parts)[:most]
     if not ran.cut and ran.code not in codes:
+        if partial and data:
+            return GitOutput(data, "failure")
         why = reason(bytes(ran.stderr)) or f"exit code {ran.code}"
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
-    return GitOutput(b"".join(ran.parts)[:most], ran.cut)
+    return GitOutput(data, ran.cut)
 
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()

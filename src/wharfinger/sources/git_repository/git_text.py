@@ -1,6 +1,6 @@
-"""Commits, changes, logs and the top of a repository as text to read. Reads no objects.
+"""Commits, changes, logs and the top of a repository as text to read.
 
-What a repository says about itself is escaped where it could move a cursor or reorder text.
+Names and messages are escaped where they could move a cursor or reorder text.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import time
 from collections.abc import Iterable, Sequence
 
 from wharfinger.content.text import many, shown
+from wharfinger.sources.git_repository.git_differences import TreeChange
 from wharfinger.sources.git_repository.parsing import Commit, Person, Tag
 from wharfinger.sources.git_repository.safe_text import paragraph
-from wharfinger.sources.git_repository.trees import TreeChange
 
 __all__ = [
     "change_line",
     "clock",
     "commit_text",
-    "log_text",
+    "log_entry",
     "subject",
     "top_text",
 ]
@@ -52,7 +52,7 @@ def subject(commit: Commit) -> str:
 
 
 def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:
-    """A commit: who, when, why, and which paths; `more` where not all of them are given."""
+    """A commit: who, when, why, and which paths; `more` if these are not all of them."""
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
     lines += [f"author {shown(commit.author.name)}  {clock(commit.author)}"]
@@ -69,20 +69,18 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
 
 
 def change_line(change: TreeChange) -> str:
-    """One path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed."""
+    """One path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed, `T` of another type."""
     path = shown(os.fsdecode(change.path))
-    if change.moved is not None:
-        return f"  R {shown(os.fsdecode(change.moved))} -> {path}"
-    return f"  {'A' if change.old is None else 'D' if change.new is None else 'M'} {path}"
+    moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
+    return f"  {change.status} {moved}{path}"
 
 
-def log_text(title: str, commits: Iterable[Commit], how: str) -> str:
-    """A window of a log."""
-    lines = [title, ""]
-    for commit in commits:
-        lines.append(f"{commit.oid[:12]} {clock(commit.committer)}  {shown(commit.author.name)}")
-        lines.append(f"    {subject(commit)}")
-    return "\n".join([*lines, "", how]) + "\n"
+def log_entry(commit: Commit, moved: bytes = b"") -> str:
+    """A commit of a log, with its whole message; `moved` is the path before, if it renamed the file of the log."""
+    lines = [f"{commit.oid[:12]} {clock(commit.committer)}  {shown(commit.author.name)}", _indented(commit.message)]
+    if moved:
+        lines.append(f"    [renamed from {shown(os.fsdecode(moved))}]")
+    return "\n".join(lines) + "\n"
 
 
 def top_text(name: str, head: str, counts: str, lists: Iterable[tuple[str, Iterable[str]]], how: Iterable[str]) -> str:

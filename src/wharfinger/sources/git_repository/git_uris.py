@@ -80,7 +80,7 @@ class GitUris:
             "changes": f"{inside}diff/{{rev}}",
             "diff": f"{inside}diff/{{from}}..{{to}}",
             "path diff": f"{inside}diff/{{from}}..{{to}}/{{+path}}",
-            "log": f"{inside}log/{{rev}}{{?path,after,since,until,limit}}",
+            "log": f"{inside}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
         }
 
     # Reading
@@ -119,7 +119,7 @@ _QUERIES = {
     "tree": ("lines", "bytes", "tail"),
     "commit": (),
     "diff": ("after",),
-    "log": ("path", "after", "since", "until", "limit"),
+    "log": ("path", "author", "grep", "pickaxe", "since", "until", "limit", "after"),
 }
 
 

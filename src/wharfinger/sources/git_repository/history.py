@@ -1,179 +1,165 @@
-"""The commits that led to a revision, newest first, in windows that stay valid while commits arrive.
+"""The commits that led to a revision, newest first, in windows that stay the same while commits arrive.
 
-A walk goes on where the last window ended, and keeps no more of a commit than its name. Refuses to know how commits
-are shown.
+`git log` is run for more commits than a window needs, and their names are kept, so that the next windows need no other
+run. A walk that takes too long ends with what it found, and the last window says where.
 """
 
 from __future__ import annotations
 
-import heapq
-import threading
-import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import PureDamaged, PureMissing, PureReader
-from wharfinger.sources.git_repository.parsing import Commit
-from wharfinger.sources.git_repository.trees import NoSuchPath, find
+from wharfinger.sources.git_repository.git_objects import GitObjects
+from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, GitFailed, run_git
 
-__all__ = ["LIMIT", "MOST", "Chosen", "Histories", "Stretch"]
+__all__ = ["EVERYTHING", "LIMIT", "MOST", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
 
-MOST = 100_000  # commits that one walk goes back; an older one can be named, and walked from
-WALKS = 4  # walks that are kept
-PATIENCE = 0.5  # seconds of looking for commits that fit, before what was found is told
-LIMIT = 50  # commits of a window that asks for no number
-OID = 20
-AHEAD = 1_000  # commits that are walked at once on the way to one
+MOST = 100_000
+"""Commits that one log goes back; an older one can be named, and its log read."""
+LIMIT = 50
+"""Commits of a window that asks for no number."""
+FIRST = 500
+"""Commits that are looked for at first."""
+SECONDS = 10.0
+"""Time to look for commits, before what was found is returned."""
+KEPT = 8 * MOST
+"""Commits of histories that are kept."""
 
 
-class Chosen(NamedTuple):
-    """Which commits are wanted: those that changed a path, and of a time (seconds since 1970, both ends within)."""
+class LogSelection(NamedTuple):
+    """Which commits are wanted. Times are seconds since 1970, both ends included; texts are searched literally."""
 
-    parts: Parts = ()
+    path: bytes = b""
+    follow: bool = False
+    """Whether the path is a file, which is followed through renames."""
     since: int | None = None
     until: int | None = None
+    author: str = ""
+    grep: str = ""
+    pickaxe: str = ""
 
 
-_EVERYTHING = Chosen()
+EVERYTHING = LogSelection()
+
+
+class LoggedCommit(NamedTuple):
+    """A commit of a log; if a file is followed, what the commit did with it (as in `git log --name-status`)."""
+
+    oid: str
+    status: str = ""
+    path: bytes = b""
+    before: bytes = b""
+    """The path before, if the commit renamed the file."""
 
 
 class Stretch(NamedTuple):
-    """Some commits of a log; `after` is the commit to go on behind, None at the end. `whole` is False where the walk
-    ends because it goes no further."""
+    """Some commits of a log. `after` is the last of them, None at the end of the log. `cut` is why the log ends
+    before its beginning: `time`, `failure`, or `size` after `MOST` commits."""
 
-    commits: list[Commit]
+    commits: list[LoggedCommit]
     after: str | None
-    whole: bool = True
+    cut: str = ""
+
+
+class _History(NamedTuple):
+    commits: list[LoggedCommit]
+    complete: bool
+    cut: str
 
 
 class Histories:
-    """Walks through the history of one repository. Used by several threads at once."""
+    """The histories of one repository."""
 
-    def __init__(self, objects: PureReader) -> None:
+    def __init__(self, objects: GitObjects) -> None:
         self._objects = objects
-        self._walks: BoundedCache[tuple[str, int], _Walk] = BoundedCache(WALKS)
-        self._lock = threading.Lock()
+        self._kept: BoundedCache[tuple[str, int, LogSelection], _History] = BoundedCache(KEPT)
 
-    def walk(self, tip: str, shallow: frozenset[str]) -> _Walk:
-        """The walk from one commit."""
-        key = tip, hash(shallow)
-        with self._lock:
-            return self._walks.get(key) or self._walks.put(key, _Walk(self._objects, tip, shallow))
-
-    def stretch(
-        self, tip: str, shallow: frozenset[str], after: str | None, limit: int, chosen: Chosen = _EVERYTHING
+    async def stretch(
+        self, tip: str, boundary: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
     ) -> Stretch:
-        """At most `limit` commits that led to `tip`, newest first, behind `after`.
+        """At most `limit` commits that led to `tip`, newest first, after the commit `after`.
+
+        Args:
+            tip: The name of a commit.
+            boundary: How often the boundary of a shallow clone has changed.
+            after: The last commit of the window before.
+            limit: The number of commits.
+            selection: Which commits.
 
         Raises:
-            InvalidArgument: `after` is no commit of this log.
+            InvalidArgument: `after` is not a commit of this log.
+            GitFailed: git cannot read the history.
         """
-        walk = self.walk(tip, shallow)
-        place = 0
-        if after is not None:
-            place = walk.place_of(after) + 1
-            if not place:
+        key = (tip, boundary, selection)
+        wanted = max(FIRST, limit + 1)
+        while True:
+            history = self._kept.get(key)
+            if history is None or not (history.complete or len(history.commits) >= wanted):
+                history = await self._read(tip, selection, min(wanted, MOST))
+                self._kept.put(key, history, len(history.commits) + 100)
+            begin = 0 if after is None else _place_after(history.commits, after)
+            if begin is not None and (history.complete or len(history.commits) > begin + limit):
+                found = history.commits[begin : begin + limit]
+                more = begin + limit < len(history.commits)
+                return Stretch(found, found[-1].oid if more else None, "" if more else history.cut)
+            if history.complete:
                 raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start anew.")
-        ends = time.monotonic() + PATIENCE
-        found: list[Commit] = []
-        last: str | None = None
-        for commit in walk.commits(place):
-            if chosen.since is not None and commit.committer.seconds < chosen.since:
-                return Stretch(found, None)
-            if len(found) >= limit or (last is not None and time.monotonic() > ends):
-                return Stretch(found, last)
-            last = commit.oid
-            if self._fits(commit, chosen, shallow):
-                found.append(commit)
-        return Stretch(found, None, walk.complete)
+            wanted = max(2 * len(history.commits), (begin or 0) + limit + 1)
 
-    def _fits(self, commit: Commit, chosen: Chosen, shallow: frozenset[str]) -> bool:
-        if chosen.until is not None and commit.committer.seconds > chosen.until:
-            return False
-        if not chosen.parts:
-            return True
-        here = self._at(commit.oid, chosen.parts)
-        parents = () if commit.oid in shallow else commit.parents
-        if not parents:
-            return here is not None
-        return all(self._at(parent, chosen.parts) != here for parent in parents)
-
-    def _at(self, oid: str, parts: Parts) -> tuple[int, str] | None:
-        """What a commit has at a path."""
+    async def _read(self, tip: str, selection: LogSelection, most: int) -> _History:
+        # One more than wanted, to know whether there are more.
+        arguments = [f"--max-count={most + 1}", "-z", "--format=%H"]
+        if selection.since is not None:
+            arguments.append(f"--max-age={selection.since}")
+        if selection.until is not None:
+            arguments.append(f"--min-age={selection.until}")
+        if selection.author or selection.grep:
+            arguments += ["--fixed-strings", "--regexp-ignore-case"]
+            arguments += [f"--author={selection.author}"] * bool(selection.author)
+            arguments += [f"--grep={selection.grep}"] * bool(selection.grep)
+        if selection.pickaxe:
+            arguments.append(f"-S{selection.pickaxe}")
+        follow = selection.follow and not selection.pickaxe
+        command = ["log", *SAFE_DIFF, *SAFE_LOG, *arguments, *(["--follow", "--name-status"] if follow else [])]
+        path = [selection.path] if selection.path else []
+        private = self._objects.private
         try:
-            entry = find(self._objects, self._objects.commit(oid).tree, parts)
-        except (NoSuchPath, PureMissing, PureDamaged):
-            return None
-        return entry.mode, entry.oid
+            output = await run_git(private, *command, tip, "--", *path, seconds=SECONDS, partial=True)
+        except GitFailed:
+            if not follow:
+                raise
+            # To find out where a file came from, git reads all of the tree, and a part of that cannot be read.
+            return await self._read(tip, selection._replace(follow=False), most)
+        commits = _followed(output.data) if follow else _named(output.data)
+        if output.cut:
+            return _History(commits, True, output.cut)
+        if len(commits) > most:
+            return _History(commits[:most], most >= MOST, "size" if most >= MOST else "")
+        return _History(commits, True, "")
 
 
-class _Walk:
-    """The commits that led to one, by the time that they say, newest first; read as far as somebody asked."""
+def _place_after(commits: list[LoggedCommit], oid: str) -> int | None:
+    return next((at + 1 for at, commit in enumerate(commits) if commit.oid == oid), None)
 
-    def __init__(self, objects: PureReader, tip: str, shallow: frozenset[str]) -> None:
-        self._objects = objects
-        self._shallow = shallow
-        self._lock = threading.Lock()
-        self._order = bytearray()
-        self._seen: set[bytes] = set()
-        self._next: list[tuple[int, int, bytes]] = []
-        self._number = 0
-        self.complete = True
-        """False where there are more commits than a walk goes back, or some are not in the repository."""
-        self._push(tip)
 
-    def commits(self, place: int) -> Iterator[Commit]:
-        """The commits from a place on."""
-        while self._reach(place):
-            yield self._objects.commit(bytes(self._order[place * OID : place * OID + OID]).hex())
-            place += 1
+def _named(data: bytes) -> list[LoggedCommit]:
+    """The names that were printed; the last one may have been cut."""
+    return [LoggedCommit(name) for name in data.decode("ascii").split("\0") if len(name) in (40, 64)]
 
-    def place_of(self, oid: str) -> int:
-        """Where a commit is in this walk, which goes on until it is there; -1 where it is not."""
-        try:
-            raw = bytes.fromhex(oid)
-        except ValueError:
-            return -1
-        begin = 0
-        while len(raw) == OID:
-            at = self._order.find(raw, begin)
-            while at % OID and at >= 0:
-                at = self._order.find(raw, at + 1)
-            if at >= 0:
-                return at // OID
-            begin = len(self._order)
-            self._reach(begin // OID + AHEAD)
-            if len(self._order) == begin:
+
+def _followed(data: bytes) -> list[LoggedCommit]:
+    r"""What `--follow --name-status -z` printed: `OID\0\nSTATUS\0PATH\0`, with two paths for a rename."""
+    parts = iter(data.split(b"\0"))
+    commits: list[LoggedCommit] = []
+    try:
+        for oid in parts:
+            if len(oid) not in (40, 64):
                 break
-        return -1
-
-    def _reach(self, place: int) -> bool:
-        """Go on until there is a commit at this place; whether there is."""
-        with self._lock:
-            while len(self._order) <= place * OID:
-                if not self._next or len(self._order) >= MOST * OID:
-                    self.complete = self.complete and not self._next
-                    return False
-                _, _, raw = heapq.heappop(self._next)
-                self._order += raw
-                oid = raw.hex()
-                if oid not in self._shallow:
-                    for parent in self._objects.commit(oid).parents:
-                        self._push(parent)
-            return True
-
-    def _push(self, oid: str) -> None:
-        raw = bytes.fromhex(oid)
-        if raw in self._seen:
-            return
-        try:
-            seconds = self._objects.commit(oid).committer.seconds
-        except (PureMissing, PureDamaged):
-            self.complete = False
-            return
-        self._seen.add(raw)
-        self._number += 1
-        heapq.heappush(self._next, (-seconds, self._number, raw))
+            status = next(parts).lstrip(b"\n").decode("ascii")
+            first = next(parts)
+            second = next(parts) if status[:1] in ("R", "C") else b""
+            commits.append(LoggedCommit(oid.decode("ascii"), status[:1], second or first, first if second else b""))
+    except (StopIteration, UnicodeDecodeError):  # the output was cut
+        pass
+    return commits

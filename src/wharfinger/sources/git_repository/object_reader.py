@@ -146,11 +146,15 @@ class ObjectReader:
         if info.size > most:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {most:,} can be read at once.")
         _, data = await self._ask(oid, True, info.size)
-        digest = hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), len(data)), usedforsecurity=False)
+        digest = self.digest(info)
         digest.update(data)
         if digest.hexdigest() != oid:
             raise DamagedObject(oid, "its bytes do not fit its name")
         return self._kept.put(oid, data, len(data) + 100)
+
+    def digest(self, info: GitObject) -> hashlib._Hash:
+        """The digest of an object whose bytes are still to be added. In the end it is the object's name."""
+        return hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), info.size), usedforsecurity=False)
 
     async def starting_with(self, digits: str, most: int) -> list[str]:
         """The names of at most `most` objects that begin with these digits, at least four."""

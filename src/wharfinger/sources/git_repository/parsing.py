@@ -1,10 +1,8 @@
-"""What the bytes of commits, tags and trees say. Reads no objects: only what it is given.
-
-A time, a name or a message that cannot be read is shown as far as it can; what git needs to go on has to be there.
-"""
+"""The contents of commits, tags and trees. A time, name or message that is damaged is shown as far as possible."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import NamedTuple, overload
@@ -13,14 +11,15 @@ from wharfinger.sources.git_repository.safe_text import decode
 
 __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
-DIGITS = frozenset("0123456789abcdef")
-LONGEST_NAME = 1_000  # bytes of somebody that are shown where the rest cannot be read
+LONGEST_NAME = 1_000  # bytes of a person that are shown if the rest cannot be read
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
+_OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
+_ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
 _NO_NAMES = frozenset((b"", b".", b".."))
 
 
 class NotParsed(ValueError):
-    """These bytes are none of such an object."""
+    """These bytes are not an object of this kind."""
 
 
 class Person(NamedTuple):
@@ -32,7 +31,7 @@ class Person(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What a commit says; of its message all, undecoded things replaced by escapes."""
+    """A commit. Bytes of its message that cannot be decoded are escapes."""
 
     oid: str
     tree: str
@@ -48,7 +47,7 @@ class Commit(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """What an annotated tag says."""
+    """An annotated tag."""
 
     oid: str
     target: str
@@ -63,12 +62,18 @@ class GitTreeEntry(NamedTuple):
     mode: int
     oid: str
 
+    @property
+    def part(self) -> str:
+        """Its name as a part of a path."""
+        return os.fsdecode(self.name)
+
 
 class GitTree(Sequence[GitTreeEntry]):
-    """The entries of a tree in git's order, made as they are looked at."""
+    """The entries of a tree in git's order."""
 
-    def __init__(self, rows: list[tuple[bytes, int, bytes]]) -> None:
+    def __init__(self, rows: list[tuple[bytes, bytes, bytes]]) -> None:
         self._rows = rows
+        self._places: dict[bytes, int] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -84,30 +89,39 @@ class GitTree(Sequence[GitTreeEntry]):
 
     @property
     def cost(self) -> int:
-        """How many bytes of memory they take, about."""
-        return 100 * len(self._rows) + sum([len(row[0]) for row in self._rows]) + 100
+        """The bytes of memory that it takes, about."""
+        return 250 * len(self._rows) + sum([len(row[1]) for row in self._rows]) + 100
 
     def place_of(self, name: bytes) -> int | None:
-        """Where the entry of this name is; None where there is none."""
-        return next((at for at, row in enumerate(self._rows) if row[0] == name), None)
+        """The place of the entry of this name, or None."""
+        if self._places is None:
+            self._places = {row[1]: at for at, row in reversed(list(enumerate(self._rows)))}
+        return self._places.get(name)
 
 
-def _entry(row: tuple[bytes, int, bytes]) -> GitTreeEntry:
-    name, mode, oid = row
-    return GitTreeEntry(name, mode, oid.decode("ascii"))
+def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:
+    mode, name, oid = row
+    return GitTreeEntry(name, int(mode, 8), oid.hex())
 
 
-def parse_tree(data: bytes) -> GitTree:
-    from dulwich.objects import parse_tree as parse
+def parse_tree(data: bytes, length: int = 20) -> GitTree:
+    """The entries of a tree whose names of objects have so many bytes. Entries with impossible names are left out.
 
-    try:
-        parsed = list(parse(data, 20))
-    except Exception:
-        raise NotParsed("this is no tree") from None
-    return GitTree([row for row in parsed if row[0] not in _NO_NAMES and b"/" not in row[0]])
+    Raises:
+        NotParsed: these bytes are not a tree.
+    """
+    rows = _ENTRIES[length].findall(data)
+    if sum([len(mode) + len(name) + 2 + length for mode, name, _ in rows]) != len(data):
+        raise NotParsed("this is not a tree")
+    return GitTree([row for row in rows if row[1] not in _NO_NAMES and b"/" not in row[1]])
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:
+    """A commit.
+
+    Raises:
+        NotParsed: these bytes are not a commit.
+    """
     head, message = _fields(data)
     encoding = dict(head).get(b"encoding")
     try:
@@ -121,31 +135,35 @@ def parse_commit(oid: str, data: bytes) -> Commit:
             decode(message, encoding),
         )
     except (KeyError, ValueError):
-        raise NotParsed("this is no commit") from None
+        raise NotParsed("this is not a commit") from None
 
 
 def parse_tag(oid: str, data: bytes) -> Tag:
+    """An annotated tag.
+
+    Raises:
+        NotParsed: these bytes are not a tag.
+    """
     head, message = _fields(data)
     found = dict(reversed(head))
     try:
         tagger = found.get(b"tagger")
         return Tag(oid, _oid(found[b"object"]), (tagger and _person(tagger, None)) or None, decode(message))
     except (KeyError, ValueError):
-        raise NotParsed("this is no tag") from None
+        raise NotParsed("this is not a tag") from None
 
 
 def _fields(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The fields before the first empty line, and the message after it; what continues a field is left out."""
+    """The fields before the first empty line, and the message after it; lines that continue a field are left out."""
     head, _, message = data.partition(b"\n\n")
     lines = [line.partition(b" ") for line in head.split(b"\n") if not line.startswith(b" ")]
     return [(name, value) for name, _, value in lines], message
 
 
 def _oid(value: bytes) -> str:
-    text = value.decode("ascii")
-    if len(text) != 40 or not set(text) <= DIGITS:
+    if not _OID(value):
         raise ValueError("no object name")
-    return text
+    return value.decode("ascii")
 
 
 def _person(value: bytes, encoding: bytes | None) -> Person:

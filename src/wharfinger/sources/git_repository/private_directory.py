@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import tempfile
 import threading
 import time
@@ -26,7 +25,7 @@ from wharfinger.sources.git_repository.git_process import find_git
 __all__ = ["PrivateDirectory"]
 
 CHECK_SECONDS = 1.0
-"""Least time between two searches for links."""
+"""Least time between two looks at all directories of loose objects, which are 256."""
 INDEX_BYTES = 256 << 20
 """The largest index that is copied."""
 
@@ -69,7 +68,7 @@ _DRIVERS = {
 
 
 class PrivateDirectory:
-    """A bare GIT_DIR for one repository; removed when nothing refers to it any more.
+    """A bare GIT_DIR for one repository, made by `open` and removed by `close`; it can be opened again.
 
     `path` is the directory, `program` the git that reads it. `length` is the number of digits of an object's name.
     """
@@ -78,25 +77,47 @@ class PrivateDirectory:
         self.found = found
         self.program = program or find_git().path
         self.length = 64 if found.sha256 else 40
-        self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
-        self.path = self._folder.name
+        self.path = ""
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._links = _LinkSearch(found.common)
         self._shallow = b""
-        try:
-            self._make()
-        except OSError as error:
-            raise UnusableSource(
-                f"No links to the repository {found.root} can be made in {self.path} ({error.strerror}): "
-                "on Windows, turn on developer mode."
-            ) from None
+        self.shallow: frozenset[str] = frozenset()
+        """Commits whose parents are not there, in a shallow clone."""
+
+    def open(self) -> None:
+        """Make the directory, unless it is there. Blocks.
+
+        Raises:
+            UnusableSource: it cannot be made, or something among the objects is a symbolic link.
+        """
+        with self._lock:
+            if self._folder is not None:
+                return
+            self._shallow = b""
+            self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
+            self.path = self._folder.name
+            try:
+                self._fill()
+            except OSError as error:
+                raise UnusableSource(
+                    f"No links to the repository {self.found.root} can be made in {self.path} ({error.strerror}): "
+                    "on Windows, turn on developer mode."
+                ) from None
         try:
             self.check_links()
         except InvalidArgument as error:
             raise UnusableSource(error.message) from None
         self.copy_shallow()
 
-    def _make(self) -> None:
+    def close(self) -> None:
+        """Remove the directory. Blocks."""
+        with self._lock:
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
+
+    def _fill(self) -> None:
         found = self.found
         attributes = os.path.join(self.path, "attributes")
         config = _CONFIG.format(
@@ -122,7 +143,7 @@ class PrivateDirectory:
             )
 
     def check_links(self) -> None:
-        """Check that nothing among the objects leads out of the repository; at most once in `CHECK_SECONDS`. Blocks.
+        """Check that nothing among the objects leads out of the repository. Blocks.
 
         Raises:
             InvalidArgument: something is a symbolic link.
@@ -145,6 +166,7 @@ class PrivateDirectory:
             if shallow == self._shallow:
                 return False
             self._shallow = shallow
+            self.shallow = frozenset(shallow.decode("ascii", "replace").split())
             if shallow:
                 _write(self.path, "shallow", shallow)
             else:
@@ -180,40 +202,38 @@ def _write(folder: str, name: str, data: bytes) -> None:
 
 
 class _LinkSearch:
-    """Searches the directories of objects for symbolic links, again only where one changed."""
+    """Searches the directories of objects for symbolic links: again only where one changed."""
 
     def __init__(self, common: GitDirectory) -> None:
-        self._common = common
+        self._folder = os.path.join(common.path, "objects")
         self._marks: dict[str, tuple[int, int]] = {}
         self._found = ""
         self._next = 0.0
 
     def find(self) -> str:
         """The path of a symbolic link; empty if there is none."""
-        if time.monotonic() < self._next:
+        names = ["", "pack"]
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + CHECK_SECONDS
+            names += [f"{number:02x}" for number in range(256)]
+        elif self._found:
             return self._found
-        self._found = next(filter(None, map(self._look, ("pack", *[f"{number:02x}" for number in range(256)]))), "")
-        self._next = time.monotonic() + CHECK_SECONDS
+        self._found = next(filter(None, map(self._look, names)), "")
         return self._found
 
     def _look(self, name: str) -> str:
-        folder = os.path.join(self._common.path, "objects", name)
+        folder = os.path.join(self._folder, name)
         try:
             status = os.lstat(folder)
-        except OSError:
-            self._marks.pop(name, None)
-            return ""
-        if stat.S_ISLNK(status.st_mode):
-            return f"objects/{name}"
-        mark = status.st_ino, status.st_mtime_ns
-        if self._marks.get(name) == mark:
-            return ""
-        try:
+            mark = status.st_ino, status.st_mtime_ns
+            if self._marks.get(name) == mark:
+                return ""
             with os.scandir(folder) as entries:
                 link = next((f"objects/{name}/{entry.name}" for entry in entries if entry.is_symlink()), "")
-        except OSError:
+        except OSError:  # it is not there, or not a directory
+            self._marks.pop(name, None)
             return ""
         # A change within the clock's granularity would be missed.
         if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
             self._marks[name] = mark
-        return link
+        return link.replace("//", "/")

@@ -1,59 +1,62 @@
-"""Where HEAD, branches and tags are: looked at as a whole, so that a name is only ever found among those there are.
+"""HEAD, branches, tags and remote branches at one moment, as `git for-each-ref` lists them.
 
-No name that somebody asks for becomes a path. Knows nothing of objects.
+git runs only if something changed: each look compares the status of HEAD, `packed-refs`, `shallow` and every file of
+`refs` with the one before. Callers that come while a look is under way share the next one, so what was committed before
+a call is always seen. No name that a client sends becomes a path.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import os
 import re
-import stat
-import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
-from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.git_repository.repository import PACKED_REFS, PureDirectory
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
-__all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References"]
+__all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References", "RepositoryGone", "read_references"]
 
 BRANCHES, TAGS, REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
-SHOWN = ("heads", "tags", "remotes")
-MOST = 200_000  # references that are looked at
-DEEP = 64  # folders in folders of references
-HOPS = 5  # symbolic references that lead to others
-SETTLED = 0.1  # seconds after which a file that looks the same is the same
+MOST = 200_000
+"""References that are looked at."""
+DEEP = 64
+"""Folders in folders of references."""
+SETTLED_NS = 100_000_000
+"""Age of a file from which its status says whether it changed: clocks of file systems tick every few milliseconds."""
 
-_OID = re.compile(rb"[0-9a-f]{40}").fullmatch
-_SYMBOLIC = b"ref: "
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
+
+
+class RepositoryGone(InvalidArgument):
+    """The repository was moved or removed."""
 
 
 class References:
-    """All references at one moment; another moment with the same ones is the same object."""
+    """All references at one moment. If nothing changed, the next moment is the same object."""
 
-    def __init__(self, head: str | None, detached: str | None, names: dict[str, str], shallow: frozenset[str]) -> None:
-        self.branch = head
-        """The full name that HEAD stands for, such as `refs/heads/main`; None where it stands for a commit."""
+    def __init__(self, head: str, names: dict[str, str]) -> None:
+        self.branch = head.removeprefix("ref: ").strip() if head.startswith("ref:") else None
+        """The full name of HEAD's branch, such as `refs/heads/main`; None if HEAD is detached."""
         self.names = names
         """The object of each full name, such as `refs/tags/v1`."""
-        self.shallow = shallow
-        """Commits whose parents are not there, in a shallow clone."""
-        self.head = detached if head is None else names.get(head)
+        self.head = names.get(self.branch) if self.branch is not None else head if _OID(head) else None
         """The object that HEAD is; None in a repository without commits."""
+        self.tag_times: dict[str, int] | None = None
+        """Seconds since 1970 at which each tag was made, by its full name; None if they were not read."""
 
     def same(self, other: References | None) -> bool:
-        """Whether both say the same."""
-        return other is not None and (self.branch, self.head, self.names, self.shallow) == (
-            other.branch, other.head, other.names, other.shallow
-        )  # fmt: skip
+        """Whether both have the same references."""
+        return other is not None and (self.branch, self.head, self.names) == (other.branch, other.head, other.names)
 
     @functools.cached_property
     def mark(self) -> str:
-        """Differs when anything moved."""
+        """A text that differs if any reference does."""
         digest = hashlib.blake2b(repr((self.branch, self.head)).encode("utf-8", "surrogateescape"), digest_size=10)
         for name in self._sorted:
             digest.update(f"{name} {self.names[name]}\n".encode("utf-8", "surrogateescape"))
@@ -63,165 +66,162 @@ class References:
     def _sorted(self) -> list[str]:
         return sorted(self.names)
 
-    def under(self, prefix: str, after: str = "") -> Iterator[str]:
-        """The names under one of `BRANCHES`, `TAGS`, `REMOTES`, without it, in order, behind another one."""
+    def under(self, prefix: str) -> Iterator[str]:
+        """The names under `BRANCHES`, `TAGS` or `REMOTES`, without that prefix, in order."""
         names = self._sorted
-        for at in range(bisect_left(names, prefix + after), len(names)):
-            name = names[at]
-            if not name.startswith(prefix):
+        for at in range(bisect_left(names, prefix), len(names)):
+            if not names[at].startswith(prefix):
                 return
-            if name != prefix + after:
-                yield name[len(prefix) :]
+            yield names[at][len(prefix) :]
 
     def many(self, prefix: str) -> int:
-        """How many there are under a prefix."""
-        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        return bisect_left(self._sorted, end) - bisect_left(self._sorted, prefix)
+        """How many names there are under a prefix."""
+        return bisect_left(self._sorted, prefix + "\U0010ffff") - bisect_left(self._sorted, prefix)
 
     @property
     def head_name(self) -> str:
-        """What HEAD is, for people: a branch's name, or `detached`."""
+        """HEAD's branch, or `detached`."""
         return "detached" if self.branch is None else self.branch.removeprefix(BRANCHES)
 
 
-class _Mark(NamedTuple):
-    inode: int
-    size: int
-    modified: int
+async def read_references(private: PrivateDirectory, hidden: frozenset[str] = frozenset()) -> References:
+    """All references as they are, except those that are reached through a symbolic link (`hidden`).
+
+    Raises:
+        RepositoryGone: there is no repository any more.
+        GitFailed: git cannot read them.
+    """
+    await asyncio.to_thread(private.open)
+    head = await asyncio.to_thread(private.found.own.text, "HEAD")
+    if private.found.reftable:
+        head = os.fsdecode((await run_git(private, "symbolic-ref", "-q", "HEAD", codes=(0, 1))).data).strip()
+        if head:
+            head = f"ref: {head}"
+        else:
+            head = (await run_git(private, "rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))).data.decode().strip()
+    elif not head and private.found.own.look("HEAD") is None:
+        raise RepositoryGone(f"The repository {private.found.root} is not there any more: it was moved or removed.")
+    kinds = (BRANCHES, TAGS, REMOTES)
+    arguments = (f"--count={MOST}", "--format=%(objectname) %(refname)", *kinds)
+    names: dict[str, str] = {}
+    for line in (await run_git(private, "for-each-ref", *arguments)).data.split(b"\n")[:-1]:
+        oid, _, name = os.fsdecode(line).partition(" ")
+        if not (hidden and any(name == link or name.startswith(f"{link}/") for link in hidden)):
+            names[name] = oid
+    return References(head, names)
 
 
 class ReferenceReader:
-    """Reads the references again where they may have changed. Used by several threads at once."""
+    """Reads the references again if they may have changed."""
 
-    def __init__(self, directory: PureDirectory) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._files: dict[str, tuple[_Mark, bytes]] = {}
-        self._packed: dict[str, str] = {}
-        self._packed_from: bytes | None = None
+    def __init__(self, private: PrivateDirectory, restart: Callable[[], None]) -> None:
+        self._private = private
+        self._restart = restart
         self._last: References | None = None
+        self._signature: object = None
+        self._looked_at = 0.0
+        self._next: asyncio.Task[References] | None = None
+        self._lock = asyncio.Lock()
+        self.boundary = 0
+        """How often the boundary of a shallow clone changed; running processes do not see that."""
 
-    def now(self) -> References:
-        """The references as they are."""
-        with self._lock:
-            read = self._read()
-            if read.same(self._last):
-                assert self._last is not None
-                return self._last
-            self._last = read
-            return read
+    async def now(self, within: float = 0.0) -> References:
+        """The references as they are, or as they were at most `within` seconds ago.
 
-    def _read(self) -> References:
-        files: dict[str, tuple[_Mark, bytes]] = {}
-        head = self._file("HEAD", self._directory.look("HEAD"), files)
-        # First what is in files, then what is packed: `git pack-refs` writes the pack before it removes files.
-        loose: dict[str, bytes] = {}
-        for kind in SHOWN:
-            self._scan(("refs", kind), loose, files)
-        names = dict(self._read_packed(files))
-        shallow = self._file("shallow", self._directory.look("shallow"), files)
-        self._files = files
-        symbolic: dict[str, str] = {}
-        for name, content in loose.items():
-            if _OID(content):
-                names[name] = content.decode()
-            elif content.startswith(_SYMBOLIC):
-                names.pop(name, None)
-                symbolic[name] = _target(content)
-        for name in symbolic:
-            found = _follow(name, symbolic, names)
-            if found is not None:
-                names[name] = found
-        detached = head.strip()
-        return References(
-            _target(head) if head.startswith(_SYMBOLIC) else None,
-            detached.decode() if _OID(detached) else None,
-            names,
-            frozenset(line.decode() for line in shallow.split() if _OID(line)),
-        )
+        Raises:
+            RepositoryGone: there is no repository any more.
+            GitFailed: git cannot read them.
+        """
+        if self._last is not None and within and time.monotonic() - self._looked_at < within:
+            return self._last
+        loop = asyncio.get_running_loop()
+        if self._next is None or self._next.get_loop() is not loop:
+            if self._next is not None:
+                self._lock = asyncio.Lock()
+            self._next = loop.create_task(self._look())
+        return await asyncio.shield(self._next)
 
-    def _scan(
-        self, names: tuple[str, ...], loose: dict[str, bytes], files: dict[str, tuple[_Mark, bytes]], deep: int = 0
-    ) -> None:
-        try:
-            entries = self._directory.scan(*names)
-        except NotServed:
-            return
-        for name, status in entries:
-            path = "/".join((*names, name))
-            if stat.S_ISDIR(status.st_mode):
-                if deep < DEEP and not name.startswith("."):
-                    self._scan((*names, name), loose, files, deep + 1)
-            elif stat.S_ISREG(status.st_mode) and len(files) < MOST and _is_reference(path):
-                loose[path] = self._file(path, status, files).strip()
+    async def _look(self) -> References:
+        async with self._lock:
+            began = time.monotonic()
+            self._next = None  # whoever comes from now on needs another look
+            boundary = self.boundary
+            signature, hidden = await asyncio.to_thread(self._sign)
+            if boundary != self.boundary:
+                self._restart()
+            if signature is None or signature != self._signature or self._last is None:
+                self._signature = None
+                read = await read_references(self._private, hidden)
+                self._last = self._last if self._last is not None and read.same(self._last) else read
+                self._signature = signature
+            self._looked_at = began
+            return self._last
 
-    def _file(self, path: str, status: os.stat_result | None, files: dict[str, tuple[_Mark, bytes]]) -> bytes:
-        """The content of a small file, read only where it may be another than before."""
-        if status is None:
-            return b""
-        mark = _Mark(status.st_ino, status.st_size, status.st_mtime_ns)
-        before = self._files.get(path)
-        if before is not None and before[0] == mark:
-            files[path] = before
-            return before[1]
-        try:
-            content = self._directory.read(*path.split("/"))
-        except NotServed:
-            return b""
-        if abs(time.time() - status.st_mtime) > SETTLED:
-            files[path] = mark, content
-        return content
+    def forget(self) -> None:
+        """Look again at the next call."""
+        self._looked_at = 0.0
 
-    def _read_packed(self, files: dict[str, tuple[_Mark, bytes]]) -> dict[str, str]:
-        status = self._directory.look("packed-refs")
-        if status is None:
-            self._packed, self._packed_from = {}, None
-            return self._packed
-        mark = _Mark(status.st_ino, status.st_size, status.st_mtime_ns)
-        before = self._files.get("packed-refs")
-        if before is not None and before[0] == mark:
-            files["packed-refs"] = before
-            return self._packed
-        try:
-            content = self._directory.read("packed-refs", most=PACKED_REFS)
-        except NotServed:
-            content = b""
-        self._packed = _parse_packed(content)
-        if abs(time.time() - status.st_mtime) > SETTLED:
-            files["packed-refs"] = mark, b""
-        return self._packed
+    async def tags(self, references: References) -> list[str]:
+        """The names of tags without `TAGS`, newest first."""
+        times = await self.tag_times(references)
+        return sorted(references.under(TAGS), key=lambda name: (-times.get(TAGS + name, 0), name))
 
+    async def tag_times(self, references: References) -> dict[str, int]:
+        """When each tag was made, or the commit that it names."""
+        if references.tag_times is None:
+            times: dict[str, int] = {}
+            try:
+                format_ = "--format=%(creatordate:unix) %(refname)"
+                output = await run_git(self._private, "for-each-ref", f"--count={MOST}", format_, TAGS)
+                for line in output.data.split(b"\n")[:-1]:
+                    seconds, _, name = os.fsdecode(line).partition(" ")
+                    times[name] = int(seconds) if seconds.lstrip("-").isdecimal() else 0
+            except GitFailed:  # one of them names an object that is not there: they are sorted by name
+                times.clear()
+            references.tag_times = times
+        return references.tag_times
 
-def _parse_packed(content: bytes) -> dict[str, str]:
-    """The names in packed-refs, but for lines that are none (comments, what tags stand for, damage)."""
-    packed: dict[str, str] = {}
-    for line in content.split(b"\n"):
-        oid, space, name = line.partition(b" ")
-        if not space or not _OID(oid) or not name.startswith(b"refs/"):
-            continue
-        path = os.fsdecode(name)
-        if path.split("/", 2)[1] in SHOWN and _is_reference(path) and len(packed) < MOST:
-            packed[path] = oid.decode()
-    return packed
+    def _sign(self) -> tuple[object, frozenset[str]]:
+        """What the files of references look like, and which are links. The first is None if they just changed. Blocks.
+
+        Raises:
+            InvalidArgument: there are links among the objects.
+        """
+        private = self._private
+        private.open()
+        private.check_links()
+        self.boundary += private.copy_shallow()
+        common, own = private.found.common.path, private.found.own.path
+        marks: list[tuple[str, int, int, int]] = []
+        links: list[str] = []
+        for path in (
+            os.path.join(own, "HEAD"),
+            os.path.join(common, "packed-refs"),
+            os.path.join(common, "reftable", "tables.list"),
+        ):
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            marks.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+        _scan(os.path.join(common, "refs"), "refs", marks, links, 0)
+        newest = max((mark[3] for mark in marks), default=0)
+        settled = abs(time.time_ns() - newest) > SETTLED_NS
+        return (marks if settled else None), frozenset(links)
 
 
-def _is_reference(path: str) -> bool:
-    """Whether git could have made a reference of this name (git-check-ref-format(1))."""
-    from dulwich.refs import Ref, check_ref_format
-
+def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links: list[str], deep: int) -> None:
     try:
-        return check_ref_format(Ref(os.fsencode(path)))
-    except ValueError:
-        return False
-
-
-def _target(content: bytes) -> str:
-    return os.fsdecode(content[len(_SYMBOLIC) :].split(b"\n", 1)[0].strip())
-
-
-def _follow(name: str, symbolic: dict[str, str], names: dict[str, str]) -> str | None:
-    for _ in range(HOPS):
-        if name not in symbolic:
-            return names.get(name)
-        name = symbolic[name]
-    return None
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = f"{name}/{entry.name}"
+                if entry.is_symlink():
+                    links.append(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    if deep < DEEP:
+                        _scan(entry.path, path, marks, links, deep + 1)
+                elif len(marks) < MOST:
+                    status = entry.stat(follow_symlinks=False)
+                    marks.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+    except OSError:  # it was removed meanwhile
+        return

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from importlib.util import find_spec
-from typing import TypeVar
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
-from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
@@ -22,11 +22,13 @@ from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
 from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.references import BRANCHES, References
-from wharfinger.sources.git_repository.repository import find_pure_repository
-from wharfinger.sources.git_repository.revision_names import commit_of
+from wharfinger.sources.git_repository.git_directory import find_repository
+from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_process import GitFailed, find_git, run_git
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.references import BRANCHES, References, RepositoryGone, read_references
+from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.git_repository.safe_text import paragraph
-from wharfinger.sources.git_repository.trees import is_link, is_module, is_tree, walk
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.windows.window import WHOLE
@@ -37,50 +39,62 @@ Result = TypeVar("Result")
 
 POLL_SECONDS = 0.25
 """Time between two looks at the references."""
+PINNED_SECONDS = 0.05
+"""Age of the references that is good enough for URIs that name only objects."""
 COUNT_SECONDS = 0.3
 """How long `describe` counts files."""
+LOOK_SECONDS = 60.0
+"""How long one look of a watch may take."""
 
 
 def git(
-    path: str | os.PathLike[str], *, label: str | None = None, every: float = POLL_SECONDS, max_size: int = WHOLE
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    every: float = POLL_SECONDS,
+    max_size: int = WHOLE,
+    git_dir: str | os.PathLike[str] | None = None,
 ) -> GitSource:
     """Publish a git repository: `server.include(git("."))`.
 
-    Clients read trees, files, commits, differences and logs at any revision. Nothing in the repository is ever run or
-    written, and nothing outside its folder is read. All of its objects can be read by name, also those in no branch.
+    Clients read trees, files, commits, differences and logs at any revision. No program that the repository names is
+    ever run, nothing is written to it, and nothing outside its folder is read. All of its objects can be read by name,
+    also those in no branch.
 
     Args:
-        path: The top folder of a repository, or a bare repository.
+        path: The top folder of a repository, a bare repository, or the git directory of a worktree or a submodule.
         label: The name in URIs, `git://<label>/…`; by default that of the folder.
         every: Seconds between two checks of branches, tags and HEAD, while somebody watches.
         max_size: The largest file in bytes that is read whole; a larger one is read in windows.
+        git_dir: The git directory, or one above it, to which a `.git` file in `path` leads.
 
     Raises:
-        UnusableSource: it is not a repository, or parts of it are stored elsewhere.
-        MissingExtra: dulwich is not installed.
+        UnusableSource: it is not a repository, parts of it are stored elsewhere, or git is missing or too old.
     """
-    if find_spec("dulwich") is None:
-        raise MissingExtra("git", "Publishing a git repository")
-    directory = find_pure_repository(path)
-    name = default_label(directory.root).removesuffix(".git") or "repository" if label is None else label
-    return GitSource(Repository(directory, usable_label(name), max_size), every)
+    program = find_git()
+    found = find_repository(path, git_dir, program.version)
+    name = default_label(found.work_tree or found.root).removesuffix(".git") or "repository" if label is None else label
+    private = PrivateDirectory(found, program.path)
+    private.open()
+    return GitSource(Repository(private, usable_label(name), max_size), every)
 
 
 class GitSource(Source):
-    """The source that `git()` returns. Its methods may be called from several threads at once."""
+    """The source that `git()` returns."""
 
     def __init__(self, repository: Repository, every: float) -> None:
         self.repository = repository
         self.name = repository.label
         self.uri = repository.uris.top
-        self.location = shown(repository.directory.root)
+        self.location = shown(repository.private.found.root)
         self.templates = _templates(repository)
+        self._loop: asyncio.AbstractEventLoop | None = None  # the server's
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
         self._moment: References | None = None  # the references in the present round of polling
         self._looked: dict[str | None, tuple[References, Hashable]] = {}
 
     def __repr__(self) -> str:
-        return f"git({self.repository.directory.root!r}, label={self.repository.label!r})"
+        return f"git({self.repository.private.found.root!r}, label={self.repository.label!r})"
 
     def matches(self, uri: str) -> bool:
         """Whether this URI belongs to this repository, whether or not it exists."""
@@ -88,85 +102,90 @@ class GitSource(Source):
 
     # Listing
 
-    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+    async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """The top, branches, tags, the newest commits of HEAD, and HEAD's files."""
-        return git_listing.page(self.repository, self._now(), after, limit)
+        return await git_listing.page(self.repository, await self._now(), after, limit)
 
-    def children(
+    async def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """The entries of a folder, or of the top."""
-        return self._answered(uri, lambda answer: answer.children(after, limit))
+        return await self._answered(uri, lambda answer: answer.children(after, limit))
 
-    def stat(self, uri: str) -> t.Resource:
+    async def stat(self, uri: str) -> t.Resource:
         """The resource of a URI, without reading it whole."""
 
-        def known(answer: GitAnswer) -> t.Resource:
+        async def known(answer: GitAnswer) -> t.Resource:
             self._polling.record(uri, answer.version)
-            return answer.resource()
+            return await answer.resource()
 
-        return self._answered(uri, known)
+        return await self._answered(uri, known)
 
-    def version(self, uri: str) -> str:
+    async def version(self, uri: str) -> str:
         """The name of the object that the URI refers to now; for a difference, of both objects."""
-        return self._answered(uri, lambda answer: answer.version)
+        return await self._answered(uri, _version)
 
     # Reading
 
-    def read(self, uri: str) -> t.ReadResourceResult:
+    async def read(self, uri: str) -> t.ReadResourceResult:
         """Read a file, folder, commit, difference or log; if it is large, a window of it."""
 
-        def result(answer: GitAnswer) -> t.ReadResourceResult:
-            contents = answer.contents()
+        async def result(answer: GitAnswer) -> t.ReadResourceResult:
+            contents = await answer.contents()
             return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms(), cache_scope=self.cache_scope)
 
-        return self._answered(uri, result)
+        return await self._answered(uri, result)
 
     # Finding
 
-    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+    async def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest branches, tags and short names of commits for revisions, and the paths of a revision."""
         if not any(template == shown.uri_template for shown in self.templates):
             return []
         try:
-            return git_completion.complete(self.repository, self._now(), argument, value, context)
+            return await git_completion.complete(self.repository, await self._now(), argument, value, context)
         except (LookupError, InvalidArgument, UnicodeError):
             return []
 
-    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+    async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """The files of HEAD, and its newest commits."""
-        return git_listing.documents(self.repository, self._now(), after, limit)
+        return await git_listing.documents(self.repository, await self._now(), after, limit)
 
-    def text(self, uri: str) -> Iterable[str]:
+    async def text(self, uri: str) -> Iterable[str]:
         """The text of a file, or the message of a commit."""
-        return self._answered(uri, lambda answer: tuple(_pieces(answer)))
+        return await self._answered(uri, _searched)
 
     # Watching
 
     def describe(self) -> str:
         """Facts for people, such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
-        references = self._now()
-        said = [head_words(references), many(references.many(BRANCHES), "branch"), *self._files(references)]
+        said: list[str] = []
+        thread = threading.Thread(target=lambda: said.extend(asyncio.run(self._facts())), daemon=True)
+        thread.start()  # the caller may have an event loop
+        thread.join()
         return ", ".join([*said, f"watched by {self._polling.means}"])
 
-    def _files(self, references: References) -> Iterator[str]:
-        if references.head is None:
-            return
-        ends = time.monotonic() + COUNT_SECONDS
-        number = 0
+    async def _facts(self) -> list[str]:
+        private = self.repository.private
         try:
-            for _, entry in walk(self.repository.objects, commit_of(references.head, self.repository.objects).tree):
-                number += not is_tree(entry.mode)
-                if time.monotonic() > ends:
-                    yield f"more than {many(number, 'file')}"
-                    return
-        except (LookupError, InvalidArgument):
-            yield "damaged"
-            return
-        yield many(number, "file")
+            references = await read_references(private)
+        except (RepositoryGone, GitFailed) as error:
+            return [error.message.rstrip(".")]
+        said = [head_words(references), many(references.many(BRANCHES), "branch")]
+        if references.head is not None:
+            try:
+                output = await run_git(
+                    private, "ls-tree", "-r", "-z", "--name-only", f"{references.head}^{{tree}}", seconds=COUNT_SECONDS,
+                    partial=True,
+                )  # fmt: skip
+                said.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
+            except GitFailed:
+                said.append("damaged")
+        return said
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` after each change of this URI, or of the list if it is None."""
+        self._loop = asyncio.get_running_loop()
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
@@ -174,51 +193,82 @@ class GitSource(Source):
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """End all watches."""
+        """End all watches, and all processes."""
         self._polling.close()
+        await self.repository.objects.reader.close()
+        self.repository.references.forget()
+        await asyncio.to_thread(self.repository.private.close)
 
     def _prepare(self) -> None:
-        self._moment = self._now()
+        try:
+            self._moment = self._on_loop(self._now())
+        except RepositoryGone:
+            self._moment = None
 
     def _look(self, uri: str | None) -> Hashable:
-        """The version of a URI in this round of polling, computed only if a reference moved since the last round."""
-        moment = self._moment or self._now()
+        """The version of a URI in this round of polling, computed only if it may have changed since the last one."""
+        moment = self._moment
+        if moment is None:  # the repository is not there
+            raise ResourceNotFound(uri or self.uri)
         before = self._looked.get(uri)
         if before is not None and before[0] is moment:
             return before[1]
         if len(self._looked) > 100_000:
             self._looked.clear()
-        version: Hashable = moment.mark if uri is None else self._answered(uri, lambda found: found.version, moment)
+        if uri is None:
+            version: Hashable = moment.mark
+        else:
+            version = self._on_loop(self._answered(uri, _version, moment))
+            if not answer_for(self.repository, moment, uri).only_references:
+                return version
         self._looked[uri] = moment, version
         return version
 
-    # Asking
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the server's loop, from the thread of the polling."""
+        assert self._loop is not None
+        if self._loop.is_closed():
+            coroutine.close()
+            raise RuntimeError("the server has ended")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(LOOK_SECONDS)
 
-    def _now(self) -> References:
-        return self.repository.references.now()
+    # Answers
 
-    def _answered(self, uri: str, use: Callable[[GitAnswer], Result], moment: References | None = None) -> Result:
+    async def _now(self, within: float = 0.0) -> References:
+        return await self.repository.references.now(within)
+
+    async def _answered(
+        self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], moment: References | None = None
+    ) -> Result:
         """Call `use` with the answer for a URI. Raises ResourceNotFound if something is missing."""
         try:
-            return use(answer_for(self.repository, moment or self._now(), uri))
+            address = self.repository.uris.read(uri)
+            pinned = address.kind != "top" and is_full(address.rev) and (address.to is None or is_full(address.to))
+            answer = answer_for(self.repository, moment or await self._now(PINNED_SECONDS if pinned else 0.0), uri)
+            await answer.load()
+            return await use(answer)
         except LookupError:
             raise ResourceNotFound(uri) from None
 
 
-def _pieces(answer: GitAnswer) -> Iterator[str]:
+async def _version(answer: GitAnswer) -> str:
+    return answer.version
+
+
+async def _searched(answer: GitAnswer) -> tuple[str, ...]:
     """The text to search: that of a file, or the message of a commit."""
     if isinstance(answer, CommitAnswer):
         commit = answer.commit
-        yield f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n"
-    elif isinstance(answer, TreeAnswer):
+        return (f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n",)
+    if isinstance(answer, TreeAnswer):
         entry = answer.entry
-        if not (is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode)):
-            content = answer.objects.content(entry.oid)
-            decoded = mime.decode_text(content.read(0, content.size)) if content.size <= WHOLE else None
-            yield from () if decoded is None else (decoded[0],)
-    else:
-        text = answer.contents()[0].text
-        yield from () if text is UNSET else (text,)
+        if is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode):
+            return ()
+        content = await answer.objects.content(entry.oid)
+        decoded = mime.decode_text(content.read(0, content.size)) if content.size <= WHOLE else None
+        return () if decoded is None else (decoded[0],)
+    text = (await answer.contents())[0].text
+    return () if text is UNSET else (text,)
 
 
 _DESCRIBED = {
@@ -236,7 +286,7 @@ _DESCRIBED = {
     "path diff": ("The changes of {} at a path", "A unified diff of one file or folder, from one revision to another."),
     "log": (
         "The history of {}",
-        "Commits that led to a revision, newest first; optionally of one path, after a commit, or of a period.",
+        "Commits that led to a revision, newest first: of a path, author or period (since=7d), or with words (grep).",
     ),
 }
 

@@ -1,0 +1,285 @@
+"""Commits, tags, trees and contents by the names of their objects, and paths in trees.
+
+Walks are lazy: a tree that holds itself many times over costs what is asked of it. Knows no URIs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import IO, TypeVar
+
+from wharfinger.content import mime
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_uris import Parts
+from wharfinger.sources.git_repository.object_reader import (
+    WHOLE_BYTES,
+    DamagedObject,
+    GitObject,
+    MissingObject,
+    ObjectReader,
+)
+from wharfinger.sources.git_repository.parsing import (
+    Commit,
+    GitTree,
+    GitTreeEntry,
+    NotParsed,
+    Tag,
+    parse_commit,
+    parse_tag,
+    parse_tree,
+)
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.windows.window import Data, RandomAccess
+
+__all__ = ["GitObjects", "NoSuchPath", "is_link", "is_module", "is_tree"]
+
+Parsed = TypeVar("Parsed")
+
+MIB = 1 << 20
+SMALL_BYTES = {"commit": 4 * MIB, "tag": 4 * MIB, "tree": 32 * MIB}
+"""The largest objects that are parsed."""
+TREES_BYTES, COMMITS_BYTES = 48 * MIB, 16 * MIB
+"""Trees and commits that are kept, about."""
+LARGEST_BYTES = 2048 * MIB
+"""The largest blob that can be read, in windows, through a temporary file."""
+LARGE_FILES = 2
+"""Temporary files of such blobs that are kept."""
+LARGE_SECONDS = 60.0
+PEELED = 10
+"""Tags of tags."""
+DEEPEST = 512
+"""Folders in folders."""
+SNIFFED_WHOLE_BYTES = MIB
+"""A blob that is read whole for its first bytes."""
+
+
+class NoSuchPath(LookupError):
+    """The tree has no such path."""
+
+
+def is_tree(mode: int) -> bool:
+    """Whether an entry is a folder."""
+    return stat.S_ISDIR(mode)
+
+
+def is_link(mode: int) -> bool:
+    """Whether an entry is a symbolic link, whose content is its target."""
+    return stat.S_ISLNK(mode)
+
+
+def is_module(mode: int) -> bool:
+    """Whether an entry is a submodule: a commit of another repository."""
+    return stat.S_IFMT(mode) == 0o160000
+
+
+class GitObjects:
+    """The objects of one repository."""
+
+    def __init__(self, private: PrivateDirectory) -> None:
+        self.private = private
+        self.reader = ObjectReader(private, private.length)
+        self._trees: BoundedCache[str, GitTree] = BoundedCache(TREES_BYTES)
+        self._commits: BoundedCache[str, Commit] = BoundedCache(COMMITS_BYTES)
+        self._heads: BoundedCache[str, bytes] = BoundedCache(4 * MIB)
+        self._large: BoundedCache[str, _LargeBlob] = BoundedCache(LARGE_FILES)
+        self._copying = asyncio.Lock()
+
+    async def info(self, name: str) -> GitObject:
+        """The kind and size of an object (see `ObjectReader.info`)."""
+        return await self.reader.info(name)
+
+    async def infos(self, oids: Sequence[str]) -> dict[str, GitObject]:
+        """The kinds and sizes of those objects that can be read."""
+        wanted = list(dict.fromkeys(oids))
+        found = await asyncio.gather(*[self.reader.info(oid) for oid in wanted], return_exceptions=True)
+        known: dict[str, GitObject] = {}
+        for oid, info in zip(wanted, found, strict=True):
+            if isinstance(info, GitObject):
+                known[oid] = info
+            elif not isinstance(info, (MissingObject, InvalidArgument)):
+                raise info
+        return known
+
+    async def commit(self, oid: str) -> Commit:
+        """A commit.
+
+        Raises:
+            MissingObject: there is none of this name.
+            DamagedObject: it cannot be read.
+        """
+        known = self._commits.get(oid)
+        if known is None:
+            data = await self._data(oid, "commit")
+            known = self._commits.put(oid, _parsed(oid, lambda: parse_commit(oid, data)), len(data) + 500)
+        return known
+
+    async def tag(self, oid: str) -> Tag:
+        """An annotated tag. Raises what `commit` raises."""
+        data = await self._data(oid, "tag")
+        return _parsed(oid, lambda: parse_tag(oid, data))
+
+    async def tree(self, oid: str) -> GitTree:
+        """The entries of a tree. Raises what `commit` raises."""
+        known = self._trees.get(oid)
+        if known is None:
+            data = await self._data(oid, "tree")
+            known = _parsed(oid, lambda: parse_tree(data, self.private.length // 2))
+            self._trees.put(oid, known, known.cost)
+        return known
+
+    async def _data(self, oid: str, kind: str) -> bytes:
+        if (await self.reader.info(oid)).kind != kind:
+            raise MissingObject(oid)
+        return await self.reader.contents(oid, SMALL_BYTES[kind])
+
+    async def peel(self, oid: str) -> GitObject:
+        """The object that is not a tag.
+
+        Raises:
+            MissingObject: the object, or the one that a tag names, is not there.
+        """
+        for _ in range(PEELED):
+            info = await self.reader.info(oid)
+            if info.kind != "tag":
+                return info
+            oid = (await self.tag(oid)).target
+        raise MissingObject(oid)
+
+    async def commit_of(self, oid: str) -> Commit:
+        """The commit that an object is, or that a tag names.
+
+        Raises:
+            MissingObject: it is not a commit.
+        """
+        return await self.commit((await self.peel(oid)).oid)
+
+    # Contents
+
+    async def content(self, oid: str) -> RandomAccess:
+        """The bytes of a blob, which are in a temporary file if there are many.
+
+        Raises:
+            MissingObject: there is none of this name.
+            DamagedObject: it cannot be read.
+            GitFailed: it is too large.
+        """
+        info = await self.reader.info(oid)
+        if info.size <= WHOLE_BYTES:
+            return Data(await self.reader.contents(oid))
+        if info.size > LARGEST_BYTES:
+            raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {LARGEST_BYTES:,} can be read.")
+        async with self._copying:
+            known = self._large.get(oid)
+            if known is None:
+                with tempfile.TemporaryFile(dir=self.private.path) as file:
+                    await run_git(
+                        self.private, "cat-file", info.kind, oid, seconds=LARGE_SECONDS, output=file,
+                        output_bytes=info.size,
+                    )  # fmt: skip
+                    if not await asyncio.to_thread(self._is_whole, file, info):
+                        raise DamagedObject(oid, "its bytes do not fit its name")
+                    known = self._large.put(oid, _LargeBlob(os.dup(file.fileno()), info.size))
+        return known
+
+    def _is_whole(self, file: IO[bytes], info: GitObject) -> bool:
+        digest = self.reader.digest(info)
+        file.seek(0)
+        while piece := file.read(MIB):
+            digest.update(piece)
+        return digest.hexdigest() == info.oid
+
+    async def start(self, oid: str) -> bytes:
+        """The first bytes of a blob, enough to find out its type. Raises what `content` raises."""
+        known = self._heads.get(oid)
+        if known is None:
+            if (await self.reader.info(oid)).size <= SNIFFED_WHOLE_BYTES:
+                known = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
+            else:
+                known = (
+                    await run_git(self.private, "cat-file", "blob", oid, most=mime.SNIFFED_BYTES, partial=True)
+                ).data
+            self._heads.put(oid, known, len(known) + 100)
+        return known
+
+    # Paths
+
+    async def find(self, tree: str, parts: Parts) -> GitTreeEntry:
+        """The entry at a path; the tree itself for an empty path.
+
+        Raises:
+            NoSuchPath: there is none.
+            MissingObject: a tree on the way is not in the repository.
+        """
+        found = GitTreeEntry(b"", stat.S_IFDIR, tree)
+        for part in parts:
+            if not is_tree(found.mode):
+                raise NoSuchPath("/".join(parts))
+            entries = await self.tree(found.oid)
+            place = entries.place_of(os.fsencode(part))
+            if place is None:
+                raise NoSuchPath("/".join(parts))
+            found = entries[place]
+        return found
+
+    async def walk(self, tree: str, after: Parts = ()) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
+        """Everything below a tree, folders before what they hold; only what comes after a path of the same tree.
+
+        Raises:
+            NoSuchPath: the tree has no such path.
+        """
+        stack: list[tuple[Parts, GitTree, int]] = []
+        at = tree
+        parts: Parts = ()
+        for part in after:
+            entries = await self.tree(at)
+            place = entries.place_of(os.fsencode(part))
+            if place is None:
+                raise NoSuchPath(part)
+            stack.append((parts, entries, place + 1))
+            entry = entries[place]
+            parts, at = (*parts, part), entry.oid
+            if not is_tree(entry.mode):
+                break
+        else:
+            stack.append((parts, await self.tree(at), 0))
+        while stack:
+            parts, entries, place = stack.pop()
+            if place >= len(entries):
+                continue
+            stack.append((parts, entries, place + 1))
+            entry = entries[place]
+            path = (*parts, entry.part)
+            yield path, entry
+            if is_tree(entry.mode) and len(path) < DEEPEST:
+                try:
+                    stack.append((path, await self.tree(entry.oid), 0))
+                except (MissingObject, InvalidArgument):  # reading it says why
+                    continue
+
+
+def _parsed(oid: str, parse: Callable[[], Parsed]) -> Parsed:
+    try:
+        return parse()
+    except NotParsed as error:
+        raise DamagedObject(oid, str(error)) from None
+
+
+class _LargeBlob:
+    """A blob in a temporary file that has no name any more."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.size = size
+        self._file = os.fdopen(descriptor, "rb")
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, length: int) -> bytes:
+        with self._lock:
+            self._file.seek(offset)
+            return self._file.read(length)
