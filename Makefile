@@ -96,6 +96,7 @@ ifndef ARGS
 	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/tool_tokens.py
 	$(PY) benchmarks/agent_tasks/run.py
+	$(PY) benchmarks/folder_reads.py
 endif
 
 reference: $(MADE)

@@ -8,11 +8,11 @@ free, groups take turns, and so do the owners within a group.
 A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
 a few blocked functions do not use up the pool. After `max_lost` of them calls are refused, until some have returned.
 
-To hand a call to a thread and its result back takes 39 µs, which is longer than reading a small file. So the calls of
-a `brief` function share a thread: those of one owner that wait become a `Batch`, which one thread runs from first to
-last, while the next batch collects. That is no worse than a thread for each as long as every call is brief. While they
-are not (a disk has to wake up, a network is gone), the calls that wait go to threads of their own, and so do those of
-the next moments.
+To hand a call to a thread and its result back takes 39 µs, which is longer than reading a small file. So the calls of a
+`brief` function share a thread: those of one owner that wait become a `CallBatch`. One thread makes all of them, one
+after another, while the next batch collects. That is no worse than a thread for each as long as every call is brief.
+While they are not (a disk has to wake up, a network is gone), the calls that wait go to threads of their own, and so do
+those of the next moments.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Job:
         """Ends the wait after `max_wait`."""
         self.lost = False
         """Whether its caller has given up while its thread still runs."""
-        self.batch: Batch | None = None
+        self.batch: CallBatch | None = None
         """The batch that it runs in, if it does not have a thread of its own."""
         self.size = 1
         """The number of calls."""
@@ -89,7 +89,7 @@ class Job:
             self.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
 
 
-class Batch(Job):
+class CallBatch(Job):
     """Calls of one brief function for one owner, which one thread runs one after another.
 
     The thread takes calls from `jobs` and appends to `ended`. The event loop may do the opposite meanwhile: each of
@@ -188,9 +188,9 @@ class Pool:
         self._lost = _Counts()
         self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
         """Waiting jobs by group and then by owner, in the order of their turns."""
-        self._collecting: dict[BatchKey, Batch] = {}
+        self._collecting: dict[BatchKey, CallBatch] = {}
         """The batches that have not started, at most one for each owner and function."""
-        self._running: dict[BatchKey, Batch] = {}
+        self._running: dict[BatchKey, CallBatch] = {}
         """The batch that the collecting one waits for."""
         self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
         """Functions that are not brief at present, by owner; the timer removes the entry."""
@@ -256,7 +256,7 @@ class Pool:
         """Put a call into the batch that collects. It starts after this turn of the loop, or after the batch before."""
         batch = self._collecting.get(key)
         if batch is None:
-            batch = self._collecting[key] = Batch(job.owner, key, loop.create_future())
+            batch = self._collecting[key] = CallBatch(job.owner, key, loop.create_future())
             if key not in self._running:
                 loop.call_soon(self._start_batch, batch)
         batch.jobs.append(job)
@@ -264,14 +264,14 @@ class Pool:
         if len(batch.jobs) >= BATCH_CALLS:
             self._start_batch(batch)
 
-    def _start_batch(self, batch: Batch) -> None:
+    def _start_batch(self, batch: CallBatch) -> None:
         if self._collecting.get(batch.key) is batch:
             del self._collecting[batch.key]
             self._running[batch.key] = batch
             batch.size = len(batch.jobs)
             self._submit(batch, batch.future.get_loop())
 
-    def _look(self, batch: Batch) -> None:
+    def _look(self, batch: CallBatch) -> None:
         """Deliver what a running batch has finished. If it is slow, give the other calls threads of their own."""
         first = batch.counted < 0
         returned, batch.counted = batch.ended_calls - batch.counted, batch.ended_calls
@@ -288,14 +288,14 @@ class Pool:
             self._spread(collecting, loop)
         self._leave(batch)
 
-    def _spread(self, batch: Batch, loop: asyncio.AbstractEventLoop) -> None:
+    def _spread(self, batch: CallBatch, loop: asyncio.AbstractEventLoop) -> None:
         """Give the calls of a batch that have not begun threads of their own."""
         for job in batch.take_all():
             job.batch = None
             if not job.future.done():
                 self._submit(job, loop)
 
-    def _leave(self, batch: Batch) -> None:
+    def _leave(self, batch: CallBatch) -> None:
         """Wait no longer for a batch: start the one that collected meanwhile."""
         if batch.next_look is not None:
             batch.next_look.cancel()
@@ -347,7 +347,7 @@ class Pool:
             name = f"wharfinger-{self._threads}"
             threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
-        if isinstance(job, Batch):
+        if isinstance(job, CallBatch):
             job.next_look = job.future.get_loop().call_later(CHECK_SECONDS, self._look, job)
 
     def _dequeue(self, job: Job) -> None:
@@ -388,7 +388,7 @@ class Pool:
 
     def _end(self, job: Job, result: Any, error: BaseException | None) -> None:
         job.end(result, error)
-        if isinstance(job, Batch):
+        if isinstance(job, CallBatch):
             self._leave(job)
 
     def _done(self, job: Job, result: Any, error: BaseException | None) -> None:
