@@ -78,9 +78,8 @@ def measure(mode: str, folder: str, rounds: int, seconds: float) -> dict[str, li
             for name, (client, asked) in clients.items():
                 row = figures(client, asked, seconds)
                 rows[name].append(row)
-                say(
-                    f"{mode:10} {name:8} {row['rate']:>9,.0f}/s {row['cpu_us']:>7.1f} µs CPU p99 {row['p99_us']:,.0f} µs"
-                )
+                took = f"{row['cpu_us']:>6.1f} µs CPU, p99 {row['p99_us']:,.0f} µs"
+                say(f"{mode:10} {name:8} {row['rate']:>9,.0f}/s {took}")
                 if row["errors"]:
                     raise SystemExit(f"{mode}: {row['errors']} wrong answers of the {name}")
     finally:
