@@ -71,21 +71,21 @@ class InotifyNotifier:
             self.close()
             raise
 
-    def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop: StopSignal) -> Hints:
+    def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: StopSignal) -> Hints:
         """Wait for changes, and return those that come until nothing comes for a step, or `debounce_ms` are over.
 
         Args:
             debounce_ms: The time in which changes are collected, at most.
-            step_ms: The time between two looks at `stop`.
+            step_ms: The time between two looks at `stop_event`.
             timeout_ms: The time to wait for the first change; 0 waits without end.
-            stop: Ends the wait.
+            stop_event: Ends the wait.
         """
         changes: set[tuple[int, str]] = set()
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         began = time.monotonic()
         until = float("inf") if not timeout_ms else began + timeout_ms / 1000
-        while not stop.is_set():
+        while not stop_event.is_set():
             before = len(changes)
             if poll.poll(step_ms):
                 if not changes:
