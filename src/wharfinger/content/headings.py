@@ -6,7 +6,6 @@ whoever wrote the file: it is shortened, and its unprintable characters are repl
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, Mapping
 
@@ -55,6 +54,15 @@ def _lines(text: str) -> list[str]:
     return text.split("\n", _LINES)[:_LINES]
 
 
+def _unescaped(text: str) -> str:
+    """The text with the characters that entities such as `&amp;` stand for."""
+    if "&" not in text:
+        return text
+    import html  # only for the few headings that have one: its table takes 2 ms to load
+
+    return html.unescape(text)
+
+
 # Documents
 
 _FENCE = re.compile(r" {0,3}(?:```|~~~)").match
@@ -89,7 +97,7 @@ def _markdown(text: str) -> str:
             if heading := _plain_markdown(before):
                 return heading
         elif not fenced and (title := _HTML_HEADING(line)) is not None:
-            return html.unescape(title[1])
+            return _unescaped(title[1])
         before = "" if found is not None else line
     return ""
 
@@ -108,12 +116,12 @@ def _front_matter(lines: Iterator[str], end: str) -> str:
 def _plain_markdown(text: str) -> str:
     """The words of a heading, without images, links and emphasis."""
     text = _TAG.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text)))
-    return html.unescape(_MARKS.sub("", text)).strip()
+    return _unescaped(_MARKS.sub("", text)).strip()
 
 
 def _html(text: str) -> str:
     found = _HTML_TITLE(text) or _HTML_HEADING(text)
-    return html.unescape(found[1]) if found else ""
+    return _unescaped(found[1]) if found else ""
 
 
 def _rest(text: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from wharfinger.content import mime
-from wharfinger.content.headings import HEAD_BYTES, has_heading, heading_of
 from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
 from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window import Data
@@ -119,6 +118,10 @@ class Headings:
 
     def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
         """The heading of an open file; empty if it has none."""
+        from wharfinger.content.headings import (
+            has_heading,
+        )  # its patterns take 3 ms to compile, and no start needs them
+
         if not has_heading(kind):
             return ""
         key = _key(kind, status)
@@ -127,6 +130,8 @@ class Headings:
 
     def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
         """The same for a file of a directory; if it is not known, it is opened only if `read`."""
+        from wharfinger.content.headings import has_heading
+
         if not has_heading(kind):
             return ""
         key = _key(kind, status)
@@ -143,6 +148,8 @@ class Headings:
             os.close(descriptor)
 
     def _read(self, key: tuple[object, ...], kind: str, descriptor: int) -> str:
+        from wharfinger.content.headings import HEAD_BYTES, heading_of
+
         try:
             heading = heading_of(kind, read_at(descriptor, HEAD_BYTES, 0))
         except OSError:
