@@ -64,14 +64,14 @@ def _absolute_file_url(scheme: str, rest: str) -> str:
 
 
 class SourceKind(NamedTuple):
-    """A kind of data: `form` shows how its words look, `what` says what is published."""
+    """A kind of data. `form` is an example of its words, and `what` describes the data."""
 
     form: str
     what: str
     factory: str
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
-    """What its words start with, before the colon."""
+    """The schemes of its words, before the colon."""
     argument: Callable[[str, str], Any] = _whole
     """Makes the argument of the factory from the scheme and the rest of a word."""
     absolute: Callable[[str, str], str] = _whole
@@ -255,7 +255,7 @@ def absolute_word(parsed: ParsedSource) -> str:
 
 
 def short_name(parsed: ParsedSource) -> str:
-    """A name for a word whose source has not been made."""
+    """A name for a word before its source is made."""
     if parsed.label or (parsed.scheme and not parsed.rest):
         return parsed.label or parsed.scheme
     fixed = re.split(r"[*?\[]", redacted(parsed.rest))[0].rstrip("/")

@@ -150,7 +150,7 @@ class Skills(Source):
         self._digests: dict[Parts, _Digest] = {}
         self._reported: set[tuple[Parts, str]] = set()
         self._nested: list[Skills] = []
-        """Other folders of skills, whose URIs are below those of this one."""
+        """Other folders of skills with URIs below those of this one."""
 
     def __repr__(self) -> str:
         return f"skills({self.root!r}) at {self.uri}"
@@ -178,7 +178,7 @@ class Skills(Source):
         """Whether this URI belongs to these skills, and not to others below the same prefix. It need not exist."""
         return self.files.matches(uri) and not any(other.matches(uri) for other in self._nested)
 
-    # What is a skill
+    # Which directories are skills
 
     def _skill_file(self, parts: Parts) -> _SkillFile | None:
         """The SKILL.md of a directory; None if it has none."""
@@ -260,7 +260,7 @@ class Skills(Source):
         return shown, None
 
     def skill(self, uri: str) -> Skill:
-        """The skill whose SKILL.md has this URI.
+        """The skill with a SKILL.md at this URI.
 
         Raises:
             ResourceNotFound: there is no such skill.

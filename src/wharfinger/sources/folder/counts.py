@@ -38,7 +38,7 @@ _WITHHELD: Mapping[Verdict, str] = {
 
 
 def count(tree: FileTree, seconds: float) -> Count:
-    """Count what is published, for at most about this long."""
+    """Count the published files and directories for about this many seconds at most."""
     ends = time.monotonic() + seconds
     number = directories = size = 0
     complete = True

@@ -139,7 +139,7 @@ def _without_spaces(line: str) -> str:
 
 
 def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
-    """Read the contents of a .gitignore file, whose patterns git matches as bytes; None if it has no pattern."""
+    """Read the contents of a .gitignore file; None if it has no pattern. Like git, match its patterns as bytes."""
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     made = _compile(lines)

@@ -392,7 +392,7 @@ class FileTree:
             entries.close()
 
     def _seek(self, frames: list[_Frame], after: TreePosition) -> None:
-        """Continue after the position `after`, whose entry may be gone."""
+        """Continue after the position `after`, even if its entry is gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
             if depth == len(after.parts) - 1 and not after.directory:

@@ -148,7 +148,7 @@ class TreeResources:
         return parts, slashed or not parts
 
     def locate_base(self, uri: str) -> tuple[Parts, bool]:
-        """`locate` of a URI whose query does not matter."""
+        """`locate` of a URI without its query."""
         return self.locate(split_query(uri)[0])
 
     def _open(self, uri: str, parts: Parts, only_directory: bool) -> OpenFile | OpenDirectory:
@@ -392,7 +392,7 @@ class TreeResources:
     # Finding
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Files in pages, pictures too, whose names are searched. None is opened."""
+        """Files in pages, without opening them. Pictures are included, since names are searched too."""
         documents: list[Document] = []
         entries = self.tree.walk(None if after is None else read_key(after))
         position: TreePosition | None = None
