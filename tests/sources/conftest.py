@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
         else:
             os.link(first, name, src_dir_fd=handle, dst_dir_fd=handle)
     os.close(handle)
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root may read everything: be somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 @pytest.fixture

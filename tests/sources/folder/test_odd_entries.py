@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.server.driving import looped
+from tests.sources.conftest import without_privileges
 from wharfinger import Client, Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
@@ -104,19 +105,6 @@ def test_a_name_that_is_not_text_is_listed_described_read_and_found(source: Fold
     assert source.read(odd.uri).contents[0].text == "# Odd\n\nquoins\n"
     msgspec.json.encode((source.page(None, 100)[0], source.read(source.uri)))
     assert [hit.uri for hit in search_documents(source, "quoins", 5)] == [odd.uri]
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Root may read everything: be somebody else for a while."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture

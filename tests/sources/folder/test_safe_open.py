@@ -7,12 +7,12 @@ import socket
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.sources.conftest import without_privileges
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_directory, open_file, open_root
@@ -170,19 +170,6 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: 
         swapper.join(20)
     assert seen <= {"inside", "not found"}
     assert "inside" in seen
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Root may read everything: be somebody else for a while."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_what_may_not_be_read_is_not_found() -> None:
