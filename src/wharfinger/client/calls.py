@@ -134,11 +134,11 @@ class Call(msgspec.Struct, eq=False):
             self.ends += seconds
 
     def restart(self) -> None:
-        """Restart the deadline: the whole `timeout` is left again."""
+        """Restart the deadline, with the full `timeout`."""
         self.ends = asyncio.get_running_loop().time() + self.timeout
 
     def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
-        """Another request of the same call, with a timeout of `seconds`, or of what is left of the call."""
+        """Return another request of the same call, with a timeout of `seconds`, or of the call's remaining time."""
         left = self.left(asyncio.get_running_loop().time())
         return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
 
@@ -208,7 +208,7 @@ class ProgressStep:
         self._name = name
 
     def applies_to(self, row: Method) -> bool:
-        """Tools may report progress. If there are input handlers, the server may ask during any call."""
+        """Return whether the call may report progress, as tools do, or the server may ask for input during it."""
         return row.name == "tools/call" or self._may_be_asked
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:

@@ -411,7 +411,7 @@ class Client:
         return self._list(skills.LIST, "skills", timeout, bypass_cache)
 
     async def get_skill(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> Skill:
-        """One skill, by the URI of its SKILL.md. No file is read."""
+        """Return one skill, by the URI of its SKILL.md. No file is read."""
         from wharfinger.client import skills
 
         params = skills.GET.params(uri=uri)

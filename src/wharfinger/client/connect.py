@@ -430,7 +430,7 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """Call `_initialize`. If that fails, and only the cache says that the server supports this era, start over."""
+        """Call `_initialize`. If that fails, and the era is only known from the cache, start over."""
         if self._known is None or self._revisions is None:
             return await self._initialize(step)
         try:

@@ -175,4 +175,4 @@ class ClientSession:
 
 
 def _nothing(kind: str, uri: str) -> None:
-    """Ignore a change: without a cache, only watches use it."""
+    """Do nothing: without a cache, only watches use changes."""

@@ -82,7 +82,7 @@ def _check_frontmatter(skill: Skill, data: bytes) -> None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Equality of JSON values: 1 equals 1.0, but true does not equal 1."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but true does not equal 1."""
     kinds: set[Any] = {type(one), type(other)}
     if kinds == {dict}:
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)

@@ -495,7 +495,7 @@ class Watches:
             self._put(self._subscriptions, message, tagged=False)
 
     def notifications_missed(self) -> None:
-        """Notifications that belong to no request may have been lost on their way (handshake era)."""
+        """Called when notifications that belong to no request may have been lost (handshake era)."""
         for subscription in self._subscriptions:
             if subscription.link is not None:
                 subscription.miss()

@@ -110,7 +110,7 @@ class TaskStep:
         self._changed: dict[str, asyncio.Event] = {}
 
     def applies_to(self, row: Method) -> bool:
-        """Calls of tools, if they may become tasks."""
+        """Return whether the method is `tools/call`, and calls may become tasks."""
         return row is CALL_AS_TASK or (self._extension and row is CALL)
 
     async def __call__(self, call: Call, next: Next) -> Any:
@@ -272,7 +272,7 @@ async def _cancel(next: Next, row: Method, params: Any) -> None:
 
 
 def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
-    """Seconds before the next poll; the server's `interval` is in milliseconds."""
+    """Return the seconds before the next poll; the server's `interval` is in milliseconds."""
     delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
     delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
     left = whole.left(asyncio.get_running_loop().time())

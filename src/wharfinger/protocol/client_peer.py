@@ -126,7 +126,7 @@ class ClientPeer(Generic[W]):
         self._last = 0
         """The id of the last request."""
         self._unanswerable = -1
-        """`_last` when a message without a response was last sent: it is unknown whether the server read it."""
+        """The value of `_last` when a message without a response was last sent: the server may not have read it."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
         """Register a request and return its id and the bytes to send. `progress` asks for progress notifications."""
@@ -179,7 +179,7 @@ class ClientPeer(Generic[W]):
         return waiters
 
     def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
-        """An error without an id fails no call, because it may be about any message."""
+        """Return the event of an error without an id. It fails no call, because it may be about any message."""
         if message.error is UNSET:
             return _NOTHING
         return (UnattributedError(self._suspect(message.error), message),)

@@ -149,7 +149,7 @@ class _Run:
         return True
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """There is no stream to close."""
+        """Return False: there is no stream to close."""
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Any:

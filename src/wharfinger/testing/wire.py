@@ -26,7 +26,7 @@ Sender = Literal[">", "<"]
 
 
 class _Head(msgspec.Struct):
-    """The members that show which request a message is, or which one it answers."""
+    """The members that identify a message's request."""
 
     method: str | UnsetType = UNSET
     id: int | str | UnsetType | None = UNSET
@@ -118,7 +118,7 @@ class _WireLink(MemoryLink):
         super().__init__(wire.server, limits, events)
         self._wire = wire
         self._open_requests: dict[tuple[Sender, Any], str] = {}
-        """The methods of requests that have no response yet, by who sent them, and their id."""
+        """The methods of requests that have no response yet, by sender and id."""
         self._partial = b""
         self._ending: asyncio.Task[None] | None = None
 
@@ -233,5 +233,5 @@ class _ReplayLink(StreamLink):
             self.feed("".join(f"{answer}\n" for answer in answers).encode())
 
     def _end_with(self, text: str, expected: str) -> None:
-        message = f"The client sent\n  {text[:2000]}\n and the transcript continues with\n  {expected[:2000]}"
+        message = f"The client sent\n  {text[:2000]}\nand the transcript continues with\n  {expected[:2000]}"
         self.lose(lambda: ConnectionLost(message))

@@ -373,7 +373,7 @@ def _describe_exit(code: int) -> str:
 
 
 def _drop(data: bytes) -> None:
-    """Discard what the child does not read. The requests fail when its output ends."""
+    """Discard the messages that the child does not read. The requests fail when its output ends."""
 
 
 _NEW_GROUP = 0x00000200 if sys.platform == "win32" else 0

@@ -287,7 +287,7 @@ class StreamServer(asyncio.Protocol):
                 self.finish()
 
     def count_unread(self) -> None:
-        """Update the count of what waits for all readers by what waits for this one."""
+        """Update the server's count of unread bytes by those of this connection."""
         if self.parked_bytes != self.counted_bytes:
             self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
             self.counted_bytes = self.parked_bytes

@@ -116,7 +116,7 @@ def _server(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
 
 
 def _without_resource(server: str, challenge: Challenge, trace: Trace) -> Steps[AuthServer]:
-    """A server without resource metadata is its own authorization server (2025-03-26, authorization §2.3)."""
+    """Return the server as its own authorization server, without resource metadata (2025-03-26, authorization §2.3)."""
     origin = origin_of(server)
     assert origin is not None
     url = f"{origin}/.well-known/oauth-authorization-server"

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 NOT_AUTHORIZED = 4
 MARKS = {True: "ok", None: "--", False: "NO"}
-"""How a step is marked: good, leading on to another step, wrong."""
+"""The marks of steps: good, replaced by another step, failed."""
 
 
 @click.group(
@@ -198,7 +198,7 @@ def check_url(url: str) -> str:
 
 
 async def open_nothing(url: str) -> None:
-    """Leave opening the page to the user."""
+    """Do not open the page: the user does."""
 
 
 def print_url(url: str) -> None:

@@ -69,12 +69,12 @@ class ToolCost(msgspec.Struct, frozen=True):
 
 
 def tokens(text: str) -> int:
-    """Estimate how many tokens a text has."""
+    """Estimate the number of tokens of a text."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def tool_costs(survey: Survey) -> list[ToolCost]:
-    """Estimate what each tool costs, largest first: name, description and input schema, which hosts send to a model."""
+    """Estimate the tokens of each tool, largest first: of its name, description and input schema, which hosts send."""
     each = [
         ToolCost(tool.name, tokens(as_json([tool.name, text_of(tool.description), tool.input_schema])))
         for tool in survey.tools.items

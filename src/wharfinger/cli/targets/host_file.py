@@ -75,8 +75,8 @@ class HostFile:
     def write(self, new: str) -> Path | None:
         """Replace the file in one step, and keep links and mode. Returns the backup, or None if there was no file.
 
-        There is one backup, the file before the last change. It has the name of this program, so that it overwrites
-        no backup of another one.
+        There is one backup, the file before the last change. Its name contains that of this program, so that it
+        overwrites no backup of another program.
         """
         import shutil
         import tempfile

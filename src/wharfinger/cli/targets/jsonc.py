@@ -104,7 +104,7 @@ def remove(text: str, table: str, name: str) -> str:
 
 
 def blank(text: str) -> str:
-    """Overwrite comments, trailing commas and the byte order mark with spaces; line ends and places stay."""
+    """Overwrite comments, trailing commas and the byte order mark with spaces; line ends and positions stay."""
     for pattern in (COMMENT, TRAILING_COMMA):
         text = pattern.sub(lambda match: match[1] or re.sub(r"[^\r\n]", " ", match[0]), text)
     return text

@@ -521,7 +521,7 @@ def _keep(variable: Variable, value: str, found: Found) -> bool:
 
 
 def _read_pieces(slot: Slot, content: str, found: Found) -> bool:
-    """Assign the pieces to the variables in order; an exploded one takes what the others leave."""
+    """Assign the pieces to the variables in order; an exploded one takes the pieces that the others leave."""
     pieces = content.split(OPERATORS[slot.operator].separator) if content or slot.operator not in ("", "+") else []
     spare = len(pieces) - sum(not variable.explode for variable in slot.variables)
     place = 0

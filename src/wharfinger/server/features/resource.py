@@ -208,8 +208,7 @@ def check_scheme(template: str, function: Callable[..., Any]) -> None:
     """Raise ValueError for a URI or template without a scheme, which no absolute URI can match."""
     if not _HAS_SCHEME.match(template):
         raise ValueError(
-            f"{place_of(function)}: {template!r} has no scheme, "
-            "with which every URI begins: write one such as notes:// or file:///."
+            f"{place_of(function)}: {template!r} has no scheme: write a URI such as notes://today or file:///x."
         )
 
 

@@ -136,7 +136,7 @@ class RequestState:
         self.progress, self._logged_before = sealed.progress, sealed.logs
 
     def _purpose(self) -> str:
-        """Binds a state to its call: another server, principal, method, name or argument has another purpose."""
+        """Return the purpose that binds a state to its call: its server, principal, method, name and arguments."""
         from hashlib import sha256  # on use
 
         request = self._request

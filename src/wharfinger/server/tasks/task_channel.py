@@ -106,7 +106,7 @@ class RunningTask:
                 self._touch()
 
     def answer(self, responses: Mapping[str, Raw]) -> None:
-        """Hand the answers of `tasks/update` to the handler. Answers to unknown or answered questions are ignored."""
+        """Pass the answers of `tasks/update` to the handler. Answers to unknown or answered questions are ignored."""
         waiting = [key for key in responses if key in self.questions]
         for key in waiting:
             future = self.questions.pop(key).answer

@@ -168,7 +168,7 @@ class SourceDriver:
 
     @contextmanager
     def served(self, revision: str) -> Generator[ServedSource]:
-        """The source in a real server, with a connected client of one revision."""
+        """Serve the source in a real server, with a connected client of one revision."""
         server = Server("contract")
         server.include(self.source)
         client = Client(server, revision=revision, cache=False)
@@ -196,7 +196,7 @@ class ServedSource:
 
     @contextmanager
     def watching(self, uri: str | None) -> Generator[ChangeRecorder]:
-        """Records the changes that the client receives for a URI, or (None) for the list of resources."""
+        """Record the changes that the client receives for a URI, or (None) for the list of resources."""
         changes, begun = ChangeRecorder(), threading.Event()
 
         async def watch() -> None:

@@ -188,7 +188,7 @@ def bytes_of(content: t.ResourceContents) -> bytes:
 
 
 def few(uris: Any) -> str:
-    """Some URIs of many, for a message."""
+    """Return the first URIs of many, for a message."""
     return ", ".join(sorted(uris)[:5])
 
 

@@ -175,7 +175,7 @@ class HttpConnection(asyncio.Protocol):
         self.parser = self.serving = self.reading = None
 
     def eof_received(self) -> bool:
-        """Close, since the client sends nothing more. If many end at once, it takes several turns of the loop."""
+        """Close, because the client sends nothing more. If many end at once, this takes several turns of the loop."""
         if self.scheme == "https":  # TLS has no half-closed connections: the transport closes
             return False
         self.connections.call_soon(self.transport.close)
@@ -463,12 +463,12 @@ class Exchange:
                 self.transport.close()
 
     def wake(self) -> None:
-        """Wake `receive`."""
+        """Wake up a waiting `receive`."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     async def receive(self) -> dict[str, Any]:
-        """ASGI's receive: the body in parts, then the end."""
+        """Return the next event, as ASGI's `receive`: the body in parts, then the end."""
         connection = self.connection
         while not self.disconnected and not self.complete:
             body, more = self.body, self.more_body
@@ -487,7 +487,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def __call__(self, message: dict[str, Any]) -> None:
-        """ASGI's send."""
+        """Send an event, as ASGI's `send`."""
         connection = self.connection
         if connection.drained is not None and not self.disconnected:
             await connection.drained.wait()

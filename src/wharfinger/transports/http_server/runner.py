@@ -251,7 +251,7 @@ class HttpServer:
         self._ticking.cancel()
 
     def _tick(self) -> None:
-        """Do what is due once a second."""
+        """Do the regular work of each second."""
         self.connections.sweep()
         self.collector.tick(self.lasting)
         if self._server is not None:
