@@ -149,7 +149,7 @@ class Client:
         task, which the client waits for; tools of 2025-11-25 that require a task are always called as tasks.
         `validate` checks tool results against their output schemas if the extra `schema` is installed. `retry`
         configures reconnecting and sending calls again. `cache` keeps results as long as the server allows: True for a
-        cache of its own, one that several clients share, or False.
+        separate cache, a `Cache` that several clients share, or False.
 
         Raises:
             TypeError, ValueError: the target cannot be a server, or a handler is not a function.
@@ -468,7 +468,7 @@ class Client:
             await self._call(METHODS["logging/setLevel"], t.SetLevelRequestParams(level=level), None)
 
     def roots_changed(self) -> None:
-        """Notify the server that the roots have changed. In the stateless era it asks each time: does nothing."""
+        """Notify the server that the roots have changed. Does nothing in the stateless era: the server asks each time."""
         if self._session.agreed.rules.era == "handshake":
             self._session.link.notify("notifications/roots/list_changed", UNSET)
 

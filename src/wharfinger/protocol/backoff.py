@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long after each failure, up to a maximum, with jitter. No I/O."""
+"""The delay before the next attempt: doubled after each failure, up to a maximum, with jitter. Does no I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ MAX_DOUBLINGS = 64
 
 
 class Backoff:
-    """Counts failures in a row and says how long to wait after each of them.
+    """Counts failures in a row and returns the delay after each of them.
 
     Call `failed()` after a failure, and wait for the seconds that it returns; call `succeeded()` when an attempt went
     well. The delay after the n-th failure is at most `initial_delay * 2**(n-1)` seconds, and at most `max_delay`. It is
-    multiplied by what `random` returns, a number from 0 to 1, so that a thousand clients of one server do not all
+    multiplied by the result of `random`, a number from 0 to 1, so that a thousand clients of one server do not all
     reconnect at once ("full jitter"); without `random` it is exact.
 
     A connection that breaks right after it was opened must not reset the count each time: `succeeded(lasted)`

@@ -55,7 +55,7 @@ class Transcript:
 
     @classmethod
     def parse(cls, text: str) -> Transcript:
-        """Parse what `str()` returned.
+        """Parse the text that `str()` returned.
 
         Raises:
             ValueError: a line does not begin with `> `, `< ` or `# `.

@@ -1,4 +1,4 @@
-"""A server for one client on stdin and stdout, which nothing else in the process can then use."""
+"""A server for one client on stdin and stdout. Nothing else in the process can use them then."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class _InputProtocol(asyncio.Protocol):
 
 def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
     with suppress(RuntimeError):  # the loop has ended
-        with suppress(OSError):  # a terminal that went away
+        with suppress(OSError):  # the terminal was closed
             while data := os.read(descriptor, READ_SIZE):
                 loop.call_soon_threadsafe(stream.data_received, data)
         loop.call_soon_threadsafe(stream.eof_received)

@@ -69,7 +69,7 @@ class MemoryTokens:
         return list(self._grants.values())
 
     async def keep(self, grant: Grant) -> None:
-        """Keep a grant."""
+        """Store a grant."""
         self._grants[_key(grant)] = grant
 
     async def forget(self, grant: Grant) -> None:
@@ -81,11 +81,11 @@ class MemoryTokens:
         return self._clients.get(issuer)
 
     async def keep_client(self, client: RegisteredClient) -> None:
-        """Keep a registration."""
+        """Store a registration."""
         self._clients[client.issuer] = client
 
     async def forget_client(self, issuer: str) -> None:
-        """Drop a registration."""
+        """Delete a registration."""
         self._clients.pop(issuer, None)
 
 
@@ -116,7 +116,7 @@ class FileTokens:
         return await asyncio.to_thread(self._grants)
 
     async def keep(self, grant: Grant) -> None:
-        """Keep a grant.
+        """Store a grant.
 
         Raises:
             StoreUnusable: it cannot be written.
@@ -141,7 +141,7 @@ class FileTokens:
         return None if data is None else _decoded(data, RegisteredClient)
 
     async def keep_client(self, client: RegisteredClient) -> None:
-        """Keep a registration.
+        """Store a registration.
 
         Raises:
             StoreUnusable: it cannot be written.
@@ -149,7 +149,7 @@ class FileTokens:
         await asyncio.to_thread(self._write, f"client-{_digest(client.issuer)}.json", msgspec.json.encode(client))
 
     async def forget_client(self, issuer: str) -> None:
-        """Drop a registration.
+        """Delete a registration.
 
         Raises:
             StoreUnusable: it cannot be deleted.

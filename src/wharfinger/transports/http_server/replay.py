@@ -1,8 +1,8 @@
 """Streams that outlive their connections: numbered events, some of which are kept to be sent again.
 
 A session of the handshake era has several streams: its own, which GET reads, and one for each POST whose answer became
-a stream. A stream may lose its connection. Then its client requests the rest: GET with the `Last-Event-ID` that it
-saw last (2025-11-25, resumability).
+a stream. A stream may lose its connection. Then its client requests the rest: GET with the id of the last
+event that it saw (2025-11-25, resumability).
 
     ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now. Without
                    one they are only kept.
@@ -33,7 +33,7 @@ MAX_WAITING = 64
 
 
 class ReplayBuffers:
-    """The buffers of all sessions, and the bytes that they hold together."""
+    """The buffers of all sessions, with a limit on their total size."""
 
     __slots__ = ("buffers", "held", "limits", "max_message")
 
@@ -137,7 +137,7 @@ class ReplayStream:
     def push(self, message: bytes, now: float, *, required: bool = False) -> bool:
         """Send one message, or keep it for the next connection. Returns False if it was dropped.
 
-        A message that `required` be sent is dropped only if it can neither be sent nor kept.
+        A `required` message is dropped only if it can neither be sent nor kept.
         """
         number, reader = self._last + 1, self.reader
         if self.over:
