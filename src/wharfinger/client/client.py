@@ -468,7 +468,7 @@ class Client:
             await self._call(METHODS["logging/setLevel"], t.SetLevelRequestParams(level=level), None)
 
     def roots_changed(self) -> None:
-        """Notify the server that the roots have changed. Does nothing in the stateless era: the server asks each time."""
+        """Notify the server that the roots have changed. Does nothing in the stateless era: servers ask each time."""
         if self._session.agreed.rules.era == "handshake":
             self._session.link.notify("notifications/roots/list_changed", UNSET)
 

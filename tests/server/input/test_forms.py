@@ -162,7 +162,7 @@ NO_FORMS: list[tuple[Any, str]] = [
     (dict[str, int], "value: a form has only flat fields"),
     (tuple[int, int], "value: a form has only flat fields"),
     (bytes, "value: a form has only flat fields"),
-    (int | str, "a union is none of these"),
+    (int | str, "a union is not one of them"),
     (Literal[1, 2], "value: the choices of a form are text"),
     (object, "value: a form has only flat fields"),
     ({"type": "object", "properties": {"a": {"type": "object"}}}, "a: a form has only flat fields"),
@@ -556,13 +556,13 @@ def test_a_schema_is_followed_through_references_and_single_arms() -> None:
     for arms in ([{"type": "string"}, {"type": "integer"}, {"type": "null"}], [{"type": "null"}]):
         with pytest.raises(TypeError, match=r"Written.a: .* a union"):
             field_of({"anyOf": arms})
-    with pytest.raises(TypeError, match="anything is none of these"):
+    with pytest.raises(TypeError, match="anything is not one of them"):
         field_of({"allOf": [{"type": "string"}, {"maxLength": 3}]})
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(7):
         deep = {"allOf": [deep]}
     assert field_of(deep) == {"type": "string"}
-    with pytest.raises(TypeError, match="anything is none of these"):
+    with pytest.raises(TypeError, match="anything is not one of them"):
         field_of({"allOf": [{"allOf": [deep]}]})
 
 
@@ -598,8 +598,8 @@ def test_a_field_has_of_its_schema_what_a_form_knows_of_its_type(raw: dict[str, 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"type": "string", "contentEncoding": "base64"}, "string is none of these"),
-        ({"type": "object"}, "object is none of these"),
+        ({"type": "string", "contentEncoding": "base64"}, "string is not one of them"),
+        ({"type": "object"}, "object is not one of them"),
         ({"type": "array", "items": {"type": "string"}}, "a list without fixed choices"),
         ({"type": "array", "items": True}, "a list without fixed choices"),
         ({"type": "array"}, "a list without fixed choices"),
@@ -651,8 +651,8 @@ def test_what_a_model_refuses_is_reported_field_by_field_or_as_a_whole() -> None
         ({"type": "array", "properties": {}}, "A schema of a form is an object with properties"),
         ({"type": "object", "properties": []}, "A schema of a form is an object with properties"),
         ({"type": "object"}, "A schema of a form is an object with properties"),
-        ({"properties": {"a": 5}}, "and 5 is none of these"),
-        ({"properties": {"a": {"type": "object"}}}, "and object is none of these"),
+        ({"properties": {"a": 5}}, "and 5 is not one of them"),
+        ({"properties": {"a": {"type": "object"}}}, "and object is not one of them"),
         ({"properties": {"a": {"type": "string"}}, "required": ["a", "b", "c"]}, "The form requires 'b', which"),
     ],
 )
