@@ -264,7 +264,7 @@ class ToolError(WharfingerError):
 
 
 class NoAnswer(ToolError, ProtocolError):
-    """A request to the client got no usable answer: an error, none in time, or one that does not match.
+    """A request to the client got no usable answer: an error, no answer in time, or one that does not match.
 
     If a tool does not catch it, the tool fails with this text; any other request fails with this error.
     """
@@ -290,8 +290,8 @@ class Cancelled(NoAnswer):
 class URLElicitationRequired(ProtocolError):
     """Raised by handlers: the user must open a URL before this request can be served, for example to sign in.
 
-    A client of 2025-11-25 gets this error (-32042) and sends the request again after the user was there. A client of
-    2026-07-28 gets a request to open the URL and sends the original request again. Other clients get an error. Pass
+    A client of 2025-11-25 gets this error (-32042) and sends the request again after the user has opened it. A client
+    of 2026-07-28 gets a request to open the URL and sends the original request again. Other clients get an error. Pass
     `elicitation_id` to `Server.elicitation_complete` when the user is done.
     """
 
@@ -391,8 +391,8 @@ class UnsupportedRevision(WharfingerError):
 class ConnectionFailed(WharfingerError, ConnectionError):
     """The server could not be reached or started; the message names the host, the URL or the command.
 
-    `stderr` holds the last lines that a child process wrote there, and is part of `str()`. `status` is the status of an
-    HTTP answer that was no message, else None.
+    `stderr` has the last lines that a child process wrote there, and is part of `str()`. `status` is the status of an
+    HTTP answer that was not a message, else None.
     """
 
     exit_code = 3
@@ -437,7 +437,7 @@ class StoreUnusable(WharfingerError):
 
 
 class MissingExtra(WharfingerError, ImportError):
-    """An optional dependency is not installed; the message holds the commands that install it."""
+    """An optional dependency is not installed; the message has the commands that install it."""
 
     def __init__(self, extra: str, purpose: str) -> None:
         command = f"pip install 'wharfinger[{extra}]', or uvx --from 'wharfinger[{extra}]' wharfinger"

@@ -47,9 +47,9 @@ class UnixRunOptions(TypedDict, total=False):
     """Options for serving on a Unix socket; see `wharfinger.transports.unix_server.serve_unix`."""
 
     mode: int
-    """The mode of the socket's file: who may write to it may connect."""
+    """The mode of the socket's file: users who may write to it may connect."""
     connections: int
-    """How many clients may be connected at once."""
+    """The number of clients that may be connected at the same time."""
     on_ready: Callable[[], None] | None
     """Called once clients can connect."""
 

@@ -39,7 +39,7 @@ __all__ = ["LARGE", "CancelReason", "Sealer", "answer_exception", "check_unread"
 log = logging.getLogger("wharfinger.transports.serving")
 
 LARGE = 256 * 1024
-"""Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
+"""Bytes: a larger answer is written in parts of this size, as fast as the reader accepts them."""
 
 
 class CancelReason(Enum):

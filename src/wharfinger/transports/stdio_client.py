@@ -55,7 +55,7 @@ after each read and allocate it again for the next one, which costs 20 µs a req
 SHOWN_COMMAND = 120
 """Words, and characters, of a command in error messages."""
 MIN_SECRET = 4
-"""Characters of the shortest secret that is looked for in what a child writes: shorter ones are parts of words."""
+"""The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20
 MAX_STDERR_LINE = 500
 """The lines that are kept of the child's standard error, and the bytes of each."""
@@ -71,7 +71,7 @@ _NOWHERE = asyncio.subprocess.DEVNULL
 
 
 def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child: what every program needs, and `extra`."""
+    """Return the environment of a child: the variables that every program needs, and `extra`."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -357,7 +357,7 @@ def _shorten_command(command: Sequence[str]) -> str:
 
 
 def _secrets(command: Sequence[str]) -> list[str]:
-    """Return what `_shorten_command` hides, longest first: the child's output may repeat it."""
+    """Return the secrets that `_shorten_command` hides, longest first: the child's output may repeat them."""
     shown = redacted_command(command[:SHOWN_COMMAND])
     hidden = [word for word in command[:SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
     found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}

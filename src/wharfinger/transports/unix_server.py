@@ -38,8 +38,8 @@ def serve_unix(
 ) -> bool:
     """Serve until Ctrl-C or SIGTERM. Returns whether it was Ctrl-C.
 
-    `mode` is the mode of the socket's file: who may write to it may connect. `on_ready` is called when clients can
-    connect.
+    `mode` is the mode of the socket's file: users who may write to it may connect. `on_ready` is called when clients
+    can connect.
 
     Raises:
         AddressInUse: another server listens there, or the file is not a socket.

@@ -67,7 +67,7 @@ def check_tool(tool: Tool) -> None:
         ValueError: `type` is missing, or has another value.
     """
     if tool.input_schema.get("type") != "object":
-        raise ValueError(f'The input schema of tool {tool.name!r} must say "type": "object".')
+        raise ValueError(f'The input schema of tool {tool.name!r} must have "type": "object".')
 
 
 class ListToolsResult(PaginatedResult, kw_only=True):
