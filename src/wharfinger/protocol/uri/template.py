@@ -122,7 +122,7 @@ class UriTemplate:
     variables: tuple[str, ...]
     """The names without duplicates, in order of appearance."""
     parts: tuple[str | Expression, ...]
-    """Literals, with other than URI characters escaped, and expressions."""
+    """The literals, with characters escaped that URIs cannot contain, and the expressions."""
     atoms: tuple[Atom, ...]
     """The row that a URI must match."""
 
