@@ -53,7 +53,7 @@ def parse(words: Iterable[str]) -> dict[str, float]:
 
 
 def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
-    """Return the defaults of a struct by their names on the command line; HTTP's begin with `http_` if both have them."""
+    """Return the defaults of a struct by their names on the command line: with `http_` if `Limits` has the name too."""
     taken = () if kind is Limits else Limits.__struct_fields__
     return {
         f"http_{field.name}" if field.name in taken else field.name: field.default

@@ -17,7 +17,7 @@ __all__ = ["PageData"]
 SHOWN_ITEMS = 50
 """Items of each kind on the page."""
 COUNTED_ITEMS = 1000
-"""Items of each kind that are counted; of more, the page says `more than`."""
+"""Items of each kind that are counted; for more, the page shows `more than`."""
 LIST_SECONDS = 2.0
 READ_SECONDS = 30.0
 CONCURRENT_READS = 2
@@ -29,7 +29,7 @@ CACHE_SECONDS = 1.0
 
 
 class PageData:
-    """The lists and contents of one server, as any client gets them: through its hooks and limits."""
+    """The lists and contents of one server, as any client gets them: through its middleware and limits."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 SERVER_TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
-"""Where the servers are in a file: Claude Desktop's and most others, VS Code's, Codex's, VS Code's settings."""
+"""The paths of the servers in a file: of Claude Desktop and most others, VS Code, Codex, VS Code's settings."""
 URL_KEYS = ("url", "httpUrl", "serverUrl")
 FILE_BYTES = 16 * 1024 * 1024
-"""The size of a file that is read; Claude Code keeps much else in its own."""
+"""The maximum size of a file; Claude Code's has much other content."""
 
 
 class ConfiguredServer(NamedTuple):
@@ -86,7 +86,7 @@ def servers_in(file: Path) -> list[ConfiguredServer]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        Unreadable: it cannot be read, or is not JSON (TOML if it is named so).
+        InvalidConfigFile: it cannot be read, or is not JSON (or TOML, for a file named `.toml`).
     """
     try:
         with file.open("rb") as opened:

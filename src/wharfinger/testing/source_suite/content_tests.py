@@ -82,7 +82,7 @@ class ContentTests(ContractBase):
             for method in ("stat", "read", "version", "children"):
                 began = time.monotonic()
                 answer = answered(driver, method, uri)
-                problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not give {brief(answer)}."
+                problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not return {brief(answer)}."
                 expect(isinstance(answer, ResourceNotFound), "Errors", problem)
                 took = time.monotonic() - began
                 expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
@@ -154,7 +154,7 @@ class ContentTests(ContractBase):
                 bad += [f"{base}?{name}={wrong}" for wrong in ("x", "9-1", "-", "1-2-3", "", "1e3")]
         for uri in bad:
             answer = answered(driver, "read", uri)
-            problem = f"read({uri!r}) must raise InvalidArgument, not give {brief(answer)}."
+            problem = f"read({uri!r}) must raise InvalidArgument, not return {brief(answer)}."
             expect(isinstance(answer, InvalidArgument), "Windows", problem)
             said = str(answer)
             expect(20 <= len(said) < 1_000, "Windows", f"The error of {uri!r} does not say what to change: {said!r}")

@@ -64,7 +64,7 @@ class ListTests(ContractBase):
         took = time.monotonic() - began
         expect(isinstance(text, str), "describe", f"describe() returned {text!r}, which is not text.")
         expect(len(text) <= 200, "describe", f"describe() is longer than 200 characters: {text[:300]!r}")
-        expect(text.isprintable(), "describe", f"describe() is more than a line of plain text: {text!r}")
+        expect(text.isprintable(), "describe", f"describe() is not one line of plain text: {text!r}")
         expect(took < 2, "describe", f"describe() took {took:.1f} s: it has half a second.")
 
     def test_it_starts_and_ends_as_often_as_it_is_told(self, source: Source) -> None:
@@ -75,7 +75,7 @@ class ListTests(ContractBase):
                 expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
 
     def test_it_never_tells_its_secret(self, driver: SourceDriver) -> None:
-        """Not in its names, lists, or errors."""
+        """The secret is not in names, lists or errors."""
         if not self.secret:
             pytest.skip("has no secret")
         source = driver.source
@@ -109,7 +109,7 @@ class ListTests(ContractBase):
                 expect(
                     isinstance(answer, InvalidArgument),
                     "Keys",
-                    f"{method}() with the key {key[:40]!r} must raise InvalidArgument, not give {brief(answer)}.",
+                    f"{method}() with the key {key[:40]!r} must raise InvalidArgument, not return {brief(answer)}.",
                 )
 
     def test_keys_stay_valid_while_something_is_added(self, driver: SourceDriver) -> None:
@@ -148,7 +148,7 @@ class ListTests(ContractBase):
             same = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
             for part in same:
                 of_list, of_stat = getattr(item, part), getattr(known, part)
-                problem = f"{item.uri}: {part} is {of_list!r} in the list, and {of_stat!r} in stat()."
+                problem = f"{item.uri}: {part} is {of_list!r} in the list, but {of_stat!r} in stat()."
                 expect(of_list == of_stat, "stat", problem)
             if version_of(item) and not self.live:
                 problem = f"{item.uri}: the list and stat() report different versions."
@@ -179,10 +179,10 @@ class ListTests(ContractBase):
         if item.size is not UNSET and not cut and not self.live and ENCODING not in meta:
             size = len(bytes_of(first))
             expect(
-                size == item.size, "stat", f"{uri} says a size of {item.size:,} bytes, and its content has {size:,}."
+                size == item.size, "stat", f"{uri} has {item.size:,} bytes in the list, but its content has {size:,}."
             )
         if item.mime_type not in (DIRECTORY, UNSET):
-            problem = f"{uri} is {item.mime_type} by the list, and {first.mime_type} when read."
+            problem = f"{uri} is {item.mime_type} in the list, but {first.mime_type} when read."
             expect(item.mime_type == first.mime_type, "read", problem)
 
     def test_directories_hold_what_they_say(self, driver: SourceDriver) -> None:
@@ -199,9 +199,9 @@ class ListTests(ContractBase):
                     f"{child.uri} in {directory} is not matched.",
                 )
                 known = driver.ask("stat", child.uri)
-                problem = f"{child.uri} is {child.mime_type} in {directory}, and {known.mime_type} by stat()."
+                problem = f"{child.uri} is {child.mime_type} in {directory}, but {known.mime_type} in stat()."
                 expect(known.mime_type == child.mime_type, "children", problem)
-        expect(driver.ask("read", driver.source.uri).contents, "read", "The top directory reads as nothing.")
+        expect(driver.ask("read", driver.source.uri).contents, "read", "The top directory has no contents.")
 
 
 def _child_uris(driver: SourceDriver, directory: str, limit: int, max_pages: int) -> list[str]:

@@ -32,7 +32,7 @@ class SearchTests(ContractBase):
     """Templates, completion, documents and search."""
 
     def test_templates_are_valid(self, driver: SourceDriver) -> None:
-        """Each is a template of its own (RFC 6570), with a name."""
+        """Each template is valid (RFC 6570), has a name, and differs from the others."""
         seen: set[str] = set()
         for template in driver.source.templates:
             text = template.uri_template
@@ -46,7 +46,7 @@ class SearchTests(ContractBase):
             expect(variables, "Templates", f"{text} has no variable.")
 
     def test_completions_lead_to_resources(self, driver: SourceDriver) -> None:
-        """Values that complete a template make URIs that are there, or begin one that is."""
+        """Completed values make URIs that exist, or the beginnings of URIs that exist."""
         for template in driver.source.templates:
             parsed = UriTemplate(template.uri_template)
             values: dict[str, str] = {}
@@ -55,7 +55,7 @@ class SearchTests(ContractBase):
                 if not found:
                     continue
                 longer = completed(driver, template, variable, found[0], values)
-                problem = f"{template.uri_template}: {variable}={found[0]!r} completes itself no more: {longer[:5]}"
+                problem = f"{template.uri_template}: {variable}={found[0]!r} is not completed any more: {longer[:5]}"
                 expect(found[0] in longer or any(v.startswith(found[0]) for v in longer), "complete", problem)
                 values[variable] = found[0]
             if values:
@@ -68,7 +68,7 @@ class SearchTests(ContractBase):
                 answer = answered(driver, "stat", uri)
                 begins = any(item.uri.startswith(uri) for item in driver.pages(1_000))
                 required = len(values) == len(parsed.variables)
-                problem = f"{template.uri_template} completed with {values} leads to nothing: {brief(answer)}."
+                problem = f"{template.uri_template} completed with {values} is not a resource: {brief(answer)}."
                 expect(begins or not required or not isinstance(answer, Exception), "complete", problem)
 
     def test_completion_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
@@ -92,23 +92,25 @@ class SearchTests(ContractBase):
         if not self.live:
             of_one = [document.uri for document in driver.pages(1, SAMPLE, "documents")]
             of_all = [document.uri for document in documents][: len(of_one)]
-            expect(of_one == of_all, "documents", f"One at a time documents() are others: {of_one[:5]}, {of_all[:5]}.")
+            expect(
+                of_one == of_all, "documents", f"documents() returns others one at a time: {of_one[:5]}, {of_all[:5]}."
+            )
         for document in documents[:SAMPLE]:
             uri = document.uri
             expect(isinstance(document, Document), "documents", f"documents() returned {document!r}.")
             expect(driver.source.matches(uri), "documents", f"{uri} is a document, but matches() is False.")
             expect(document.title, "documents", f"The document {uri} has no title.")
             if document.version and not self.live:
-                problem = f"The document {uri} has another version than version() says."
+                problem = f"The document {uri} has another version than version() returns."
                 expect(document.version == driver.ask("version", uri), "documents", problem)
             pieces = driver.text(uri)
             expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are not text.")
         answer = answered(driver, "text", self.missing)
         missing = isinstance(answer, ResourceNotFound) or answer == () or answer == []
-        if not isinstance(answer, Exception) and not missing:  # a generator raises when it is gone through
+        if not isinstance(answer, Exception) and not missing:  # a generator raises when it is iterated
             answer = attempt(lambda: driver.text(self.missing))
             missing = isinstance(answer, ResourceNotFound) or answer == []
-        expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not give {brief(answer)}.")
+        expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not return {brief(answer)}.")
 
     def test_search_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
         """Hits are resources, and no query is an error."""
@@ -126,4 +128,4 @@ class SearchTests(ContractBase):
                         "search",
                         f"The hit {hit.uri} is not matched.",
                     )
-                    expect(driver.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} reads as nothing.")
+                    expect(driver.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} has no contents.")
