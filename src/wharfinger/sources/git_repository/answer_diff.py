@@ -20,7 +20,8 @@ from wharfinger.sources.git_repository.git_differences import TreeChange, change
 from wharfinger.sources.git_repository.git_objects import NoSuchPath
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
-from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on, with_query
+from wharfinger.sources.windows.window import NEXT, going_on, with_query
+from wharfinger.sources.windows.window_budget import window_bytes
 
 __all__ = ["DIFF", "DiffAnswer"]
 
@@ -74,7 +75,7 @@ class DiffAnswer(GitAnswer):
         listed = _behind(listed, self._after())
         texts: list[str] = []
         if listed:
-            texts = await patches(self.repository.private, *self._trees, listed, path, WINDOW_BYTES)
+            texts = await patches(self.repository.private, *self._trees, listed, path, window_bytes())
         meta: dict[str, object] = {VERSION: self.version}
         text = "".join(texts) or ("Nothing was found in time: ask for one path.\n" if cut else "Nothing differs.\n")
         contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]

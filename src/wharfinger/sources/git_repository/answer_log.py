@@ -26,7 +26,8 @@ from wharfinger.sources.git_repository.git_uris import Parts, plain_path
 from wharfinger.sources.git_repository.history import LIMIT, SECONDS, LogSelection, Stretch
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
-from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on
+from wharfinger.sources.windows.window import NEXT, going_on
+from wharfinger.sources.windows.window_budget import limited, window_bytes
 
 __all__ = ["LogAnswer"]
 
@@ -94,7 +95,7 @@ class LogAnswer(GitAnswer):
         stretch = await self.repository.histories.stretch(self._tip.oid, boundary, after, limit, self._selection)
         commits = await asyncio.gather(*[self.objects.commit(each.oid) for each in stretch.commits])
         entries: list[str] = []
-        room = WINDOW_BYTES if "limit" in query else PLAIN_CHARACTERS
+        room = window_bytes() if "limit" in query else limited(PLAIN_CHARACTERS)
         for commit, logged in zip(commits, stretch.commits, strict=True):
             entries.append(log_entry(commit, logged.before))
             room -= len(entries[-1])

@@ -98,14 +98,14 @@ async def patches(
 ) -> list[str]:
     """The patches of the first of these changes, one text for each: at least one, and more while there is room.
 
-    `git apply` accepts them, also those of binary files.
+    `git apply` accepts them, also those of binary files, which name whole objects; others abbreviate the names.
 
     Raises:
         GitFailed: git cannot compare them.
     """
     first = listed[0]
     plain = all(_is_plain(change) for change in listed[:1_000])
-    arguments: list[str | bytes] = ["-p", "-r", "-M", "--binary", "--full-index", "--no-color", *_TREES]
+    arguments: list[str | bytes] = ["-p", "-r", "-M", "--binary", "--abbrev=12", "--no-color", *_TREES]
     arguments += [b"--skip-to=" + first.path, old, new, "--", *([path] if path else [])]
     pieces: list[bytes] = []
     cut = "size"

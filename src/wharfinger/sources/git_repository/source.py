@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import Changed, Document, Source
+from wharfinger.source import Changed, Document, Source, UriParameter
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
@@ -31,7 +31,7 @@ from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.windows.window import WHOLE
+from wharfinger.sources.windows.window import PARAMETERS, WHOLE
 
 __all__ = ["GitSource", "git"]
 
@@ -81,6 +81,17 @@ def git(
 
 class GitSource(Source):
     """The source that `git()` returns."""
+
+    parameters: Mapping[str, UriParameter] = {
+        "since": UriParameter("7d", "commits since then, or since a day such as 2026-11-20"),
+        "until": UriParameter("2026-11-20", "commits before the end of that day"),
+        "path": UriParameter("docs", "commits that changed this path"),
+        "author": UriParameter("ada", "commits by an author with this in the name or address"),
+        "grep": UriParameter("timeout", "commits with this text in their message"),
+        "pickaxe": UriParameter("TIMEOUT", "commits that added or removed this text"),
+        "limit": UriParameter("50", "this number of commits"),
+        **{name: PARAMETERS[name] for name in ("lines", "tail")},
+    }
 
     def __init__(self, repository: Repository, every: float) -> None:
         self.repository = repository
