@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -263,6 +263,38 @@ def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert ids == list(range(60))
+
+
+def test_an_answer_names_its_database_and_how_to_get_the_rest_of_values() -> None:
+    class Named(NamedTuple):
+        columns: list[str]
+        rows: list[list[Any]]
+        truncated: str = ""
+        shortened: str = "Select substr(port, 5)."
+        database: str = "ledger"
+        dialect: str = "SQLite"
+
+    class Spoken(Ledger):
+        dialect = "SQLite"
+
+        def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
+            return Named(["port"], [["Hull"]])
+
+    server = Server("spoken")
+    server.include(Spoken())
+    server.include(resource_tools(allow_query=True))
+    assert asked(server, statement="SELECT 1") == {
+        "columns": ["port"],
+        "rows": [["Hull"]],
+        "database": "ledger (SQLite)",
+        "shortened": "Select substr(port, 5).",
+    }
+
+    async def described() -> str:
+        async with Client(server) as client:
+            return str(next(tool.description for tool in await client.list_tools() if tool.name == "query"))
+
+    assert asyncio.run(described()).endswith("Databases: ledger (SQLite).")
 
 
 def test_a_statement_with_very_many_columns_is_refused(tmp_path: Path) -> None:

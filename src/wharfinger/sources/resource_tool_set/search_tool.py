@@ -49,7 +49,11 @@ ROOM = Budget().characters - 2 * NOTES
 
 
 class QueryResult(Protocol):
-    """What a source's `query(statement, limit=…)` returns. `truncated` says why rows are missing; empty if none are."""
+    """What a source's `query(statement, limit=…)` returns. `truncated` says why rows are missing; empty if none are.
+
+    It may also have `database` and `dialect`, which name what was asked, and `shortened`, which says how to get the
+    rest of values that were cut.
+    """
 
     @property
     def columns(self) -> list[str]: ...
@@ -90,7 +94,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     """Query a database with one SQL statement, which can only read. Returns at most 100 rows.
 
     Args:
-        statement: A SELECT; the resources include the schemas.
+        statement: A SELECT, or EXPLAIN and a SELECT. Read the database's own URI for its schema.
         source: Name of the database, if there are several.
         skip: Rows to skip, as the end of an answer says.
     """
@@ -114,11 +118,22 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         rows = [[short_cell(cell, most) for cell in row] for row in answer.rows[skip:]]
         number = fitting(rows, ROOM)
     found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
+    if database_name := _optional(answer, "database"):
+        spoken = _optional(answer, "dialect")
+        found["database"] = f"{database_name} ({spoken})" if spoken else database_name
+    if shortened := _optional(answer, "shortened"):
+        found["shortened"] = shortened
     if number < len(rows) or answer.truncated:
         found["cut"] = _rest(skip, number)
     elif not rows:
         found["note"] = "No rows: the statement returns fewer than that." if skip else "No rows match the statement."
     return as_json(msgspec.to_builtins(found))
+
+
+def _optional(thing: object, name: str) -> str:
+    """A text that an answer or a source need not have."""
+    found = getattr(thing, name, "")
+    return found if isinstance(found, str) else ""
 
 
 def _rest(skip: int, number: int) -> str:
@@ -144,8 +159,7 @@ def with_databases(description: str, databases: Sequence[Source]) -> str:
 
 
 def _dialect(source: Source) -> str:
-    spoken = getattr(source, "dialect", "")
-    return spoken if isinstance(spoken, str) else ""
+    return _optional(source, "dialect")
 
 
 def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str) -> str:
