@@ -99,6 +99,9 @@ def test_one_server_has_all_of_them(here: Path, executable: str) -> None:
         "- sqlite://shop: a SQLite database",
         "- zip://old/: a ZIP archive",
     ]
+    assert "Ask for less by a query:\nfile:///docs/…?lines=1-200 ?tail=200" in told
+    assert "sqlite://shop/{table}/rows?" in told
+    assert "zip://old/…?lines=1-200" in told
 
 
 def test_of_folders_alone_the_instructions_are_a_sentence(here: Path) -> None:

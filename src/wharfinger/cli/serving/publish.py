@@ -49,8 +49,9 @@ def make_server(
 
 
 def instructions(sources: Sequence[PreparedSource]) -> str:
-    """Return the instructions for a model: the sources, and how to list, read, search and watch them."""
+    """Return the instructions for a model: the sources, and how to list, read in part, search and watch them."""
     from wharfinger.sources.registry import FILES
+    from wharfinger.sources.resource_tool_set.uri_queries import with_queries
 
     use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
     if all(prepared.parsed.kind is FILES for prepared in sources):
@@ -61,7 +62,8 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     ]
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
-    return "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
+    said = "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
+    return with_queries(said, [prepared.source for prepared in sources])
 
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ def queries_of(source: Source) -> Iterator[str]:
         if names:
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
     if names := _of_all(source):
-        yield f"{source.uri or source.name}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
+        yield f"{(source.uri or source.name).rstrip('/')}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
