@@ -109,9 +109,8 @@ def short_cell(value: Any, most: int | None = None) -> Any:
         return value
     if isinstance(value, str) and len(value) > most:
         return f"{value[:most]}… ({len(value):,} characters)"
-    if isinstance(value, (dict, list)) and (length := json_length(value)) > most:
-        return f"{msgspec.json.encode(value).decode()[:most]}… ({length:,} characters)"
-    return value
+    nested = msgspec.json.encode(value).decode() if type(value) in (dict, list) else ""
+    return f"{nested[:most]}… ({len(nested):,} characters)" if len(nested) > most else value
 
 
 def _bytes(value: Mapping[str, Any]) -> str:

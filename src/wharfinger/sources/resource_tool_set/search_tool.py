@@ -83,7 +83,7 @@ async def search(
         notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
         del results[number:], hits[number:]
     if not results:
-        notes.append(_nothing_found(ctx, query, source, type, path))
+        notes.append(_nothing_found(ctx, query, source, type, path, hits.truncated))
     found: dict[str, Any] = {"results": results}
     if notes:
         found["note"] = " ".join(notes)
@@ -162,9 +162,10 @@ def _dialect(source: Source) -> str:
     return _optional(source, "dialect")
 
 
-def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str) -> str:
-    """What was looked through for nothing, and what to try."""
+def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, missing: str) -> str:
+    """What was looked through for nothing, and what to try; `missing` names the sources that were not."""
     names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
+    names = [name for name in names if name not in missing]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
     looked = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
     tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)

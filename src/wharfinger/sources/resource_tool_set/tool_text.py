@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ DESCRIPTION = 200
 
 
 @contextmanager
-def errors_for_models(uri: str = "") -> Iterator[None]:
+def errors_for_models(uri: str = "") -> Generator[None, None, None]:
     """Turn errors of a read, a list or a query into results with `isError`, which models see.
 
     An error of the protocol ends the run of many agents.

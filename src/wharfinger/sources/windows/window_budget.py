@@ -7,7 +7,7 @@ variable, because it belongs to one read, and reaches threads with the context t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -22,7 +22,7 @@ _BUDGET: ContextVar[int | None] = ContextVar("window_budget", default=None)
 
 
 @contextmanager
-def window_budget(size: int) -> Iterator[None]:
+def window_budget(size: int) -> Generator[None, None, None]:
     """Limit the windows that are read inside to this number of bytes."""
     token = _BUDGET.set(size)
     try:
