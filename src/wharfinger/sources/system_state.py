@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Source
+from wharfinger.source import VERSION, Changed, Document, Source, UriParameter
 from wharfinger.sources.directories import listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
@@ -67,6 +67,10 @@ class System(Source):
             mime_type=JSON,
         ),
     )
+    parameters: Mapping[str, UriParameter] = {
+        "by": UriParameter("memory", "the processes that use most memory; by default, most CPU"),
+        "limit": UriParameter("50", "this number of processes"),
+    }
 
     def __init__(self) -> None:
         self._machine = _Machine()

@@ -1,0 +1,145 @@
+"""What sources say can be asked is true: their examples can be read, and are shown where they are needed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Server
+from wharfinger import types as t
+from wharfinger.source import Source, UriParameter
+from wharfinger.sources import files, git, logs, objects, sql, system, tables
+from wharfinger.sources.resource_tool_set.uri_queries import (
+    MAX_SOURCES,
+    parameters_at,
+    queries_of,
+    template_entry,
+    with_queries,
+)
+
+
+def shop(folder: Path) -> Source:
+    with sqlite3.connect(folder / "shop.db") as made:
+        made.execute("CREATE TABLE ports (id INTEGER PRIMARY KEY, name TEXT, status TEXT, date TEXT, a INT, b INT)")
+        made.execute("INSERT INTO ports VALUES (1, 'Hull', 'paid', '2026-11-20', 1, 2)")
+    made.close()
+    return sql(f"sqlite:///{folder}/shop.db", label="shop")
+
+
+def harbour(folder: Path) -> Source:
+    def run(*words: str) -> None:
+        settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+        subprocess.run(["git", "-C", str(folder), *settings, *words], check=True, capture_output=True)
+
+    run("init", "-q", "-b", "main")
+    (folder / "app.log").write_text("Hull 4\n")
+    run("add", ".")
+    run("commit", "-q", "-m", "Measure")
+    return git(folder, label="harbour")
+
+
+def log(folder: Path) -> Source:
+    (folder / "app.log").write_text("2026-11-20T10:00:00Z ERROR a timeout\n")
+    return logs(folder / "*.log", label="app")
+
+
+def sales(folder: Path) -> Source:
+    (folder / "app.csv").write_text("day,price\n2026-11-20,5\n")
+    return tables(str(folder / "*.csv"), label="sales")
+
+
+def folder_of(folder: Path) -> Source:
+    (folder / "app.log").write_text("a line\n")
+    return files(folder, label="charts")
+
+
+def archive(folder: Path) -> Source:
+    import zipfile
+
+    with zipfile.ZipFile(folder / "a.zip", "w") as made:
+        made.writestr("app.log", "a line\n")
+    return objects(f"zip:{folder}/a.zip", label="a")
+
+
+PUBLISHED: dict[str, tuple[Callable[[Path], Source], dict[str, str]]] = {
+    "folder": (folder_of, {"path": "app.log"}),
+    "log": (log, {"path": "app.log"}),
+    "sql": (shop, {"table": "ports"}),
+    "git": (harbour, {"rev": "HEAD", "path": "app.log"}),
+    "tables": (sales, {"path": "app.csv"}),
+    "objects": (archive, {"key": "app.log", "path": "app.log"}),
+    "system": (lambda folder: system(), {}),
+}
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> None:
+    make, values = PUBLISHED[kind]
+    source = make(tmp_path)
+    server = Server("asked")
+    server.include(source)
+    query = re.compile(r"\{[?&]([^}]*)\}")
+    named = {name for each in source.templates for held in query.findall(each.uri_template) for name in held.split(",")}
+    uris = [
+        (each.uri_template, name)
+        for each in source.templates
+        for held in query.findall(each.uri_template)
+        for name in held.split(",")
+        if name in source.parameters
+    ]
+    plain = next((each.uri_template for each in source.templates if "path}" in each.uri_template), "")
+    uris += [(plain, name) for name in source.parameters if name not in named]
+    assert uris
+
+    async def main() -> list[str]:
+        read: list[str] = []
+        async with Client(server) as client:
+            for template, name in uris:
+                if (example := source.parameters[name].example) == "KEY":
+                    continue
+                base = re.sub(r"\{\+?(\w+)\}", lambda found: values[found[1]], query.sub("", template))
+                await client.read_resource(f"{base}?{name}={example}")
+                read.append(name)
+        return read
+
+    assert asyncio.run(main())
+
+
+class Tides(Source):
+    """A source with a parameter of a template and one of all URIs."""
+
+    uri = "tides://top"
+    templates = (
+        t.ResourceTemplate(uri_template="tides://top/{port}{?day}", name="port", title="A port"),
+        t.ResourceTemplate(uri_template="tides://top/years/{year}", name="year"),
+    )
+    parameters = {"day": UriParameter("today", "that day"), "unit": UriParameter("m", "heights in metres")}  # noqa: RUF012
+
+
+def test_parameters_are_shown_where_they_can_be_asked() -> None:
+    tides = Tides()
+    assert list(queries_of(tides)) == ["tides://top/{port}?day=today", "tides://top/…?unit=m"]
+    assert parameters_at(tides, "tides://top/hull") == ["?day=today: that day", "?unit=m: heights in metres"]
+    assert parameters_at(tides, "tides://top/years/2026?unit=m") == ["?unit=m: heights in metres"]
+    assert template_entry(tides, tides.templates[0]) == {
+        "uriTemplate": "tides://top/{port}{?day}",
+        "description": "A port",
+        "parameters": {"day": "such as today: that day"},
+    }
+    assert "parameters" not in template_entry(None, tides.templates[0])
+    assert list(queries_of(Source())) == []
+
+
+def test_a_description_names_each_kind_of_source_once_and_few_of_them() -> None:
+    kinds: list[Any] = [type(f"Tides{number}", (Tides,), {}) for number in range(MAX_SOURCES + 5)]
+    text = with_queries("Read.", [kind() for kind in kinds for _ in range(3)])
+    assert text.startswith("Read.\n\nAsk for less by a query:\ntides://top/{port}?day=today; tides://top/…?unit=m\n")
+    assert text.count("{port}") == MAX_SOURCES
+    assert with_queries("Read.", [Source()]) == "Read."
