@@ -81,8 +81,8 @@ class Completions:
     async def _of_source(
         self, request: Request, source: Source, template: str, argument: str, value: str, others: Mapping[str, str]
     ) -> t.Completion:
-        complete = self._services.pool.adapt(source.complete)
-        values = await complete(owner_of(request), template, argument, value, others)
+        complete = functools.partial(self._resources.calls.call, source, source.complete, owner_of(request))
+        values = await complete(template, argument, value, others)
         found = completion_of(values)
         if found.has_more is True and not isinstance(values, t.Completion):
             found.total = UNSET  # a source stops there, so it does not know how many there are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -70,9 +71,9 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     contents = await read(ctx, uri, ROOM)  # also checks that this caller may read it
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
-    if children is None:
+    if source is None or children is None:
         return as_json(_folder([_content_entry(each) for each in contents if each.uri != uri][:MAX_ENTRIES], None))
-    list_children = ctx.server.pool.adapt(children)
+    list_children = partial(ctx.server.resources.calls.call, source, children)
     with errors_for_models(uri):
         try:
             listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)

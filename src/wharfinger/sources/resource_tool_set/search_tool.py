@@ -106,7 +106,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         names = ", ".join(map(source_name, databases))
         raise ToolError(f"Choose a database with `source`: {names}.")
     database: Any = chosen[0]
-    run = ctx.server.pool.adapt(partial(database.query, limit=skip + MAX_ROWS))
+    run = partial(ctx.server.resources.calls.call, database, partial(database.query, limit=skip + MAX_ROWS))
     with errors_for_models(), window_budget(ROOM):  # which shortens long values already in the database
         answer: QueryResult = await run(owner_of(ctx.request), statement)
     if len(answer.columns) > MAX_COLUMNS:
