@@ -93,6 +93,7 @@ bench: $(TESTS)
 ifndef ARGS
 	$(PY) benchmarks/scale/run.py
 	$(PY) benchmarks/noticing.py
+	$(PY) benchmarks/silent_source.py
 	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/tool_tokens.py
 	$(PY) benchmarks/agent_tasks/run.py

@@ -300,7 +300,8 @@ def outage_of(source: Source) -> str:
     breaker = source.breaker
     if not breaker.down:
         return ""
-    named, seconds = f"{source.noun} {source.uri.removesuffix('/') or source.name!r}", breaker.down_seconds()
+    uri, seconds = source.uri, breaker.down_seconds()
+    named = f"{source.noun} {(uri if uri.endswith('//') else uri.removesuffix('/')) or source.name!r}"
     if not breaker.reason:
         return f"{named} has not answered for {_duration(seconds)}"
     return f"{named} has been unavailable for {_duration(seconds)} ({breaker.reason.rstrip('.')})"
