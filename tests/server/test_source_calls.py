@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import looped
+from tests.server.driving import looped, opened
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.breaker import BreakerState
@@ -209,6 +209,40 @@ async def test_a_probe_has_a_thread_of_its_own_and_starts_no_other_before_it_ret
         assert threads == ["wharfinger-probe"]
         goes_on.set()  # an answer that comes late is an answer
         await until(lambda: stuck.breaker.state is BreakerState.CLOSED)
+
+
+@looped
+async def test_a_search_alone_finds_out_that_a_source_is_silent() -> None:
+    class Quiet(Buoy):
+        async def search(self, query: str, limit: int) -> Any:
+            await self._pass()
+            return []
+
+    quiet = Quiet()
+    server = Server("sea")
+    server.include(quiet)
+    await server.start()
+    quiet.gate.clear()
+    request = opened(server, "resources/list")
+    hits = await server.resources.search(request, "tide", 5)
+    assert hits.truncated == "Not searched: buoy cannot be reached now."
+    await until(lambda: not quiet.breaker.admits())
+    hits = await server.resources.search(request, "tide", 5)  # which does not wait
+    assert hits.truncated == "Not searched: buoy 'buoy:' has not answered for 1 s."
+    await server.close()
+
+
+@looped
+async def test_calls_of_a_source_that_never_starts_fail_and_the_server_ends() -> None:
+    class Stuck(Buoy):
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    stuck = Stuck()
+    async with calls_of(stuck) as calls:
+        assert calls.missing(stuck) == "buoy 'buoy:' is starting; its resources are missing from this list."
+        with pytest.raises(SourceUnavailable, match="has not answered for"):
+            await calls.call(stuck, stuck.read, "owner", "buoy:1")
 
 
 @looped

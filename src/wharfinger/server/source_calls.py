@@ -42,6 +42,8 @@ START_SECONDS = 0.25
 """How long the start of a server waits for the starts of its sources, which then go on in the background."""
 LATE_PAGE_SECONDS = 30.0
 """How long a page that came too late for its list is kept for the next one."""
+LOST_PATIENCE = 0.9
+"""Share of the patience after which a call that its caller gives up makes the source be probed."""
 LEAST_PROBE_SECONDS = 0.1
 """Least time between two probes."""
 
@@ -132,7 +134,7 @@ class SourceCalls:
         except asyncio.CancelledError:
             if call.given_up and task.cancelling() - 1 <= call.cancelling:
                 raise self.unavailable(source) from None
-            if breaker.clock() - call.began >= source.patience:  # its caller has lost patience, before our timer
+            if breaker.clock() - call.began >= LOST_PATIENCE * source.patience:  # a search has, before our timer
                 self._probe_once(source, state)
             raise
         finally:
@@ -194,7 +196,9 @@ class SourceCalls:
         self, source: Source, late: _LatePage, arrived: Callable[[], None], asked: asyncio.Future[Page]
     ) -> None:
         if asked.cancelled() or asked.exception() is not None:
-            self._state(source).late = None
+            state = self._state(source)
+            if state.late is late:  # else another list has taken its place
+                state.late = None
         else:
             late.arrived = source.breaker.clock()
             arrived()
@@ -283,6 +287,8 @@ class SourceCalls:
         self._give_up(source, state)
 
     async def _ask(self, source: Source, state: _SourceState) -> None:
+        if state.starting is not None:
+            await asyncio.wait((state.starting,))
         if state.unstarted:
             await source.start()
             state.unstarted = False
