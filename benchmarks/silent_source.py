@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -88,7 +88,7 @@ class StdioServer:
 
 
 @contextmanager
-def silent_endpoint() -> Iterator[str]:
+def silent_endpoint() -> Generator[str]:
     """The URL of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         kept: list[socket.socket] = []
@@ -154,7 +154,7 @@ time.sleep(3600)
 
 def measure_watch(source: str) -> bool:
     """Print the seconds from a new object to its notice; returns whether all were quick."""
-    import boto3
+    import boto3  # pyright: ignore[reportMissingTypeStubs]
 
     moto = subprocess.Popen([sys.executable, "-c", MOTO], stdout=subprocess.PIPE, text=True)
     try:

@@ -53,7 +53,7 @@ def test_after_a_failure_callers_skip_until_the_delay_is_over_and_then_one_probe
 
 def test_each_failed_probe_doubles_the_delay_up_to_the_longest(clock: Clock) -> None:
     breaker = Breaker(clock, initial_delay=1.0, max_delay=5.0)
-    delays = []
+    delays: list[float] = []
     breaker.failed()
     for _ in range(5):
         delays.append(breaker.probe_in())
@@ -114,7 +114,8 @@ def test_a_probe_that_was_cancelled_leaves_the_next_one_to_somebody_else(clock: 
 
 
 def test_observers_hear_when_it_opens_and_closes_and_of_nothing_else(clock: Clock) -> None:
-    breaker, heard = Breaker(clock), []
+    breaker = Breaker(clock)
+    heard: list[bool] = []
     breaker.observers.append(lambda: heard.append(breaker.down))
     breaker.succeeded()
     for _ in range(3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -53,7 +53,7 @@ class Buoy(Source):
 
 
 @asynccontextmanager
-async def calls_of(source: Source) -> AsyncIterator[SourceCalls]:
+async def calls_of(source: Source) -> AsyncGenerator[SourceCalls]:
     server = Server("sea")
     server.include(source)
     await server.start()

@@ -54,7 +54,8 @@ async def missing(client: Client) -> list[str]:
     found = (await client.call_tool("search", {"query": "lantern"})).data
     assert "file:///docs/harbour.md" in [hit["id"] for hit in found["results"]]
     assert "lit" in (await client.read_resource("file:///docs/harbour.md")).text
-    messages = [each["message"] for each in ({} if page.meta is UNSET else page.meta).get(MISSING, [])]
+    named: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
+    messages = [each["message"] for each in named]
     if messages:
         assert "Not searched" in found["note"]
     return messages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def published(bucket: Bucket, proxy: StallingProxy) -> Objects:
 
 
 @asynccontextmanager
-async def client_of(source: Objects, docs: Path) -> AsyncIterator[Client]:
+async def client_of(source: Objects, docs: Path) -> AsyncGenerator[Client]:
     server = Server("all")
     server.include(files(docs, label="docs"))
     server.include(source)
@@ -64,12 +64,10 @@ async def client_of(source: Objects, docs: Path) -> AsyncIterator[Client]:
 
 async def check_the_folder_is_served(client: Client) -> str:
     """List, search and read the folder. Returns what the list says about what is missing."""
-    result = (await client.call_tool("list_resources")).data
-    assert isinstance(result, dict)
+    result: dict[str, Any] = (await client.call_tool("list_resources")).data
     uris = [each["uri"] for each in result["resources"]]
     assert "file:///docs/harbour.md" in uris
-    found = (await client.call_tool("search", {"query": "lantern"})).data
-    assert isinstance(found, dict)
+    found: dict[str, Any] = (await client.call_tool("search", {"query": "lantern"})).data
     assert [hit["id"] for hit in found["results"]] == ["file:///docs/harbour.md"]
     assert "Not searched: bucket" in found["note"]
     assert "lit" in (await client.read_resource("file:///docs/harbour.md")).text

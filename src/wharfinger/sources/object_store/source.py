@@ -322,7 +322,7 @@ class Objects(Source):
                 self._prepare()
             return digest(*(self._round or ()))
         base = split_query(uri)[0]
-        listed = self._round and self._round.get(self._locate(base))
+        listed = "" if self._round is None else self._round.get(self._locate(base), "")
         if listed:
             return listed
         info = self._object(base)
