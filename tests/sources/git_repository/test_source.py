@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -314,3 +316,173 @@ def test_differences_of_files_are_patches(work: Work, publish: Publish, tmp_path
     subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=work.path, input=patch.encode(), check=True)
     for number, (_, new) in enumerate(pairs):
         assert (work.path / f"{number}.txt").read_bytes() == new.encode(), number
+
+
+def log_subjects(source: ServedGit, query: str) -> list[str]:
+    """The first lines of the messages that a log shows."""
+    lines = text_of(source, "git://repo/log/HEAD" + query).split("\n")
+    return [line.strip() for before, line in pairwise(lines) if re.match(r"[0-9a-f]{12} \d{4}-", before)]
+
+
+def test_a_log_has_whole_messages_and_selects_by_author_words_and_text(history: Work, publish: Publish) -> None:
+    """git log itself, with the same words."""
+    history.git("config", "user.name", "x")
+    history.write("hull.txt", "five\nfathoms\nand Mary\n")
+    history.git("add", "-A")
+    history.git(
+        "commit", "-q", "-m", "Name the ferry\n\nShe is called Mary.\n\n- twice a day", GIT_AUTHOR_NAME="Berta Quay"
+    )
+    source = publish(history, label="repo")
+    text = text_of(source, "git://repo/log/HEAD")
+    assert "    Name the ferry\n\n    She is called Mary.\n\n    - twice a day\n" in text
+    for query, arguments in (
+        ("?author=berta", ("--author=berta", "-i")), ("?grep=called mary", ("--grep=called mary", "-i")),
+        ("?grep=c.lled", ("--grep=c.lled", "-F")), ("?pickaxe=Mary", ("-SMary",)),
+        ("?author=ada&grep=buoy", ("--author=ada", "--grep=buoy", "-i")),
+        ("?pickaxe=four&path=hull.txt", ("-Sfour", "--", "hull.txt")), ("?author=--all", ("--author=--all",)),
+    ):  # fmt: skip
+        expected = history.git("log", "--format=%s", *arguments).split("\n")
+        assert log_subjects(source, query) == [subject for subject in expected if subject], query
+    assert "leave a part of that out" in text_of(source, "git://repo/log/HEAD?grep=nowhere")
+    for bad in ("author=", "grep=%0Ax", "pickaxe=" + "x" * 1_001, "grep=%00"):
+        with pytest.raises(InvalidArgument):
+            source.read("git://repo/log/HEAD?" + bad)
+
+
+def test_a_log_is_read_by_age(work: Work, publish: Publish) -> None:
+    """Ages count back from now, in the next window too."""
+    for days in (40, 9, 6, 1):
+        when = f"{int(time.time()) - days * 86_400} +0000"
+        work.write("a.txt", str(days))
+        work.git("add", "-A")
+        work.git("commit", "-q", "-m", f"{days} days", GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
+    source = publish(work, label="repo")
+    for age, expected in (("7d", 2), ("2w", 3), ("2mo", 4), ("12h", 0), ("200h", 2), ("99999min", 4), ("1y", 4)):
+        assert len(log_subjects(source, f"?since={age}")) == expected, age
+    assert len(log_subjects(source, "?until=7d")) == 2
+    contents = source.read("git://repo/log/HEAD?since=7d&limit=1").contents
+    following = str(contents[0].meta[NEXT])
+    assert re.search(r"since=\d{10}&", following)
+    assert "6 days" in text_of(source, following)
+    with pytest.raises(InvalidArgument, match="7d"):
+        source.read("git://repo/log/HEAD?since=7x")
+
+
+def test_the_log_of_a_file_follows_its_renames_and_says_where_it_ends(history: Work, publish: Publish) -> None:
+    """As `git log --follow`, also where the content changed with the name."""
+    lines = [f"line {number}\n" for number in range(100)]
+    history.commit("Write", first__txt="".join(lines))
+    history.git("mv", "first.txt", "second.txt")
+    history.commit("Move and change", second__txt="".join(lines[:90]))
+    history.git("mv", "second.txt", "third.txt")
+    history.commit("Move again")
+    history.commit("Change", third__txt="".join(lines[:80]))
+    source = publish(history, label="repo")
+    expected = ["Change", "Move again", "Move and change", "Write"]
+    assert history.git("log", "--follow", "--format=%s", "--", "third.txt").split("\n") == expected
+    assert log_subjects(source, "?path=third.txt") == expected
+    text = text_of(source, "git://repo/log/HEAD?path=third.txt")
+    assert "[renamed from second.txt]" in text
+    assert "[renamed from first.txt]" in text
+    assert f"{history.git('rev-parse', 'HEAD~3')[:12]} added first.txt: it has no older history under any name." in text
+    found, uri = list[str](), "?path=third.txt&limit=1"
+    while uri:
+        found += log_subjects(source, uri)
+        uri = str((source.read("git://repo/log/HEAD" + uri).contents[0].meta or {}).get(NEXT, "")).partition("?")[2]
+        uri = uri and "?" + uri
+    assert found == expected
+    assert log_subjects(source, "?path=second.txt") == ["Move again", "Move and change", "Write"]
+    assert "Renames of folders are not followed" in text_of(source, "git://repo/log/HEAD?path=docs")
+
+
+def test_hunks_are_headed_by_their_function_and_changed_renames_are_found(work: Work, publish: Publish) -> None:
+    """git's own patterns, by the suffix of the file; the patch of a file that moved shows only what changed."""
+    body = "".join(f"        depth = {number}\n" for number in range(12))
+    work.commit("Begin", hull__py=f"class Hull:\n    def sound(self):\n{body}        return depth\n")
+    work.git("mv", "hull.py", "keel.py")
+    work.commit("Change", keel__py=f"class Hull:\n    def sound(self):\n{body}        return -depth\n")
+    text = text_of(publish(work, label="repo"), "git://repo/diff/HEAD")
+    assert re.search(
+        r"^@@ -12,4 \+12,4 @@ def sound\(self\):$|^@@ -12,4 \+12,4 @@     def sound\(self\):$", text, re.MULTILINE
+    )
+    assert "rename from hull.py\nrename to keel.py\n" in text
+    assert [line for line in text.split("\n") if line.startswith(("+ ", "- "))] == [
+        "-        return depth", "+        return -depth",
+    ]  # fmt: skip
+
+
+def test_every_kind_of_change_applies(history: Work, publish: Publish) -> None:
+    """Binary, modes, links, submodules, other types, names of all kinds: `git apply` makes the newer tree."""
+    history.write("old.bin", bytes(range(256)) * 300).write("gone.bin", b"\0gone").write("run.sh", "x\n")
+    history.write("file.txt", "a file\n").write("a b/ü\tquoted.txt", "x\n").write("move.bin", bytes(range(255)) * 99)
+    history.commit("Old")
+    history.write("old.bin", bytes(range(255, -1, -1)) * 300).write("new.bin", b"\xff\0" * 70_000)
+    (history.path / "gone.bin").unlink()
+    (history.path / "run.sh").chmod(0o755)
+    (history.path / "file.txt").unlink()
+    (history.path / "file.txt").symlink_to("run.sh")
+    history.write("a b/ü\tquoted.txt", "y\n").write("-dash.txt", "z").write("empty", "")
+    history.git("mv", "move.bin", "moved to.bin")
+    history.git("add", "-A")
+    history.git("update-index", "--add", "--cacheinfo", f"160000,{history.head},module")
+    history.git("commit", "-q", "-m", "New")
+    newer = history.git("rev-parse", "HEAD^{tree}")
+    patch = text_of(publish(history, label="repo"), "git://repo/diff/HEAD")
+    history.git("reset", "-q", "--hard", "HEAD~1")
+    subprocess.run(["git", "apply", "--index", "-"], cwd=history.path, input=patch.encode(), check=True)
+    assert history.git("write-tree") == newer
+
+
+def test_tracked_files_are_published_although_ignored(work: Work, publish: Publish) -> None:
+    """What is in a commit is published, whatever `.gitignore` says."""
+    work.write("kept.log", "tracked\n").write(".gitignore", "*.log\n").write("other.log", "untracked\n")
+    work.git("add", ".gitignore")
+    work.git("add", "-f", "kept.log")
+    work.git("commit", "-q", "-m", "Keep one log")
+    source = publish(work, label="repo")
+    uris = [resource.uri for resource in source.page(None, 100)[0]]
+    assert "git://repo/tree/HEAD/kept.log" in uris
+    assert "git://repo/tree/HEAD/other.log" not in uris
+    assert [hit.uri for hit in search_documents(source, "tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
+
+
+def test_a_repository_of_sha256_is_read_like_any_other(tmp_path: Path, publish: Publish) -> None:
+    """Names of objects with 64 digits."""
+    work = Work(tmp_path / "harbour").init("--object-format=sha256")
+    work.commit("Begin", hull__txt="four\n")
+    work.commit("Deepen", hull__txt="five\n")
+    source = publish(work, label="repo")
+    head = work.head
+    assert len(head) == 64
+    assert text_of(source, f"git://repo/tree/{head}/hull.txt") == "five\n"
+    assert text_of(source, f"git://repo/tree/{head[:8]}~1/hull.txt") == "four\n"
+    assert "-four\n+five\n" in text_of(source, "git://repo/diff/HEAD")
+    assert "A hull.txt" in text_of(source, "git://repo/commit/HEAD~1")
+    assert log_subjects(source, "") == ["Deepen", "Begin"]
+    first, key = source.page(None, 4)
+    assert len(first) + len(source.page(key, 100)[0]) == 7
+
+
+def test_a_clone_that_becomes_deeper_shows_more_at_once(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """The boundary of a shallow clone is copied again."""
+    history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
+    source = publish(tmp_path / "shallow", label="repo")
+    assert "This is a shallow clone" in text_of(source, "git://repo/log/HEAD")
+    assert "A README.md" in text_of(source, "git://repo/commit/HEAD")
+    history.git("fetch", "-q", "--unshallow", cwd=tmp_path / "shallow")
+    assert log_subjects(source, "") == ["Add a buoy", "Tell of tides", "Begin"]
+    assert source.version("git://repo/log/HEAD~2") == history.git("rev-parse", "HEAD~2")
+    assert "A README.md" not in text_of(source, "git://repo/commit/HEAD")
+
+
+def test_a_repository_that_goes_away_is_said_to_be_gone(history: Work, publish: Publish) -> None:
+    """Never as one that is empty."""
+    source = publish(history, label="repo")
+    assert source.page(None, 10)[0]
+    history.path.rename(history.path.with_name("elsewhere"))
+    for ask in (lambda: source.page(None, 10), lambda: source.read("git://repo"), lambda: source.stat("git://repo")):
+        with pytest.raises(InvalidArgument, match="moved or removed"):
+            ask()
+    assert "moved or removed" in source.describe()
+    history.path.with_name("elsewhere").rename(history.path)
+    assert source.page(None, 10)[0]

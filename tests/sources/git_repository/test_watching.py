@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -118,6 +119,16 @@ def test_what_changes_before_the_first_look_is_told(source: ServedGit, history: 
     history.commit("At once", hull__txt="at once\n")
     source.watch(FILE, told)
     told.wait_for(FILE)
+
+
+def test_a_repository_that_goes_and_returns_is_told(source: ServedGit, history: Work) -> None:
+    """Each watcher hears of both."""
+    told = watched(source, FILE, "git://repo", None)
+    source.driver.run(asyncio.sleep(0.5))  # the first look only records what is there
+    history.path.rename(history.path.with_name("elsewhere"))
+    told.wait_for(FILE, "git://repo", None)
+    history.path.with_name("elsewhere").rename(history.path)
+    told.wait_for(FILE, "git://repo", None)
 
 
 def test_watchers_of_many_files_cost_little_while_nothing_moves(source: ServedGit) -> None:
