@@ -36,10 +36,18 @@ def test_a_definition_has_columns_keys_and_the_tables_it_names(shop: Shop) -> No
 
 
 def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
-    """Rows are many; the definition names them."""
+    """After the database itself, whose text is its schema; in pages of any size."""
+    wanted = [shop.source.uri, *(f"{shop.top}/{name}" for name in ("busy", "customers", "orders"))]
     listed, key = shop.source.page(None, 100)
-    assert [item.uri for item in listed] == [f"{shop.top}/{name}" for name in ("busy", "customers", "orders")]
+    assert [item.uri for item in listed] == wanted
     assert key is None
+    found: list[str] = []
+    while True:
+        listed, key = shop.source.page(key, 1)
+        found += [item.uri for item in listed]
+        if key is None:
+            break
+    assert found == wanted
 
 
 def test_a_row_and_a_window_say_what_comes_next(shop: Shop) -> None:
@@ -72,9 +80,7 @@ def test_directories_lead_to_every_table(shop: Shop) -> None:
         children, _ = shop.source.children(left.pop())
         found += [child.uri for child in children if child.mime_type != DIRECTORY]
         left += [child.uri for child in children if child.mime_type == DIRECTORY]
-    assert sorted(found) == [item.uri for item in shop.source.page(None, 100)[0]]
-    text = str(shop.source.read(shop.top).contents[0].text)
-    assert f"orders  (table, 3 columns)  {shop.top}/orders" in text
+    assert sorted(found) == [item.uri for item in shop.source.page(None, 100)[0][1:]]
 
 
 def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
@@ -95,7 +101,7 @@ def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
 def test_what_rows_hold_is_found_with_a_link_to_their_window(shop: Shop) -> None:
     """By all words, in any case; and by the names of columns."""
     assert [hit.uri for hit in search_documents(shop.source, "goole CY", 10)] == [
-        f"{shop.top}/customers/rows?limit=500"
+        f"{shop.top}/customers/rows?limit=100"
     ]
     assert f"{shop.top}/orders" in [hit.uri for hit in search_documents(shop.source, "pieces", 10)]
     assert search_documents(shop.source, "nowhere", 10) == []
@@ -106,7 +112,7 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
-    monkeypatch.setattr(sql_documents, "MAX_ROWS", 2_000)
+    monkeypatch.setattr(sql_documents, "MAX_ROWS", 400)
 
     def pages(size: int) -> list[str]:
         found: list[str] = []
@@ -122,7 +128,7 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
     many = [one.split()[0] for one in whole if "/many/rows" in one]
     assert len(many) == 4
     text = "".join([piece for uri in many for piece in shop.source.text(uri)])
-    assert text.count("\n") == 2_000
+    assert text.count("\n") == 400
     assert {shop.source.version(uri) for uri in many} == {one.split()[1] for one in whole if "/many/rows" in one}
 
 
@@ -145,7 +151,7 @@ def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Ca
         postgres.run("CREATE ROLE guest LOGIN")
     postgres.run("GRANT SELECT (id, name) ON customers TO guest", name)
     source = publish(postgres.url(name, "guest"), label="shop")
-    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop/public/customers"]
+    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop", "postgres://shop/public/customers"]
     assert source.read("postgres://shop/public/customers/rows?limit=1").contents[0].text == '{"id":1,"name":"Ada"}\n'
     with pytest.raises(ResourceNotFound):
         source.read("postgres://shop/public/orders/rows")
@@ -162,7 +168,7 @@ def test_only_the_schemas_that_were_asked_for_are_published(
         "CREATE TABLE one.high PARTITION OF one.t FOR VALUES FROM (5) TO (10); INSERT INTO one.t VALUES (7), (1);"
     )
     source = publish(postgres.url(name, "reader"), label="shop", schemas=["one"])
-    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop/one/t"]
+    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop", "postgres://shop/one/t"]
     assert source.read("postgres://shop/one/t/rows").contents[0].text == '{"id":1}\n{"id":7}\n'
 
 
@@ -195,7 +201,7 @@ def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -
     writer.close()
     source = publish(f"sqlite:///{path}")
     assert source.uri == "sqlite://odd%20name"
-    listed = source.page(None, 100)[0]
+    listed = source.page(None, 100)[0][1:]
     assert sorted(str(item.title) for item in listed) == sorted(ODD_NAMES)
     for item in listed:
         assert json.loads(str(source.read(f"{item.uri}/rows/5").contents[0].text)) == {item.title: 5}
@@ -213,7 +219,8 @@ def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[.
     source = publish(f"sqlite:///{path}")
     line = str(source.read(f"{source.uri}/t/rows").contents[0].text)
     assert json.loads(line, parse_constant=pytest.fail) == {
-        "id": 1, "a": "Infinity", "b": {"base64": "AP8="}, "c": "a�b", "d": "9223372036854775807", "e": 2, "": None,
+        "id": 1, "a": "Infinity", "b": {"hex": "00ff", "bytes": 2}, "c": "a�b",
+        "d": "9223372036854775807", "e": 2, "": None,
     }  # fmt: skip
 
 
@@ -232,7 +239,7 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
     assert row.pop("j")["y"] == [1, 2.5]
     assert row == {
         "id": 1, "f": "NaN", "n": "12345678901234567890.5", "d": "2026-02-03", "s": "2026-02-03 02:05:06+00",
-        "b": {"base64": "AP8="}, "k": {"a": 1}, "a": [1, None], "m": "good", "big": "9007199254740993", "r": "[1,3)",
+        "b": {"hex": "00ff", "bytes": 2}, "k": {"a": 1}, "a": [1, None], "m": "good", "big": "9007199254740993", "r": "[1,3)",
         "z": ["a,b"],
     }  # fmt: skip
 
@@ -278,7 +285,8 @@ def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the
     top = f"{source.uri}/main"
     assert source.uri == "sqlite://shop"
     assert [item.uri for item in source.page(None, 10)[0]] == [
-        f"{top}/{name}" for name in ("busy", "customers", "orders", "pairs")
+        source.uri,
+        *(f"{top}/{name}" for name in ("busy", "customers", "orders", "pairs")),
     ]
     assert source.read(f"{top}/orders/rows/3").contents[0].text == '{"id":3,"customer":3,"pieces":7}\n'
     found: list[str] = []

@@ -71,7 +71,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
         "//",
         "//a",
         "/a/b",
-        "/a/rows/1/2",
+        "/a/rows/1/2/3",
         "/%zz",
         "/%",
         "/a%00b",

@@ -22,6 +22,8 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     default: str | None = None
     generated: bool = False
     comment: str | None = None
+    values: tuple[str, ...] = ()
+    """The values of an enumeration."""
     cast: str = ""
     """The type to cast a value's text to; used by the engine that set it."""
 
@@ -44,7 +46,7 @@ class TableIndex(msgspec.Struct, frozen=True):
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """The columns that order and identify rows: their values are never null, and together unique.
+    """The columns that order and identify rows: their values are together unique, and never NULL unless there is `tie`.
 
     A `physical` key is the place where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
     column, and a later write or a vacuum may give it to another row.
@@ -56,10 +58,12 @@ class UniqueKey(msgspec.Struct, frozen=True):
     physical: bool = False
     integer: bool = False
     """Whether its values are integers, so that other values in a URI are refused: some databases would compare them."""
+    tie: str = ""
+    """The rowid, which tells rows apart whose key has a NULL. Empty if none can have one."""
 
 
 class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table or a view. Without a `key`, only its first rows can be read."""
+    """A table or a view. Without a `key`, it is ordered by all its columns, and read by position."""
 
     schema: str
     name: str
@@ -69,6 +73,8 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     indexes: tuple[TableIndex, ...] = ()
+    checks: tuple[str, ...] = ()
+    """The conditions of its CHECK constraints."""
     comment: str | None = None
     definition: str | None = None
     """The statement of a view."""

@@ -14,10 +14,13 @@ import msgspec
 
 from wharfinger.errors import HandlerFailed, InvalidArgument
 from wharfinger.source import SourceUnavailable
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseColumn, DatabaseTable
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = [
     "BadKey",
+    "CellValue",
     "DatabaseEngine",
     "DatabaseUnreachable",
     "Parameters",
@@ -29,39 +32,50 @@ __all__ = [
     "too_slow",
 ]
 
-KIB = 1 << 10
 MIB = 1 << 20
 
 Parameters = Sequence[object] | Mapping[str, object]
 
 
 class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one statement (seconds, bytes of one cell, bytes of all rows), and of statements at the same time."""
+    """Bounds of one statement (seconds, characters of one cell, bytes of all rows), and of statements at a time."""
 
     seconds: float = 10.0
-    cell: int = 64 * KIB
+    cell: int = 2_000
     size: int = 4 * MIB
     connections: int = 4
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows of a table: those after a key, before one, exactly one, or from either end; at most `limit`."""
+    """Which rows of a table: those after a place, before one, exactly one, or from either end; at most `limit`.
+
+    A place is written as the texts of the columns of the order (see `row_order`). `offset` skips rows, and is for
+    tables without a key.
+    """
 
     where: Literal["first", "after", "before", "last", "at"] = "first"
-    key: tuple[str, ...] = ()
+    key: KeyTexts = ()
     limit: int = 1_000
+    offset: int = 0
+    choice: RowChoice = RowChoice()
 
     @property
     def backwards(self) -> bool:
         """Whether rows are read from the end towards the start."""
         return self.where in ("before", "last")
 
+    def columns(self, table: DatabaseTable) -> list[DatabaseColumn]:
+        """The columns that are read."""
+        wanted = self.choice.columns
+        return [column for column in table.columns if not wanted or column.name in wanted]
+
 
 class TableRow(NamedTuple):
-    """A row as JSON values, and its key as texts (empty if the table has no key)."""
+    """A row as JSON values, its key as texts, and its place in the order (both empty if the table has no key)."""
 
-    key: tuple[str, ...]
+    key: KeyTexts
     cells: tuple[object, ...]
+    place: KeyTexts = ()
 
 
 class Rows(NamedTuple):
@@ -69,6 +83,14 @@ class Rows(NamedTuple):
 
     rows: list[TableRow]
     more: bool
+
+
+class CellValue(NamedTuple):
+    """The whole value of a cell as bytes (a text in UTF-8), or its beginning if `size` is greater."""
+
+    data: bytes
+    size: int
+    is_text: bool
 
 
 class BadKey(ValueError):
@@ -108,7 +130,16 @@ class DatabaseEngine(ABC):
 
         Raises:
             BadKey: the key of `span` is not a key of the table.
+            InvalidArgument: the table cannot be filtered or ordered so.
             LookupError: the table no longer exists, or is not as in the catalogue.
+        """
+
+    @abstractmethod
+    def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
+        """Read one value, at most `size` bytes of it. Returns None if it is NULL.
+
+        Raises:
+            BadKey, LookupError: there is no such row.
         """
 
     @abstractmethod
@@ -120,15 +151,22 @@ class DatabaseEngine(ABC):
         """A text that differs after rows of a table changed, if the database reports that without reading them."""
 
     @abstractmethod
-    def estimate(self, table: DatabaseTable) -> int | None:
-        """The approximate number of rows. Returns None if it is not known without counting."""
+    def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
+        """The approximate number of rows of each table; None if it is not known without counting.
+
+        It takes about a second at most.
+        """
 
     def modified(self) -> float | None:
         """The Unix time of the last write. Returns None if the database does not report it."""
         return None
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
         """Run one statement that only reads. Returns the names of its columns, and at most `limit` rows.
+
+        With `explain` it is not run: the rows are the lines of the database's plan for it.
 
         Raises:
             QueryRefused: it does more than read, or cannot be run.

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from wharfinger.source import UnusableSource
 from wharfinger.sources.labels import usable_label
-from wharfinger.sources.sql_database.database_engine import KIB, MIB, QueryBounds
+from wharfinger.sources.sql_database.database_engine import MIB, QueryBounds
 from wharfinger.sources.sql_database.source import Database
 from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
 
@@ -25,7 +25,7 @@ def sql(
     schemas: Iterable[str] = (),
     notify: str | None = None,
     seconds: float = 10.0,
-    cell: int = 64 * KIB,
+    cell: int = 2_000,
     size: int = 4 * MIB,
     connections: int = 4,
     read_only_by_role: bool = False,
@@ -42,7 +42,7 @@ def sql(
         schemas: Publish these schemas only (PostgreSQL); by default all that the role may read.
         notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`); without it the database is polled.
         seconds: Time after which a statement is stopped.
-        cell: Bytes of one value in a window; a longer value is cut and marked.
+        cell: Characters of one value in a window; a longer one is cut, with the URI of the whole.
         size: Bytes of a window whose number of rows was requested.
         connections: Connections open at the same time, at most.
         read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite and

@@ -7,13 +7,17 @@ can only read. A read-only transaction is requested as well if the driver suppor
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
 from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
-from wharfinger.errors import MissingExtra
+from wharfinger.content.redaction import redacted_text
+from wharfinger.errors import InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
 from wharfinger.sources.sql_database.catalogue import (
@@ -27,6 +31,7 @@ from wharfinger.sources.sql_database.catalogue import (
 )
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
+    CellValue,
     DatabaseEngine,
     DatabaseUnreachable,
     QueryBounds,
@@ -34,12 +39,28 @@ from wharfinger.sources.sql_database.database_engine import (
     Span,
     TableRow,
 )
+from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
+from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cursor, key_of, order_of
 from wharfinger.sources.sql_database.row_text import render
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["Other", "open_other"]
 
 _SYSTEM_SCHEMAS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
-_KEY_TYPES = (int, str)  # types whose values can be written as text and read back
+_CONVERSIONS: Mapping[str, Callable[[str], object]] = {
+    "int": int,
+    "str": str,
+    "Decimal": Decimal,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "float": float,
+}
+"""How the text of a value is read, by the name of its Python type."""
+_ORDERED = ("int", "str", "Decimal", "date", "datetime")
+"""Types whose values are equal to themselves after they were written as text; a FLOAT of MySQL is not."""
+_KEYS = ("int", "str")
+_DENIED = (1142, 1143, 1356)
+"""Errors of MySQL and MariaDB: a right to a table, a column, or to what a view reads is missing."""
 
 
 def core() -> Any:
@@ -97,6 +118,7 @@ class Other(DatabaseEngine):
         self._engine = engine
         self._lock = threading.Lock()
         self._tokens = 0
+        self._catalogue: tuple[float, Catalogue] | None = None
 
     def _read(self, statement: Any) -> list[Any]:
         sqlalchemy = core()
@@ -112,45 +134,101 @@ class Other(DatabaseEngine):
         except sqlalchemy.exc.DataError:
             raise BadKey("") from None
         except sqlalchemy.exc.SQLAlchemyError as error:
+            if _code(error) in _DENIED:
+                raise LookupError("the role may not read it") from None
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        return DatabaseUnreachable(f"{self.location} cannot be read: {type(error).__name__}.")
+    def _unreachable(self, error: Any) -> DatabaseUnreachable:
+        why = redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300]
+        return DatabaseUnreachable(f"{self.location} cannot be read: {why.rstrip('.')}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
         """The tables that SQLAlchemy's inspector finds."""
+        known = self._catalogue
+        if known is not None and time.monotonic() - known[0] < age:
+            return known[1]
         sqlalchemy = core()
         try:
             inspector = sqlalchemy.inspect(self._engine)
             schemas = [name for name in inspector.get_schema_names() if name.lower() not in _SYSTEM_SCHEMAS]
-            found = [table for schema in schemas for table in _tables(inspector, schema)]
+            found = [table for schema in schemas for table in self._tables(inspector, schema)]
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self._unreachable(error) from None
-        return Catalogue(found, schemas)
+        self._catalogue = (time.monotonic(), Catalogue(found, schemas))
+        return self._catalogue[1]
+
+    def _tables(self, inspector: Any, schema: str) -> list[DatabaseTable]:
+        named: list[tuple[str, Kind]] = [(name, "table") for name in inspector.get_table_names(schema)]
+        named += [(name, "view") for name in inspector.get_view_names(schema)]
+        return [
+            _table(inspector, schema, name, kind, columns)
+            for name, kind in named
+            if (columns := self._columns(inspector, schema, name))
+        ]
+
+    def _columns(self, inspector: Any, schema: str, name: str) -> list[DatabaseColumn]:
+        """The columns of a table or view; without the right to its definition, those of the information schema."""
+        sqlalchemy = core()
+        try:
+            return [_column(column) for column in inspector.get_columns(name, schema)]
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            if isinstance(error, sqlalchemy.exc.DBAPIError) and error.connection_invalidated:
+                raise
+        statement = sqlalchemy.text(_COLUMNS).bindparams(schema=schema, name=name)
+        with suppress(LookupError, DatabaseUnreachable):
+            return [_plain_column(*row) for row in self._read(statement)]
+        return []
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of its key."""
+        """Read rows of a table in the order of the span, or of its key."""
         sa = core()
-        source = sa.table(
-            sa.quoted_name(table.name, True),
-            *[sa.column(sa.quoted_name(column.name, True)) for column in table.columns],
-            schema=sa.quoted_name(table.schema, True),
-        )
-        key = [source.c[name] for name in table.key.columns] if table.key else []
-        statement = sa.select(*key, *source.c).limit(span.limit + 1)
+        source = _source(sa, table)
+        order = order_of(table, span)
+        for column in order:
+            if table.key is not None and table.column(column.name).cast not in _ORDERED:
+                raise InvalidArgument(f"{table.name} cannot be ordered by {column.name}: its type is not exact.")
+        ordered = [source.c[column.name] for column in order]
+        keyed = ordered if table.key is not None else []
+        shown = [source.c[column.name] for column in span.columns(table)]
+        statement = sa.select(*keyed, *shown).limit(span.limit + 1).offset(span.offset or None)
         if span.key:
-            statement = statement.where(_beyond(sa, key, _values(table, span.key), span.where))
-        if key:
-            statement = statement.order_by(*[one.desc() if span.backwards else one.asc() for one in key])
+            if table.key is None:
+                raise BadKey("")
+            part = columns_of_cursor(table.key, order, span.key)
+            values = [_convert(table.column(one.name), text) for one, text in zip(part, span.key, strict=True)]
+            statement = statement.where(_beyond(sa, part, ordered, values, span.where))
+        for one in span.choice.filters:
+            statement = statement.where(_condition(sa, source.c[one.column], table.column(one.column), one))
+        statement = statement.order_by(*_sorted(sa, order, ordered, backwards=span.backwards))
         rows: list[TableRow] = []
         size = 0
         for found in self._read(statement):
-            cells = tuple(render(value, bounds.cell) for value in found[len(key) :])
+            cells = tuple(render(value, bounds.cell) for value in found[len(keyed) :])
             size += sum(len(str(cell)) for cell in cells)
             if len(rows) == span.limit or (size > bounds.size and rows):
                 return Rows(rows, True)
-            rows.append(TableRow(tuple(str(value) for value in found[: len(key)]), cells))
+            place = tuple(_text(value) for value in found[: len(keyed)])
+            rows.append(TableRow(key_of(table.key, order, place) if table.key else (), cells, place))
         return Rows(rows, False)
+
+    def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
+        """Read one value, or its beginning."""
+        sa = core()
+        source = _source(sa, table)
+        at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
+        if table.key is None:
+            raise BadKey("")
+        part = columns_of_cursor(table.key, order_of(table, at), key)
+        values = [_convert(table.column(one.name), text) for one, text in zip(part, key, strict=True)]
+        keyed = [source.c[one.name] for one in part]
+        found = self._read(sa.select(source.c[column]).where(_beyond(sa, part, keyed, values, "at")))
+        if not found:
+            raise LookupError(table.name)
+        value = found[0][0]
+        if value is None:
+            return None
+        data = bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else str(value).encode()
+        return CellValue(data[:size], len(data), isinstance(value, str) or not isinstance(value, (bytes, bytearray)))
 
     def token(self) -> Hashable:
         """A new value each time, because changes can only be found by reading."""
@@ -163,9 +241,14 @@ class Other(DatabaseEngine):
         last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
         return digest(str(last[0].key if last else ""))
 
-    def estimate(self, table: DatabaseTable) -> int | None:
-        """Always None: only counting would show the number of rows."""
-        return None
+    def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
+        """The numbers in the statistics of MySQL and MariaDB; None for other databases, which would have to count."""
+        known: dict[tuple[str, str], int] = {}
+        if self.dialect in ("mysql", "mariadb"):
+            with suppress(LookupError, DatabaseUnreachable):
+                found = self._read(core().text(_ESTIMATES))
+                known = {(str(schema), str(name)): int(count) for schema, name, count in found}
+        return [known.get((table.schema, table.name)) for table in tables]
 
     def describe(self) -> list[str]:
         """The kind of database, why it is read-only, and how changes are found."""
@@ -176,33 +259,65 @@ class Other(DatabaseEngine):
         self._engine.dispose()
 
 
-def _tables(inspector: Any, schema: str) -> list[DatabaseTable]:
-    tables = [_table(inspector, schema, name, "table") for name in inspector.get_table_names(schema)]
-    return tables + [_table(inspector, schema, name, "view") for name in inspector.get_view_names(schema)]
+_COLUMNS = """
+SELECT column_name, data_type, is_nullable FROM information_schema.columns
+WHERE table_schema = :schema AND table_name = :name ORDER BY ordinal_position
+"""
+_ESTIMATES = """
+SELECT table_schema, table_name, table_rows FROM information_schema.tables
+WHERE table_type = 'BASE TABLE' AND table_rows IS NOT NULL
+"""
 
 
-def _table(inspector: Any, schema: str, name: str, kind: Kind) -> DatabaseTable:
-    columns = tuple(
-        DatabaseColumn(
-            name=column["name"],
-            type=str(column["type"]),
-            nullable=bool(column.get("nullable", True)),
-            default=column.get("default"),
-            generated="computed" in column,
-            comment=column.get("comment"),
-            cast=getattr(column["type"], "python_type", str).__name__ if _typed(column["type"]) else "",
-        )
-        for column in inspector.get_columns(name, schema)
+def _code(error: Any) -> object:
+    """The number of an error of MySQL or MariaDB."""
+    arguments = getattr(getattr(error, "orig", None), "args", ())
+    return arguments[0] if arguments else None
+
+
+def _column(column: Any) -> DatabaseColumn:
+    return DatabaseColumn(
+        name=column["name"],
+        type=str(column["type"]),
+        nullable=bool(column.get("nullable", True)),
+        default=column.get("default"),
+        generated="computed" in column,
+        comment=column.get("comment"),
+        values=tuple(getattr(column["type"], "enums", None) or ()),
+        cast=_python_type(column["type"]),
     )
-    primary = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"]) if kind == "table" else ()
-    usable = primary and all(column.cast in ("int", "str") for column in columns if column.name in primary)
-    foreign: list[Any] = inspector.get_foreign_keys(name, schema) if kind == "table" else []
-    indexes: list[Any] = inspector.get_indexes(name, schema) if kind == "table" else []
+
+
+def _plain_column(name: str, kind: str, nullable: str) -> DatabaseColumn:
+    kind = str(kind)
+    by_words = {"int": "int", "char": "str", "text": "str", "decimal": "Decimal", "datetime": "datetime"}
+    cast = next((cast for word, cast in by_words.items() if word in kind.lower()), "date" if kind == "date" else "")
+    return DatabaseColumn(name=str(name), type=kind, nullable=nullable != "NO", cast=cast)
+
+
+def _python_type(kind: Any) -> str:
+    """The name of the Python type of a column; empty for enumerations, which some databases order by their numbers."""
+    if getattr(kind, "enums", None) or type(kind).__name__ == "SET":
+        return ""
+    try:
+        return str(kind.python_type.__name__)
+    except NotImplementedError:
+        return ""
+
+
+def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[DatabaseColumn]) -> DatabaseTable:
+    is_table = kind == "table"
+    primary = tuple(_found(inspector.get_pk_constraint, name, schema, {})["constrained_columns"]) if is_table else ()
+    usable = primary and all(column.cast in _KEYS for column in columns if column.name in primary)
+    foreign: list[Any] = _found(inspector.get_foreign_keys, name, schema, []) if is_table else []
+    indexes: list[Any] = _found(inspector.get_indexes, name, schema, []) if is_table else []
+    checks: list[Any] = _found(inspector.get_check_constraints, name, schema, []) if is_table else []
+    comment: Any = _found(inspector.get_table_comment, name, schema, {}) if is_table else {}
     return DatabaseTable(
         schema=schema,
         name=name,
         kind=kind,
-        columns=columns,
+        columns=tuple(columns),
         key=UniqueKey(primary) if usable else None,
         primary_key=primary,
         foreign_keys=tuple(
@@ -220,35 +335,89 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind) -> DatabaseTable:
             )
             for index in indexes
         ),
+        checks=tuple(str(check["sqltext"]) for check in checks),
+        comment=comment.get("text") or None,
+        definition=None if is_table else _found(inspector.get_view_definition, name, schema, None),
     )
 
 
-def _typed(kind: Any) -> bool:
+def _found(read: Callable[[str, str], Any], name: str, schema: str, otherwise: Any) -> Any:
+    """What the inspector finds; `otherwise` if the role may not see it, or the database has nothing of the kind."""
     try:
-        return kind.python_type in _KEY_TYPES
-    except NotImplementedError:
-        return False
+        return read(name, schema)
+    except (core().exc.SQLAlchemyError, NotImplementedError):
+        return otherwise
 
 
-def _values(table: DatabaseTable, texts: Sequence[str]) -> list[object]:
-    names = table.key.columns if table.key else ()
-    if len(texts) != len(names):
-        raise BadKey(f"The key has {len(names)} parts.")
+def _source(sa: Any, table: DatabaseTable) -> Any:
+    return sa.table(
+        sa.quoted_name(table.name, True),
+        *[sa.column(sa.quoted_name(column.name, True)) for column in table.columns],
+        schema=sa.quoted_name(table.schema, True),
+    )
+
+
+def _text(value: object) -> str | None:
+    """A value as a text that `_convert` reads."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _convert(column: DatabaseColumn, text: str | None) -> object:
+    if text is None:
+        return None
     try:
-        return [
-            int(text) if table.column(name).cast == "int" else text for name, text in zip(names, texts, strict=True)
-        ]
-    except ValueError:
-        raise BadKey("A part of the key must be an integer.") from None
+        return _CONVERSIONS.get(column.cast, str)(text)
+    except (ValueError, ArithmeticError):
+        raise BadKey(f"{column.name} must be of type {column.type}.") from None
 
 
-def _beyond(sa: Any, key: Sequence[Any], values: Sequence[object], where: str) -> Any:
-    """The condition for rows after, before or at a key. It uses no row values, which not all databases support."""
+_SIGNS = {"eq": "__eq__", "neq": "__ne__", "gt": "__gt__", "gte": "__ge__", "lt": "__lt__", "lte": "__le__"}
+
+
+def _condition(sa: Any, column: Any, described: DatabaseColumn, wanted: RowFilter) -> Any:
+    if wanted.operator == "is":
+        return column.is_not(None) if wanted.value == "notnull" else column.is_(None)
+    if wanted.operator == "like":
+        return sa.cast(column, sa.String).ilike(like_pattern(wanted.value), escape="!")
+    try:
+        value = _convert(described, wanted.value)
+    except BadKey as error:
+        raise InvalidArgument(str(error)) from None
+    return getattr(column, _SIGNS[wanted.operator])(value)
+
+
+def _sorted(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, backwards: bool) -> list[Any]:
+    """The terms of ORDER BY. Not all databases have NULLS LAST, so a term before a column says whether it is NULL."""
+    terms: list[Any] = []
+    for one, column in zip(order, columns, strict=True):
+        if one.nulls:
+            null = sa.case((column.is_(None), 1), else_=0)
+            terms.append(null.desc() if backwards else null.asc())
+        terms.append(column.desc() if one.descending is not backwards else column.asc())
+    return terms
+
+
+def _beyond(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], values: Sequence[object], where: str) -> Any:
+    """The condition for rows after, before or at a place, without row values, which not all databases have."""
+    equal = [
+        column.is_(None) if value is None else column == value for column, value in zip(columns, values, strict=False)
+    ]
     if where == "at":
-        return sa.and_(*[column == value for column, value in zip(key, values, strict=True)])
-    found = None
-    for column, value in reversed(list(zip(key, values, strict=True))):
-        beyond = column < value if where == "before" else column > value
-        found = beyond if found is None else sa.or_(beyond, sa.and_(column == value, found))
-    near = key[0] <= values[0] if where == "before" else key[0] >= values[0]
+        return sa.and_(*equal)
+    backwards = where == "before"
+    found: Any = None
+    for one, column, value, same in reversed(list(zip(order, columns, values, equal, strict=False))):
+        if value is None:
+            beyond = column.is_not(None) if backwards else sa.false()
+        else:
+            beyond = column < value if one.descending is not backwards else column > value
+            if one.nulls and not backwards:
+                beyond = sa.or_(beyond, column.is_(None))
+        found = beyond if found is None else sa.or_(beyond, sa.and_(same, found))
+    first, column, value = order[0], columns[0], values[0]
+    if value is None or (first.nulls and not backwards):
+        return found
+    near = column <= value if first.descending is not backwards else column >= value
     return sa.and_(near, found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from wharfinger.content.redaction import redacted_text
-from wharfinger.errors import InternalError, MissingExtra, Overloaded
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, Overloaded
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
+    CellValue,
     DatabaseEngine,
     DatabaseUnreachable,
     Parameters,
@@ -34,13 +35,20 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.loop_thread import LoopThread
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
 from wharfinger.sources.sql_database.postgres_notify import NotifyListener
-from wharfinger.sources.sql_database.postgres_rows import read_by_place, read_rows, run_statement, window_statement
+from wharfinger.sources.sql_database.postgres_rows import (
+    WindowStatement,
+    read_by_place,
+    read_cell,
+    read_rows,
+    run_statement,
+)
 from wharfinger.sources.sql_database.postgres_safety import (
     ROLE,
     check_names,
     check_role,
     settings,
 )
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["Postgres", "open_postgres"]
 
@@ -216,37 +224,59 @@ class Postgres(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of its key."""
-        asyncpg = driver()
+        """Read rows of a table in the order of the span, or of its key."""
 
         async def work(connection: Any) -> Rows:
+            physical = table.key is not None and table.key.physical
+            statement = WindowStatement(table, span)
+            if physical and span.where != "at" and not span.choice.order:
+                return await read_by_place(connection, statement, bounds)
+            return await read_rows(connection, statement, bounds)
+
+        return self._read_table(table, span, work, bounds.seconds)
+
+    def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
+        """Read one value, or its beginning."""
+        return self._read_table(
+            table,
+            Span(where="at", key=key),
+            lambda connection: read_cell(connection, table, key, column, size),
+            seconds,
+        )
+
+    def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], Awaitable[T]], seconds: float) -> T:
+        """Call `work`, and raise what its errors mean."""
+        asyncpg = driver()
+
+        async def reading(connection: Any) -> T:
             try:
-                if table.key is not None and table.key.physical and span.where != "at":
-                    return await read_by_place(connection, table, span, bounds)
-                statement = window_statement(table, span, bounds)
-                return await read_rows(connection, statement, span.key, table, span.limit, bounds)
-            except asyncpg.DataError as error:
-                raise BadKey(_message(error) if span.key else "") from None
+                return await work(connection)
             except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
                 raise LookupError(table.name) from None
             except (asyncpg.QueryCanceledError, *_disconnections()):
                 raise
+            except (asyncpg.DataError, asyncpg.UndefinedFunctionError) as error:
+                if span.choice.filters or span.choice.order:
+                    raise InvalidArgument(f"{table.name} cannot be read so: {_message(error)}.") from None
+                if span.key:
+                    raise BadKey(_message(error)) from None
+                raise self._unreadable(table, error) from None
             except asyncpg.PostgresError as error:  # such as a view that divides by zero, or that would write
-                raise InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.") from None
+                raise self._unreadable(table, error) from None
 
-        if span.key and (table.key is None or len(span.key) != len(table.key.columns)):
-            raise BadKey(f"The key has {len(table.key.columns) if table.key else 0} parts.")
-        if any("\0" in text for text in span.key):
+        if any("\0" in (text or "") for text in span.key):
             raise BadKey("A key cannot contain NUL.")
-        return self._run(work, bounds.seconds)
+        return self._run(reading, seconds)
 
-    def estimate(self, table: DatabaseTable) -> int | None:
-        """The number that VACUUM or ANALYZE found (`reltuples`)."""
-        found: Any = self._run(
-            lambda connection: connection.fetchval("SELECT reltuples FROM pg_class WHERE oid = $1", table.oid),
-            alone=True,
-        )
-        return None if found is None or found < 0 or table.kind == "view" else int(found)
+    def _unreadable(self, table: DatabaseTable, error: Exception) -> InternalError:
+        return InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.")
+
+    def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
+        """The numbers that VACUUM or ANALYZE found (`reltuples`)."""
+        oids = [table.oid for table in tables]
+        found: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), alone=True)
+        counts = {row["oid"]: row["count"] for row in found if row["count"] >= 0}
+        return [None if table.kind == "view" else counts.get(table.oid) for table in tables]
 
     # Changes
 
@@ -278,15 +308,17 @@ class Postgres(DatabaseEngine):
 
     # Statements of callers
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
-        """Run a caller's statement; `postgres_safety` explains why it can only read."""
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
+        """Run a caller's statement, or explain it; `postgres_safety` explains why it can only read."""
         asyncpg = driver()
 
         async def work(connection: Any) -> tuple[list[str], Rows]:
             await check_role(connection)
             await check_names(connection, statement)
             try:
-                return await run_statement(connection, statement, parameters, limit, bounds)
+                return await run_statement(connection, statement, parameters, limit, bounds, explain=explain)
             except asyncpg.QueryCanceledError:
                 raise QueryRefused(f"The statement was stopped after {self._bounds.seconds:g} s.") from None
             except _disconnections():
@@ -307,6 +339,7 @@ class Postgres(DatabaseEngine):
         return [f"PostgreSQL {version.split()[0]}", may, changes]
 
 
+_ESTIMATES = "SELECT oid::int8 AS oid, reltuples::int8 AS count FROM pg_class WHERE oid = ANY ($1::oid[])"
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
 _TABLE_COUNTS = """
 SELECT concat_ws(' ', pg_relation_filenode(oid), pg_relation_size(oid), pg_stat_get_tuples_inserted(oid),

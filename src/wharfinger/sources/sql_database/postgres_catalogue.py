@@ -1,4 +1,4 @@
-"""Reads the tables and views of a PostgreSQL database from its own catalogue, as far as the role may read them."""
+"""Reads the tables and views that the role may read from the catalogue of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _COLUMNS = """
 SELECT a.attrelid::int8 AS oid, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type,
        format_type(a.atttypid, -1) AS cast_type, a.attnotnull AS not_null, a.attgenerated <> '' AS generated,
        CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default,
-       col_description(a.attrelid, a.attnum) AS comment
+       col_description(a.attrelid, a.attnum) AS comment,
+       ARRAY(SELECT e.enumlabel::text FROM pg_type t JOIN pg_enum e ON e.enumtypid IN (t.oid, t.typelem, t.typbasetype)
+             WHERE t.oid = a.atttypid ORDER BY e.enumsortorder) AS values
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
   AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')
@@ -80,6 +82,17 @@ WHERE f.contype = 'f' AND f.conrelid = ANY ($1::oid[])
 ORDER BY f.conrelid, f.conname
 """
 
+# Also those of the domains of columns, in which VALUE stands for the column.
+_CHECKS = """
+SELECT k.conrelid::int8 AS oid, pg_get_expr(k.conbin, k.conrelid) AS condition
+FROM pg_constraint k WHERE k.contype = 'c' AND k.conrelid = ANY ($1::oid[])
+UNION ALL
+SELECT a.attrelid::int8, a.attname::text || ': ' || substring(pg_get_constraintdef(k.oid) FROM 'CHECK \\((.*)\\)')
+FROM pg_attribute a JOIN pg_constraint k ON k.contypid = a.atttypid AND k.contype = 'c'
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY 1, 2
+"""
+
 
 def quoted(name: str) -> str:
     """Quote a name from the catalogue as an identifier."""
@@ -93,8 +106,9 @@ async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
+    checks = _by_table(await connection.fetch(_CHECKS, oids))
     return Catalogue(
-        _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []))
+        _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []), checks.get(oid, []))
         for oid, row in zip(oids, found, strict=True)
     )
 
@@ -106,7 +120,9 @@ def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:
     return found
 
 
-def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any]) -> DatabaseTable:
+def _table(
+    row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any], checks: list[Any]
+) -> DatabaseTable:
     return DatabaseTable(
         schema=row["schema"],
         name=row["name"],
@@ -123,6 +139,7 @@ def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[
             for index in indexes
             if not index["primary"]
         ),
+        checks=tuple(check["condition"] for check in checks if check["condition"]),
         comment=row["comment"],
         definition=row["definition"],
         oid=row["oid"],
@@ -137,6 +154,7 @@ def _column(row: Any) -> DatabaseColumn:
         default=row["default"],
         generated=row["generated"],
         comment=row["comment"],
+        values=tuple(row["values"]),
         cast=row["cast_type"],
     )
 

@@ -5,14 +5,13 @@
 | integer | number; a string beyond ±(2^53 - 1), where readers of JSON lose digits |
 | float | number; `"Infinity"`, `"-Infinity"`, `"NaN"` as strings, since JSON has none |
 | decimal, date, time, uuid, … | string, as the database writes it |
-| bytes | `{"base64": "…"}` |
+| bytes | `{"type": "image/png", "bytes": 90000}`; up to 32 bytes in hex: `{"hex": "00ff", "bytes": 2}` |
 | json, array | the JSON itself |
-| too long | `{"text": "…", "cut": true, "characters": 90000}`, `{"base64": "…", "cut": true, "bytes": 90000}` |
+| too long | `{"text": "…", "cut": true, "characters": 90000}` |
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,9 +21,12 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from wharfinger.content import mime
+
 __all__ = [
+    "PartialValue",
+    "binary",
     "clean",
-    "cut_bytes",
     "cut_text",
     "is_named",
     "is_several",
@@ -37,7 +39,14 @@ __all__ = [
 MAX_EXACT = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
+MAX_HEX_BYTES = 32
+"""Bytes that are shown in hex, at most."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class PartialValue(dict[str, object]):
+    """A JSON object that says what a value is, instead of the whole value."""
 
 
 def render(value: object, limit: int) -> object:
@@ -49,7 +58,7 @@ def render(value: object, limit: int) -> object:
     if isinstance(value, str):
         return cut_text(value, limit)
     if isinstance(value, (bytes, bytearray)):
-        return cut_bytes(bytes(value), limit)
+        return binary(bytes(value))
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, timedelta)):
@@ -90,15 +99,15 @@ def cut_text(text: str, limit: int, size: int | None = None) -> object:
     if len(text) <= limit and size is None:
         return clean(text)
     whole: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
-    return {"text": clean(text[:limit]), "cut": True} | whole
+    return PartialValue({"text": clean(text[:limit]), "cut": True} | whole)
 
 
-def cut_bytes(data: bytes, limit: int, size: int | None = None) -> dict[str, object]:
-    """Bytes in base64, or their beginning with a mark. `size` is the whole size in bytes if `data` was cut already."""
-    whole: dict[str, object] = {"base64": base64.b64encode(data[:limit]).decode()}
-    if len(data) <= limit and size is None:
-        return whole
-    return whole | {"cut": True, "bytes": len(data) if size is None else size}
+def binary(data: bytes, size: int | None = None) -> dict[str, object]:
+    """The type and size of bytes, of which `data` may be only the beginning; a few bytes are shown in hex."""
+    size = len(data) if size is None else size
+    if size <= MAX_HEX_BYTES:  # such as a digest or a UUID
+        return {"hex": data.hex(), "bytes": size}
+    return PartialValue({"type": mime.classify("", data[: mime.SNIFFED_BYTES], False), "bytes": size})
 
 
 def clean(text: str) -> str:

@@ -1,7 +1,9 @@
-"""Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`.
+"""Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`, each with conditions,
+an order and columns (see `row_choice`).
 
 A window starts at a key, never at a position: rows that are added or removed elsewhere do not move it, and the last
-window of ten million rows costs as much as the first one. Rows are lines of JSON.
+window of ten million rows costs as much as the first one. Only tables and views without a key are read by position.
+Rows are lines of JSON.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from wharfinger.source import UriParameter
 from wharfinger.sources.etag import digest
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Rows, Span
-from wharfinger.sources.sql_database.row_text import json_line, unique_names
-from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
-from wharfinger.sources.windows.window import split_query
-from wharfinger.sources.windows.window_budget import cell_bytes, limited, window_bytes
+from wharfinger.sources.sql_database.row_choice import FILTERS, check_columns, read_choice, read_pairs
+from wharfinger.sources.sql_database.row_text import PartialValue, clean, json_line, unique_names
+from wharfinger.sources.sql_database.sql_uris import KeyTexts, SqlUris, join_key, quote_part, split_key
+from wharfinger.sources.windows.window_budget import cell_bytes, limited
 
 __all__ = [
     "DEFAULT_ROWS",
+    "HOW_TO_ASK",
     "JSON_LINES",
     "MAX_ROWS",
     "PARAMETERS",
+    "WINDOW_SIZE",
     "RowQuery",
     "RowWindow",
     "parse_rows",
@@ -39,15 +43,28 @@ DEFAULT_ROWS = 1_000
 """Rows in a window whose URI states no number."""
 MAX_ROWS = 10_000
 """Rows in one window."""
+WINDOW_SIZE = 32_000
+"""Bytes of values in a window whose URI states no number of rows: with the names of columns, about 10,000 tokens."""
+MAX_PLACE_LENGTH = 4_000
+"""Characters of a place in the order, which the URI of the next window contains."""
+RESERVED = ("limit", "after", "before", "tail", "rows")
+"""Parameters that are not names of columns."""
+HOW_TO_ASK = "?<column>=<value>&order=-<column>&columns=a,b&limit=20"
+"""The parameters of rows, in a form for people and models."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "limit": UriParameter("200", "this number of rows"),
+    "order": UriParameter("-date,name", "ordered by these columns, - for descending"),
+    "columns": UriParameter("id,name", "only these columns"),
     "after": UriParameter("KEY", "the rows after the one with this key"),
+    "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
 }
+"""What the tools say; COLUMN stands for the name of any column."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
-_FROM_START = re.compile(r"1-([1-9][0-9]{0,5})").fullmatch
+_RANGE = re.compile(r"([1-9][0-9]{0,11})-([1-9][0-9]{0,11})?").fullmatch
 _EXAMPLES = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
+_OTHERS = f"{', '.join(RESERVED)}, order=-date (- for descending), columns=a,b"
 
 
 class RowQuery(NamedTuple):
@@ -76,27 +93,32 @@ def parse_rows(uri: str) -> RowQuery:
     Raises:
         InvalidArgument: it is not valid; the message says what is.
     """
-    _, query = split_query(uri)
+    query, choice = read_choice(read_pairs(uri), RESERVED)
     limit = _number(query, "limit")
     left = {name: value for name, value in query.items() if name != "limit"}
-    if not left:
-        return RowQuery(Span(limit=limit or DEFAULT_ROWS), limit is not None)
-    (name, value), *more = left.items()
-    if more or name not in ("after", "before", "tail", "rows"):
-        raise InvalidArgument(f"Rows are read by {_EXAMPLES}. This URI has {', '.join(left)[:200]}.")
-    if name in ("after", "before"):
-        return RowQuery(Span(where=name, key=_key(name, value), limit=limit or DEFAULT_ROWS), limit is not None)  # type: ignore[arg-type]
-    if limit is not None:
-        raise InvalidArgument(f"{name} already states the number of rows: leave limit out.")
-    if name == "tail":
-        return RowQuery(Span(where="last", limit=_number(query, "tail") or DEFAULT_ROWS), True)
-    match = _FROM_START(value)
-    if match is None or int(match[1]) > MAX_ROWS:
-        raise InvalidArgument(
-            f"rows={value[:40]} could only be found by counting all rows before. Read the first ones by rows=1-200 "
-            f"(at most {MAX_ROWS:,}), and the following ones by after=<key>, which each window states."
-        )
-    return RowQuery(Span(limit=int(match[1])), True)
+    if len(left) > 1:
+        raise InvalidArgument(f"Rows are read by one of {_EXAMPLES}. This URI has {', '.join(left)[:200]}.")
+    for name, value in left.items():
+        if name in ("after", "before"):
+            span = Span(where=name, key=_key(name, value), limit=limit or DEFAULT_ROWS, choice=choice)  # type: ignore[arg-type]
+            return RowQuery(span, limit is not None)
+        if limit is not None:
+            raise InvalidArgument(f"{name} already states the number of rows: leave limit out.")
+        if name == "tail":
+            return RowQuery(Span(where="last", limit=_number(query, "tail") or DEFAULT_ROWS, choice=choice), True)
+        first, last = _range(value)
+        span = Span(offset=first - 1, limit=last - first + 1 if last else DEFAULT_ROWS, choice=choice)
+        return RowQuery(span, bool(last))
+    return RowQuery(Span(limit=limit or DEFAULT_ROWS, choice=choice), limit is not None)
+
+
+def _range(value: str) -> tuple[int, int]:
+    """The first and last number of `rows=1-200`; the last one of `rows=201-` is 0."""
+    match = _RANGE(value)
+    first, last = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+    if not match or (match[2] and not first <= last < first + MAX_ROWS):
+        raise InvalidArgument(f"rows={value[:40]} is not a range: write rows=1-200, for at most {MAX_ROWS:,} rows.")
+    return first, last
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
@@ -108,43 +130,52 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _key(name: str, value: str) -> tuple[str, ...]:
+def _key(name: str, value: str) -> KeyTexts:
     try:
         return split_key(value)
     except ValueError:
         raise InvalidArgument(f"{name}={value[:40]} is not a key: use one that a window states.") from None
 
 
-def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds) -> RowWindow:
+def read_window(
+    engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds, uris: SqlUris | None = None
+) -> RowWindow:
     """Read the rows that were asked for, or as many of them as fit into one window.
 
+    With `uris`, a value that was cut, and bytes, say the URI of the whole.
+
     Raises:
-        InvalidArgument: the table has no key, or not this one.
+        InvalidArgument: the table has no key, or not this one, or lacks a column.
         LookupError: the table no longer exists.
     """
     span = ask.span
-    if table.key is None and span.where != "first":
-        raise InvalidArgument(
-            f"{table.name} is a {table.kind} without a key: only its first rows can be read, by limit=200."
-        )
-    size = limited(bounds.size) if ask.explicit else min(window_bytes(), bounds.size)
+    _check(table, span)
+    size = bounds.size if ask.explicit else min(WINDOW_SIZE, bounds.size)
     if span.where != "at":
-        bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
+        bounds = msgspec.structs.replace(bounds, size=limited(size), cell=cell_bytes(bounds.cell))
     try:
         found = engine.rows(table, span, bounds)
     except BadKey as error:
-        raise InvalidArgument(f"This is not a key of {table.name}. {error}".strip()) from None
+        raise InvalidArgument(f"This is not a key of {clean(table.name)}. {error}".strip()) from None
     rows = found.rows[::-1] if span.backwards else found.rows
-    names = unique_names(column.name for column in table.columns)
-    text = "".join([json_line(names, row.cells) for row in rows])
-    first, last = (join_key(rows[at].key) if rows else "" for at in (0, -1))
-    neighbours = _neighbours(table, ask, found, first, last)
+    columns = span.columns(table)
+    names = unique_names(column.name for column in columns)
+    lines: list[str] = []
+    for row in rows:
+        cells = list(row.cells)
+        if uris is not None and row.key:
+            for at, cell in enumerate(cells):
+                if isinstance(cell, PartialValue):
+                    cells[at] = {**cell, "read": uris.of_cell(table.schema, table.name, row.key, columns[at].name)}
+        lines.append(json_line(names, cells))
+    text = "".join(lines)
+    first, last = (join_key(rows[at].place) if rows else "" for at in (0, -1))
     whole_table = span.where == "first" and not ask.explicit
     token = engine.table_token(table) if found.more and whole_table else ""
     return RowWindow(
         text,
         len(rows),
-        *neighbours,
+        *_neighbours(table, ask, found, first, last),
         short=found.more and (not ask.explicit or (not span.backwards and len(rows) < span.limit)),
         version=digest(text, token),
         first=first,
@@ -152,19 +183,51 @@ def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bou
     )
 
 
+def _check(table: DatabaseTable, span: Span) -> None:
+    """Check that a table can be read so.
+
+    Raises:
+        InvalidArgument: it cannot; the message says how.
+    """
+    check_columns(span.choice, clean(table.name), [column.name for column in table.columns], _OTHERS)
+    if table.key is None and span.where != "first":
+        raise InvalidArgument(
+            f"{clean(table.name)} is a {table.kind} without a key: its rows are read by their numbers, as in "
+            "rows=201-400. For the last ones, order them the other way round, as in order=-date&limit=20."
+        )
+    if table.key is not None and span.offset:
+        raise InvalidArgument(
+            f"rows={span.offset + 1}-{span.offset + span.limit} could only be found by counting all rows before. Read "
+            "the first ones by rows=1-200, and the following ones by after=<key>, which each window states."
+        )
+
+
 def _neighbours(
     table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str
 ) -> tuple[str | None, str | None]:
     """The queries of the next and of the previous window."""
     span = ask.span
-    if table.key is None or not first:
+    kept = f"&{span.choice.text}" if span.choice.text else ""
+    if table.key is None:
+        end = span.offset + len(found.rows)
+        last_row = end + span.limit if ask.explicit else ""
+        following = f"rows={end + 1}-{last_row}{kept}" if found.more else None
+        begin = max(0, span.offset - span.limit)
+        return following, f"rows={begin + 1}-{span.offset}{kept}" if span.offset else None
+    if not first:
         return None, None
-    size = f"&limit={span.limit}" if ask.explicit else ""
+    if max(len(first), len(last)) > MAX_PLACE_LENGTH:
+        raise InvalidArgument(
+            f"The values of {clean(table.name)} are too long to be ordered by {span.choice.order[0].column}."
+            if span.choice.order
+            else f"The keys of {clean(table.name)} are too long for a URI."
+        )
+    kept = (f"&limit={span.limit}" if ask.explicit else "") + kept
     follows = found.more if not span.backwards else span.where == "before"
     precedes = found.more if span.backwards else span.where == "after"
     return (
-        f"after={quote_part(last)}{size}" if follows else None,
-        f"before={quote_part(first)}{size}" if precedes else None,
+        f"after={quote_part(last)}{kept}" if follows else None,
+        f"before={quote_part(first)}{kept}" if precedes else None,
     )
 
 

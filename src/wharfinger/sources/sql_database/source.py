@@ -1,8 +1,9 @@
-"""A database as live resources: definitions of tables, rows in windows, and single rows."""
+"""A database as live resources: its schema, definitions of tables, rows in windows, single rows and cells."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,19 +17,22 @@ from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
+from wharfinger.sources.directories import CHILDREN, described, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
+    BadKey,
     DatabaseEngine,
     DatabaseUnreachable,
     Parameters,
     QueryBounds,
     Span,
 )
+from wharfinger.sources.sql_database.row_choice import FILTERS
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import (
+    HOW_TO_ASK,
     JSON_LINES,
     PARAMETERS,
     RowQuery,
@@ -38,12 +42,22 @@ from wharfinger.sources.sql_database.row_windows import (
     rows_uri,
 )
 from wharfinger.sources.sql_database.sql_documents import complete, documents
-from wharfinger.sources.sql_database.sql_query import QueryAnswer, run_query
+from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
 from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_key, quote_part
 from wharfinger.sources.sql_database.sql_watch import SqlWatch
-from wharfinger.sources.sql_database.table_descriptions import brief, describe
+from wharfinger.sources.sql_database.table_descriptions import brief, describe, schema_text
 from wharfinger.sources.ttl import ttl_ms
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
+from wharfinger.sources.windows.window import (
+    NEXT,
+    PREVIOUS,
+    WINDOW,
+    Data,
+    going_on,
+    parse,
+    read_content,
+    remark,
+    split_query,
+)
 
 __all__ = ["ROWS", "Database"]
 
@@ -54,8 +68,10 @@ MAX_FIRST_SEEN = 1_024
 """URIs for which the time is remembered since when they have had their present version."""
 CATALOGUE_SECONDS = 0.25
 """How old a catalogue may be when rows are read."""
-MAX_CELL_BYTES = 1 << 20
-"""One value when a single row is read."""
+ROW_CELL_LENGTH = 8_000
+"""Characters of one value when a single row is read."""
+MAX_CELL_BYTES = 16 << 20
+"""Bytes of a cell that are read."""
 
 
 class Database(Source):
@@ -87,13 +103,17 @@ class Database(Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Tables and views, by schema and name, without their rows."""
-        last_shown = ("", "") if after is None else _read_key(after, 2)
-        tables = self.engine.catalogue().tables
-        found = [table for name, table in tables.items() if after is None or name > last_shown]
-        shown = found[:limit]
-        last = _write_key(shown[-1].schema, shown[-1].name) if shown and len(found) > limit else None
-        return [self._table(table) for table in shown], last
+        """The database, whose text is its schema, then tables and views by schema and name; without their rows."""
+        last_shown = None if after is None else _read_key(after, 2)
+        catalogue = self.engine.catalogue()
+        top = [(("", ""), self._directory(SqlTarget(kind="database"), self.uri, catalogue))] if after is None else []
+        found = top + [
+            (name, self._table(table))
+            for name, table in catalogue.tables.items()
+            if last_shown is None or name > last_shown
+        ]
+        last = _write_key(*found[limit - 1][0]) if len(found) > limit else None
+        return [resource for _, resource in found[:limit]], last
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
@@ -112,7 +132,10 @@ class Database(Source):
     def _children(self, target: SqlTarget, uri: str) -> list[tuple[str, t.Resource]]:
         catalogue = self.engine.catalogue()
         if target.kind == "database" and self.uris.schema is None:
-            return [(name, self._schema(name, catalogue)) for name in catalogue.schemas]
+            return [
+                (name, self._directory(SqlTarget(kind="schema", schema=name), self.uris.of_schema(name), catalogue))
+                for name in catalogue.schemas
+            ]
         schema = self.uris.schema if target.kind == "database" else target.schema
         if target.kind not in ("database", "schema") or schema not in catalogue.schemas:
             raise ResourceNotFound(uri)
@@ -129,11 +152,37 @@ class Database(Source):
             meta={VERSION: digest(text.decode())},
         )
 
-    def _schema(self, name: str, catalogue: Catalogue) -> t.Resource:
-        uri = self.uris.of_schema(name)
-        text = self._listing_text(name, [self._table(table) for table in catalogue.of_schema(name)])
-        meta: dict[str, object] = {VERSION: digest(text)}
-        return t.Resource(uri=uri, name=clean(name), title=clean(name), mime_type=mime.DIRECTORY, meta=meta)
+    def _directory(self, target: SqlTarget, uri: str, catalogue: Catalogue) -> t.Resource:
+        """The database or a schema, whose text is the definition of all its tables."""
+        name = clean(target.schema or self.name)
+        return t.Resource(
+            uri=uri,
+            name=name,
+            title=name,
+            description=f"{self.engine.dialect} {target.kind}: read it for its whole schema",
+            mime_type=mime.DIRECTORY,
+            meta={VERSION: digest(self._schema_text(target, uri, catalogue, counted=False))},
+        )
+
+    def _schema_text(self, target: SqlTarget, uri: str, catalogue: Catalogue, *, counted: bool = True) -> str:
+        """The definition of all tables of the database or a schema; with `counted`, with their numbers of rows.
+
+        Raises:
+            ResourceNotFound: there is no such schema.
+        """
+        if target.kind == "schema" and (self.uris.schema is not None or target.schema not in catalogue.schemas):
+            raise ResourceNotFound(uri)
+        tables = catalogue.of_schema(target.schema) if target.kind == "schema" else list(catalogue.tables.values())
+        several = target.kind == "database" and self.uris.schema is None
+        place = f"{self.uri}/{'<schema>/' if several else ''}" if target.kind == "database" else f"{uri}/"
+        lines = [
+            f"{clean(target.schema or self.name)}/ holds {many(len(tables), 'table')}. Dialect: {self.engine.dialect}.",
+            f"Definition of one: {place}<table>. Its rows: {place}<table>/rows{HOW_TO_ASK}",
+            f"Conditions: {FILTERS}; several must all hold. One row: {place}<table>/rows/<key>.",
+            "",
+        ]
+        estimates = self.engine.estimates(tables) if counted else [None] * len(tables)
+        return "\n".join(lines) + "\n" + schema_text(tables, estimates, schemas=several)
 
     # One resource
 
@@ -152,12 +201,11 @@ class Database(Source):
         if target.kind == "table":
             return msgspec.structs.replace(self._table(self._find(target, uri)), uri=uri)
         if target.kind in ("database", "schema"):
-            name = clean(target.schema or self.name)
-            meta: dict[str, object] = {VERSION: digest(self._directory_text(target, uri))}
-            return t.Resource(uri=uri, name=name, title=name, mime_type=mime.DIRECTORY, meta=meta)
+            return self._directory(target, uri, self.engine.catalogue())
         content = self.read(uri).contents[0]
         name = f"{clean(target.table)}/{'rows' if target.kind == 'rows' else clean(join_key(target.key))}"
-        meta = {VERSION: (content.meta or {}).get(VERSION, "")}
+        name += f"/{clean(target.column)}" if target.kind == "cell" else ""
+        meta: dict[str, object] = {VERSION: (content.meta or {}).get(VERSION, "")}
         return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
 
     def version(self, uri: str) -> str:
@@ -186,7 +234,7 @@ class Database(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A definition, a window of rows, one row, or the list of a schema.
+        """A schema, a definition, a window of rows, one row, or one cell of it.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -197,16 +245,20 @@ class Database(Source):
             return self._read_rows(target, uri)
         if target.kind == "row":
             return self._read_row(target, uri)
+        if target.kind == "cell":
+            return self._read_cell(target, uri)
         if target.kind == "table":
             table = self._find(target, uri)
             return self._one(uri, JSON, describe(table, self.uris))
+        catalogue = self.engine.catalogue()
+        text = self._schema_text(target, uri, catalogue)
         children, _ = self.children(uri)
-        result = self._one(uri, mime.TEXT, self._directory_text(target, uri))
+        result = self._one(uri, mime.TEXT, text, digest(self._schema_text(target, uri, catalogue, counted=False)))
         result.contents += summaries(children, say=described)
         return result
 
-    def _one(self, uri: str, kind: str, text: str) -> t.ReadResourceResult:
-        version = digest(text)
+    def _one(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:
+        version = version or digest(text)
         content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
         return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
 
@@ -215,7 +267,7 @@ class Database(Source):
         for age in (CATALOGUE_SECONDS, 0.0):  # the table may have changed since the catalogue was read
             table = self._find(target, uri, age)
             with suppress(LookupError):
-                return table, read_window(self.engine, table, query, self.bounds)
+                return table, read_window(self.engine, table, query, self.bounds, self.uris)
         raise ResourceNotFound(uri)
 
     def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -225,40 +277,55 @@ class Database(Source):
         following = rows_uri(self.uris, table, window.next)
         previous = rows_uri(self.uris, table, window.previous)
         meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
-        about = self.engine.estimate(table)
+        (about,) = self.engine.estimates([table])
         meta |= {} if about is None else {ROWS: about}
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
-            of = "" if about is None else f" of about {about:,}"
-            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}."))
-        elif window.short:
-            note = f"{many(window.rows, 'row')}; there are more, but no key to continue from: use limit=10000"
-            contents.append(remark(uri, note))
+            of = "" if about is None or "?" in uri else f" of about {about:,}"
+            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}. {self._how(uri)}".rstrip()))
+        elif not window.rows or "?" not in uri:
+            matching = " match" if "?" in uri else ""
+            counted = many(window.rows, "row") if window.rows else f"No rows of {clean(table.name)}{matching}"
+            contents.append(remark(uri, f"{counted}. {self._how(uri)}"))
         ttl = self._ttl(uri, window.version)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+    def _how(self, uri: str) -> str:
+        """How to ask for other rows: in the first window, and in one without rows."""
+        return f"To choose rows: {uri.partition('?')[0]}{HOW_TO_ASK} ({FILTERS})."
+
+    def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
+        base, query = split_query(uri)
+        table = self._find(target, uri, CATALOGUE_SECONDS)
+        names = [column.name for column in table.columns]
+        if table.key is None or target.column not in names:
+            raise ResourceNotFound(uri)
+        try:
+            cell = self.engine.cell(table, target.key, target.column, MAX_CELL_BYTES, self.bounds.seconds)
+        except (LookupError, BadKey):
+            raise ResourceNotFound(uri) from None
+        if cell is None:
+            return self._one(uri, mime.TEXT, "NULL\n")
+        version = digest(f"{cell.size}", hashlib.blake2b(cell.data, digest_size=16).hexdigest())
+        name = target.column if cell.is_text else ""
+        contents = read_content(uri, base, name, Data(cell.data), parse(query), meta={VERSION: version})
+        if cell.size > len(cell.data):
+            contents.append(remark(uri, f"These are the first {len(cell.data):,} bytes of {cell.size:,}."))
+        return t.ReadResourceResult(contents=contents, ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
 
     def _read_row(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table = self._find(target, uri, CATALOGUE_SECONDS)
         if table.key is None:
             raise ResourceNotFound(uri)
         try:
-            bounds = msgspec.structs.replace(self.bounds, cell=max(MAX_CELL_BYTES, self.bounds.cell))
-            window = read_window(self.engine, table, RowQuery(Span(where="at", key=target.key, limit=1), True), bounds)
+            bounds = msgspec.structs.replace(self.bounds, cell=max(ROW_CELL_LENGTH, self.bounds.cell))
+            at = RowQuery(Span(where="at", key=target.key, limit=1), True)
+            window = read_window(self.engine, table, at, bounds, self.uris)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None
         if not window.rows:
             raise ResourceNotFound(uri)
         return self._one(uri, JSON, window.text)
-
-    def _directory_text(self, target: SqlTarget, uri: str) -> str:
-        children = [resource for _, resource in self._children(target, uri)]
-        return self._listing_text(target.schema or self.name, children)
-
-    def _listing_text(self, name: str, children: list[t.Resource]) -> str:
-        schemas = bool(children) and children[0].mime_type == mime.DIRECTORY
-        counted = many(len(children), "schema" if schemas else "table")
-        template = self.templates[0].uri_template if len(children) > CHILDREN else ""
-        return listing_text(f"{clean(name)}/", counted, children[:CHILDREN], template, say=described)
 
     def _ttl(self, uri: str, version: str) -> int:
         """The `ttlMs` for a version, by the time since it was first seen or since the last write to the database."""
@@ -279,13 +346,34 @@ class Database(Source):
         """Definitions, and the first 100,000 rows of each table in windows."""
         return documents(self.engine, self.uris, self.bounds, after, limit)
 
-    def query(self, statement: str, parameters: Parameters = (), limit: int = 200) -> QueryAnswer:
+    def query(
+        self,
+        statement: str,
+        parameters: Parameters = (),
+        limit: int = 200,
+        *,
+        explain: bool = False,
+        size: int = MAX_RESULT_BYTES,
+    ) -> QueryAnswer:
         """Run one statement that only reads. A result that is too large is cut and marked.
+
+        Args:
+            statement: The SQL.
+            parameters: The values of `?` or `:name` (SQLite) or `$1` (PostgreSQL).
+            limit: Rows, at most.
+            explain: Return the database's plan for the statement instead, as `EXPLAIN` before it does.
+            size: Bytes of all rows together, approximately.
 
         Raises:
             InvalidArgument: it does more than read, takes too long, or cannot be run.
+            DatabaseUnreachable: the database is down.
         """
-        return run_query(self.engine, statement, parameters, limit, self.bounds)
+        return run_query(self.engine, self.name, statement, parameters, limit, self.bounds, explain=explain, size=size)
+
+    @property
+    def dialect(self) -> str:
+        """The SQL that `query` takes: SQLite, PostgreSQL; empty if statements are not run."""
+        return self.engine.dialect if self.engine.queries else ""
 
     def describe(self) -> str:
         """The number of tables, the kind of database, and what the role may do."""
@@ -317,7 +405,10 @@ class Database(Source):
 def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
     table = f"{top}/{{schema}}/{{table}}" if schemas else f"{top}/{{table}}"
     shown = clean(label)
-    rows = "Rows in the order of their key, as lines of JSON; each window states the URI of the next one."
+    rows = (
+        "Rows as lines of JSON; each window states the URI of the next one. order=-date,name; columns=a,b; any other "
+        f"name is a condition on that column: {FILTERS}."
+    )
     return [
         t.ResourceTemplate(
             uri_template=table,
@@ -327,7 +418,7 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
             mime_type=JSON,
         ),
         t.ResourceTemplate(
-            uri_template=f"{table}/rows{{?after,limit}}",
+            uri_template=f"{table}/rows{{?limit,order,columns,after}}",
             name=f"{shown} rows",
             title=f"Rows of any table in {shown}",
             description=rows,
@@ -339,6 +430,12 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
             title=f"One row of any table in {shown}",
             description="The row with this key; the parts of a key with several columns are separated by commas.",
             mime_type=JSON,
+        ),
+        t.ResourceTemplate(
+            uri_template=f"{table}/rows/{{key}}/{{column}}",
+            name=f"{shown} cell",
+            title=f"One value of any table in {shown}",
+            description="The whole of a long text, or bytes such as an image.",
         ),
     ]
 

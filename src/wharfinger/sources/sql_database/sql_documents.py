@@ -27,7 +27,7 @@ MAX_ROWS = 100_000
 """Rows of one table that become documents, from the first one on."""
 WITHOUT_ROWS = ("view", "foreign table")
 """Only their definitions become documents: their rows are those of other tables, and may be slow to read."""
-WINDOW_ROWS = 500
+WINDOW_ROWS = 100
 """Rows in one document."""
 MAX_KEYS = 20
 """Rows read to complete a key."""
@@ -58,9 +58,19 @@ def complete(
     if argument == "table":
         return begins_then_holds(dict.fromkeys(name for of, name in catalogue.tables if schema in ("", of)), value)
     table = catalogue.tables.get((schema, context.get("table", "")))
+    if argument in ("columns", "order") and table is not None:
+        return _complete_columns(table, value)
     if argument in ("key", "after") and table is not None and table.key is not None:
         return _complete_key(engine, bounds, table, value)
     return []
+
+
+def _complete_columns(table: DatabaseTable, value: str) -> list[str]:
+    """Names of columns that begin with what follows the last comma, and the minus of a descending order."""
+    before, comma, typed = value.rpartition(",")
+    sign = "-" if typed.startswith("-") else ""
+    names = begins_then_holds([column.name for column in table.columns], typed.removeprefix("-"))
+    return [before + comma + sign + name for name in names]
 
 
 def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTable, value: str) -> list[str]:

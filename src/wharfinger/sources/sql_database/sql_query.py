@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Parameters, QueryBounds, QueryRefused
-from wharfinger.sources.sql_database.row_text import clean
+from wharfinger.sources.sql_database.row_text import PartialValue, clean
 from wharfinger.sources.sql_database.row_windows import MAX_ROWS
 from wharfinger.sources.windows.window_budget import cell_bytes
 
@@ -22,21 +24,38 @@ MAX_RESULT_BYTES = 1 << 20
 class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a statement returned, each a list of JSON values in the order of `columns`.
 
-    Names of columns may repeat. `truncated` says in a sentence why rows are missing; it is empty if none are.
+    Names of columns may repeat. `truncated` says why rows are missing, and `shortened` how to get the rest of values
+    that were cut; they are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
     """
 
     columns: list[str]
     rows: list[list[Any]]
     truncated: str = ""
+    shortened: str = ""
+    database: str = ""
+    dialect: str = ""
+
+
+_EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(?:QUERY\s+PLAN|ANALYZE|VERBOSE))*\s", re.IGNORECASE).match
+"""A plan is never measured by running the statement: `ANALYZE` is ignored."""
 
 
 def run_query(
-    engine: DatabaseEngine, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
+    engine: DatabaseEngine,
+    name: str,
+    statement: str,
+    parameters: Parameters,
+    limit: int,
+    bounds: QueryBounds,
+    *,
+    explain: bool = False,
+    size: int = MAX_RESULT_BYTES,
 ) -> QueryAnswer:
-    """Run one statement that only reads.
+    """Run one statement that only reads. `EXPLAIN` before it is the same as `explain`.
 
     Raises:
         QueryRefused: the statement is not allowed, or was stopped; the message says why.
+        DatabaseUnreachable: the database is down.
     """
     if not 1 <= limit <= MAX_ROWS:
         raise QueryRefused(f"limit must be from 1 to {MAX_ROWS:,}, not {limit}.")
@@ -48,11 +67,48 @@ def run_query(
         statement.encode()
     except UnicodeEncodeError:
         raise QueryRefused("The statement is not valid Unicode.") from None
-    bounds = msgspec.structs.replace(bounds, size=min(MAX_RESULT_BYTES, bounds.size), cell=cell_bytes(bounds.cell))
-    columns, found = engine.query(statement, parameters, limit, bounds)
+    if asked := _EXPLAIN(statement):
+        statement, explain = statement[asked.end() :], True
+    bounds = msgspec.structs.replace(bounds, size=min(size, bounds.size), cell=cell_bytes(bounds.cell))
+    try:
+        columns, found = engine.query(statement, parameters, limit, bounds, explain=explain)
+    except QueryRefused as error:
+        raise QueryRefused(f"{error}{_hint(engine, str(error), statement)}") from None
     rows = [list(row.cells) for row in found.rows]
-    truncated = ""
+    truncated = shortened = ""
     if found.more:
-        why = f"limit={limit}" if len(rows) == limit else f"{MAX_RESULT_BYTES // 1024:,} KiB of rows"
+        why = f"limit={limit}" if len(rows) == limit else f"{bounds.size >> 10:,} KiB of rows"
         truncated = f"There are more rows than these {len(rows):,} ({why}). Narrow the statement, or aggregate."
-    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, truncated=truncated)
+    if any(isinstance(cell, PartialValue) and "cut" in cell for row in rows for cell in row):
+        rest = f"substr(column, {bounds.cell + 1}, {bounds.cell})"
+        shortened = f"Values are cut after {bounds.cell:,} characters: for what follows, select {rest}."
+    return QueryAnswer(
+        columns=[clean(column) for column in columns],
+        rows=rows,
+        truncated=truncated,
+        shortened=shortened,
+        database=name,
+        dialect=engine.dialect,
+    )
+
+
+_UNKNOWN_TABLE = re.compile(r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?:[^".]+\.)?([^"]+)" does not exist')
+
+
+def _hint(engine: DatabaseEngine, said: str, statement: str) -> str:
+    """The names of the tables, if the statement names one that does not exist; the columns of its tables likewise."""
+    if found := _UNKNOWN_TABLE.search(said):
+        names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
+        near = get_close_matches((found[1] or found[2]).lower(), [name.lower() for name in names], 1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        return f"{meant} Tables: {_listed(names)}."
+    if "column" in said and ("no such column" in said or "does not exist" in said):
+        words = {word.lower() for word in re.findall(r"\w+", statement)}
+        tables = [table for table in engine.catalogue(5.0).tables.values() if table.name.lower() in words]
+        return "".join(f" {table.name} has {_listed([one.name for one in table.columns])}." for table in tables[:5])
+    return ""
+
+
+def _listed(names: list[str]) -> str:
+    text = clean(", ".join(names))
+    return text if len(text) <= 600 else text[:600] + "…"

@@ -1,5 +1,6 @@
-"""Writes and parses the URIs of a database: `<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100` and
-`<top>/<table>/rows/<key>`, with the schema before the table if the database has several schemas.
+"""Writes and parses the URIs of a database: `<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100`,
+`<top>/<table>/rows/<key>` and `<top>/<table>/rows/<key>/<column>`, with the schema before the table if the database has
+several schemas.
 
 A key of several columns is written as their texts with commas between them. Does no I/O.
 """
@@ -14,23 +15,28 @@ import msgspec
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 
-__all__ = ["SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
+__all__ = ["KeyTexts", "SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
+
+KeyTexts = tuple[str | None, ...]
+"""The values of a key as texts; None for NULL."""
 
 MAX_URI_LENGTH = 32_768
 """Characters."""
 ROWS = "rows"
 
-_ESCAPES = {"~~": "~", "~.": ",", "~_": ""}
-_KEY_PARTS = re.compile(r"~.|,|[^~,]+", re.DOTALL)
+_WHOLE_PARTS: dict[str, str | None] = {"~_": "", "~0": None}
+_ESCAPES = {"~~": "~", "~.": ","}
+_ESCAPE = re.compile("~.?", re.DOTALL)
 
 
 class SqlTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a URI refers to: the database, a schema, a table's definition, its rows, or one row."""
+    """What a URI refers to: the database, a schema, a table's definition, its rows, one row, or one cell of it."""
 
-    kind: Literal["database", "schema", "table", "rows", "row"]
+    kind: Literal["database", "schema", "table", "rows", "row", "cell"]
     schema: str = ""
     table: str = ""
-    key: tuple[str, ...] = ()
+    key: KeyTexts = ()
+    column: str = ""
     query: str | None = None
 
 
@@ -58,6 +64,14 @@ class SqlUris:
         """The URI of a table's rows, or of a window of them."""
         return f"{self.of_table(schema, table)}/{ROWS}{'?' + query if query else ''}"
 
+    def of_row(self, schema: str, table: str, key: KeyTexts) -> str:
+        """The URI of one row."""
+        return f"{self.of_rows(schema, table)}/{quote_part(join_key(key))}"
+
+    def of_cell(self, schema: str, table: str, key: KeyTexts, column: str) -> str:
+        """The URI of the whole value of one cell."""
+        return f"{self.of_row(schema, table, key)}/{quote_part(column)}"
+
     def read(self, uri: str) -> SqlTarget:
         """Parse a URI.
 
@@ -74,8 +88,8 @@ class SqlUris:
             raise ResourceNotFound(uri)
         if not mark:
             return target
-        if target.kind != "rows":
-            raise InvalidArgument("Only rows have windows: read …/<table>/rows?limit=100 instead.")
+        if target.kind not in ("rows", "cell"):
+            raise InvalidArgument("Only rows take parameters: read …/<table>/rows?limit=100 instead.")
         return msgspec.structs.replace(target, query=query)
 
     def _target(self, uri: str, parts: list[str]) -> SqlTarget:
@@ -94,6 +108,8 @@ class SqlUris:
                 return SqlTarget(kind="rows", schema=schema, table=table)
             case [table, "rows", key]:
                 return SqlTarget(kind="row", schema=schema, table=table, key=_key(uri, key))
+            case [table, "rows", key, column]:
+                return SqlTarget(kind="cell", schema=schema, table=table, key=_key(uri, key), column=column)
             case _:
                 raise ResourceNotFound(uri)
 
@@ -115,43 +131,30 @@ def _unquote(uri: str, part: str) -> str:
     return text
 
 
-def _key(uri: str, text: str) -> tuple[str, ...]:
+def _key(uri: str, text: str) -> KeyTexts:
     try:
         return split_key(text)
     except ValueError:
         raise ResourceNotFound(uri) from None
 
 
-def join_key(key: tuple[str, ...]) -> str:
-    """Join the texts of a key with commas; `~` escapes."""
-    return ",".join([part.replace("~", "~~").replace(",", "~.") or "~_" for part in key])
+def join_key(key: KeyTexts) -> str:
+    """Join the texts of a key with commas. `~` escapes; `~0` is NULL."""
+    return ",".join(["~0" if part is None else part.replace("~", "~~").replace(",", "~.") or "~_" for part in key])
 
 
-def split_key(text: str) -> tuple[str, ...]:
+def split_key(text: str) -> KeyTexts:
     """Split what `join_key` wrote into the texts of the key.
 
     Raises:
         ValueError: `join_key` does not write this.
     """
-    parts = [""]
-    empty = True
-    at = 0
-    for match in _KEY_PARTS.finditer(text):
-        if match.start() != at:
-            break
-        at = match.end()
-        piece = match[0]
-        if piece == ",":
-            if empty:
-                break
-            parts.append("")
-            empty = True
-            continue
-        if piece.startswith("~") and piece not in _ESCAPES:
-            break
-        parts[-1] += _ESCAPES.get(piece, piece)
-        empty = False
-    else:
-        if at == len(text) and not empty:
-            return tuple(parts)
-    raise ValueError(f"{text[:40]!r} is not a key.")
+    return tuple([_unescape(part) for part in text.split(",")])
+
+
+def _unescape(part: str) -> str | None:
+    if part in _WHOLE_PARTS:
+        return _WHOLE_PARTS[part]
+    if not part or not _ESCAPES.keys() >= set(_ESCAPE.findall(part)):
+        raise ValueError(f"{part[:40]!r} is not a part of a key.")
+    return _ESCAPE.sub(lambda match: _ESCAPES[match[0]], part)

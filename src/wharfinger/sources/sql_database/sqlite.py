@@ -11,15 +11,16 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable, UniqueKey
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseColumn, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
+    CellValue,
     DatabaseEngine,
     DatabaseUnreachable,
     Parameters,
@@ -30,7 +31,17 @@ from wharfinger.sources.sql_database.database_engine import (
     TableRow,
     too_slow,
 )
-from wharfinger.sources.sql_database.row_text import cut_bytes, cut_text, render
+from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
+from wharfinger.sources.sql_database.row_order import (
+    columns_of_cursor,
+    cursor_of,
+    key_of,
+    order_of,
+    rows_beyond,
+    sort_terms,
+)
+from wharfinger.sources.sql_database.row_text import binary, cut_text, render
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
     MAX_LENGTH,
@@ -47,6 +58,8 @@ __all__ = ["SQLite", "read_value", "write_value"]
 
 CONNECTION_SECONDS = 5.0
 """How long to wait for a connection if all are in use."""
+ESTIMATE_SECONDS = 0.5
+"""Time for the approximate numbers of rows of all tables."""
 
 
 class SQLite(DatabaseEngine):
@@ -86,7 +99,7 @@ class SQLite(DatabaseEngine):
             pooled = self._take()
             try:
                 yield pooled.connection
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, DatabaseUnreachable):
                 pooled.connection.close()
                 raise
             except BaseException:
@@ -144,62 +157,64 @@ class SQLite(DatabaseEngine):
             except sqlite3.Error as error:
                 if stopped():
                     raise too_slow(seconds) from None
-                if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                    raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
+                self._raise_failure(error)
                 raise
+
+    def _raise_failure(self, error: Exception) -> None:
+        """Raise the error that a client sees if this one is the file's fault, and not the statement's."""
+        code = getattr(error, "sqlite_errorname", "")
+        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
+        if code.startswith(_BROKEN):
+            raise self._unreachable(error) from None
 
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of its key."""
-        statement, values = _window(table, span)
-        width = len(table.key.columns) if table.key else 0
-        with self._connection() as connection:
+        """Read rows of a table in the order of the span, or of its key."""
+        with self._connection() as connection, self._bounded(connection, bounds.seconds), _existing(table):
+            select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
-                with self._bounded(connection, bounds.seconds):
-                    return _collect(_fetch(connection, statement, values), width, span.limit, bounds)
-            except sqlite3.OperationalError as error:
-                if str(error).startswith(("no such table", "no such column")):
-                    raise LookupError(table.name) from None
-                raise
+                return select.collect(_fetch(connection, *select.statement()), bounds)
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-            if table.key is None:
-                raise InternalError(f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables.")
-            with self._bounded(connection, bounds.seconds):
-                rows = self._rows_in_part(connection, table, span, bounds)
-                return _collect(rows, width, span.limit, bounds)
+                if table.key is None:
+                    why = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables."
+                    raise InternalError(why) from None
+            return select.collect(_rows_in_part(connection, select, bounds), bounds)
 
-    def _rows_in_part(
-        self, connection: sqlite3.Connection, table: DatabaseTable, span: Span, bounds: QueryBounds
-    ) -> Iterator[Sequence[object]]:
-        """Read rows of which a cell is larger than a statement may load; that cell is read in part."""
-        keys, values = _window(table, span, shown=[])
-        for key in connection.execute(keys, values).fetchall() if table.key else ():
-            texts = tuple(write_value(value) for value in key)
-            one, at = _window(table, Span(where="at", key=texts, limit=1))
+    def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
+        """Read one value, or its beginning."""
+        with self._connection() as connection, self._bounded(connection, seconds), _existing(table):
+            at = Span(where="at", key=key, limit=1)
+            select = _Select(table, at, ties=_needs_ties(connection, table, at))
             try:
-                yield from connection.execute(one, at).fetchall()
-            except sqlite3.DataError:
-                yield (*key, *[_cell(connection, table, texts, column.name, bounds) for column in table.columns])
+                found = connection.execute(*select.statement([quoted(column)])).fetchone()
+            except sqlite3.DataError as error:
+                if not too_big(error):
+                    raise
+                return _beginning(connection, select, key, column, size) or CellValue(b"", MAX_LENGTH, True)
+            if found is None:
+                raise LookupError(table.name)
+            value = found[-1]
+            if value is None:
+                return None
+            data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+            return CellValue(data[:size], len(data), not isinstance(value, bytes))
 
-    def estimate(self, table: DatabaseTable) -> int | None:
-        """The count of ANALYZE; for a table with an integer key, the distance between its first and last value."""
-        with self._connection() as connection, self._bounded(connection, 0.5), suppress(sqlite3.Error):
-            try:
-                found = connection.execute("SELECT stat FROM sqlite_stat1 WHERE tbl = ?", (table.name,)).fetchone()
-            except sqlite3.OperationalError:
-                found = None
-            if found and (number := str(found[0]).split()[0]).isdigit():
-                return int(number)
-            if table.kind == "table" and table.key is not None and table.key.integer:
-                name, key = quoted(table.name), quoted(table.key.columns[0])
-                low, high = connection.execute(
-                    f"SELECT (SELECT min({key}) FROM {name}), (SELECT max({key}) FROM {name})"  # noqa: S608 - the catalogue's names
-                ).fetchone()
-                return 0 if low is None else high - low + 1 if isinstance(low, int) else None
-        return None
+    def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
+        """The counts of ANALYZE; for a table with an integer key, the distance between its first and last value."""
+        found: list[int | None] = [None] * len(tables)
+        with (
+            suppress(sqlite3.Error, InternalError),
+            self._connection() as connection,
+            self._bounded(connection, ESTIMATE_SECONDS),
+        ):
+            analyzed = _analyzed(connection)
+            for at, table in enumerate(tables):
+                found[at] = analyzed.get(table.name, _distance(connection, table))
+        return found
 
     # Changes
 
@@ -231,8 +246,10 @@ class SQLite(DatabaseEngine):
 
     # Statements of callers
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
-        """Run a caller's statement on a connection of its own."""
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
+        """Run a caller's statement on a connection of its own, or explain it (EXPLAIN QUERY PLAN)."""
         if "\0" in statement:
             raise QueryRefused("The statement contains a NUL character.")
         if not self._slots.acquire(timeout=CONNECTION_SECONDS):
@@ -243,9 +260,28 @@ class SQLite(DatabaseEngine):
             except sqlite3.Error as error:
                 raise self._unreachable(error) from error
             with closing(connection):
-                return _run(connection, statement, parameters, limit, bounds)
+                if not explain:
+                    return self._run(connection, statement, parameters, limit, bounds)
+                _, found = self._run(connection, f"EXPLAIN QUERY PLAN {statement}", parameters, limit, bounds)
+                return ["plan"], Rows([TableRow((), row.cells[3:]) for row in found.rows], found.more)
         finally:
             self._slots.release()
+
+    def _run(
+        self, connection: sqlite3.Connection, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
+    ) -> tuple[list[str], Rows]:
+        with deadline(connection, bounds.seconds) as stopped:
+            try:
+                cursor = connection.execute(statement, parameters)
+                if cursor.description is None:
+                    raise QueryRefused("The statement returns no rows: run one SELECT.")
+                names = [column[0] for column in cursor.description]
+                return names, _collect(iter(cursor), 0, limit, bounds)
+            except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+                if stopped():
+                    raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
+                self._raise_failure(error)
+                raise QueryRefused(_why(error)) from None
 
     def describe(self) -> list[str]:
         """The version of SQLite."""
@@ -267,57 +303,148 @@ class _Pooled:
 # Statements
 
 
-def _window(table: DatabaseTable, span: Span, shown: Sequence[str] | None = None) -> tuple[str, list[object]]:
-    """The statement that reads a span: the columns of the key, then all columns; one row more than requested."""
-    key = table.key
-    wanted = [quoted(name) for name in key.columns] if key else []
-    wanted += [quoted(column.name) for column in table.columns] if shown is None else shown
-    statement = f"SELECT {', '.join(wanted)} FROM main.{quoted(table.name)}"  # noqa: S608 - the catalogue's names
-    values: list[object] = []
-    if key is not None:
-        ordered = _ordered(key)
+class _Select:
+    """A SELECT of a span: the columns of the order, as far as rows are continued by them, then the wanted columns."""
+
+    def __init__(self, table: DatabaseTable, span: Span, *, ties: bool = False) -> None:
+        self.table = table
+        self.span = span
+        self.order = order_of(table, span, ties=ties)
+        self.columns = span.columns(table)
+
+    def statement(self, shown: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
+        """The statement and its parameters. It returns one row more than requested."""
+        span = self.span
+        values: dict[str, object] = {}
+        expressions = [
+            quoted(column.name) + (f" COLLATE {quoted(column.collation)}" if column.collation else "")
+            for column in self.order
+        ]
+        wanted = [quoted(column.name) for column in self.order] if self.table.key is not None else []
+        wanted += [quoted(column.name) for column in self.columns] if shown is None else shown
+        conditions: list[str] = []
         if span.key:
-            marks, values = _parameters(key, span.key)
-            compared = _comparison(key, span)
-            statement += f" WHERE ({', '.join(ordered)}) {compared} ({', '.join(marks)})"
-            if key.collations and len(marks) > 1:  # so that SQLite uses an index for the first column at least
-                statement += f" AND {ordered[0]} {compared[0]}= {marks[0]}"
-                values = [*values, values[0]]
+            if self.table.key is None:
+                raise BadKey("")
+            part = columns_of_cursor(self.table.key, self.order, span.key)
+            marks = [self._mark(values, text) for text in span.key]
+            conditions.append(rows_beyond(part, expressions[: len(part)], marks, span.where))
+        conditions += [_condition(self.table.column(one.column), one, values) for one in span.choice.filters]
+        statement = f"SELECT {', '.join(wanted)} FROM main.{quoted(self.table.name)}"  # noqa: S608 - the catalogue's names
+        statement += f" WHERE {' AND '.join([f'({one})' for one in conditions])}" if conditions else ""
         if span.where != "at":
-            down = " DESC" if key.descending is not span.backwards else ""
-            statement += " ORDER BY " + ", ".join([name + down for name in ordered])
-    return f"{statement} LIMIT {span.limit + 1}", values
+            statement += f" ORDER BY {sort_terms(self.order, expressions, backwards=span.backwards)}"
+        return f"{statement} LIMIT {span.limit + 1} OFFSET {span.offset}", values
+
+    def _mark(self, values: dict[str, object], text: str | None) -> str | None:
+        if text is None:
+            return None
+        key = self.table.key
+        value = read_value(text)
+        if key is not None and key.integer and not self.span.choice.order and not isinstance(value, int):
+            raise BadKey(f"{key.columns[0]} must be an integer.")
+        mark = _add(values, value)
+        return f"CAST({mark} AS TEXT)" if text.startswith("t'") else mark
+
+    def collect(self, found: Iterator[Sequence[object]], bounds: QueryBounds) -> Rows:
+        """As many rows as the bounds allow, with their keys."""
+        key = self.table.key
+        width = len(self.order) if key else 0
+        rows = _collect(found, width, self.span.limit, bounds)
+        if key is None:
+            return rows
+        return Rows(
+            [
+                TableRow(key_of(key, self.order, row.place), row.cells, cursor_of(key, self.order, row.place))
+                for row in rows.rows
+            ],
+            rows.more,
+        )
 
 
-def _ordered(key: UniqueKey) -> list[str]:
-    names = [quoted(name) for name in key.columns]
-    if not key.collations:
-        return names
-    return [f"{name} COLLATE {quoted(collation)}" for name, collation in zip(names, key.collations, strict=True)]
+def _add(values: dict[str, object], value: object) -> str:
+    values[name := f"p{len(values)}"] = value
+    return f":{name}"
 
 
-def _comparison(key: UniqueKey, span: Span) -> str:
-    if span.where == "at":
-        return "="
-    return "<" if (span.where == "before") is not key.descending else ">"
+_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
-def _parameters(key: UniqueKey, texts: Sequence[str]) -> tuple[list[str], list[object]]:
-    if len(texts) != len(key.columns):
-        raise BadKey(f"The key has {len(key.columns)} parts: {', '.join(key.columns)}.")
-    values = [read_value(text) for text in texts]
-    if key.integer and not isinstance(values[0], int):
-        raise BadKey(f"{key.columns[0]} must be an integer.")
-    marks = ["CAST(? AS TEXT)" if text.startswith("t'") else "?" for text in texts]
-    return marks, values
+def _condition(column: DatabaseColumn, wanted: RowFilter, values: dict[str, object]) -> str:
+    """A condition of a URI. SQLite converts a parameter to the affinity of the column, if the column has one.
+
+    A column without one, such as that of an expression in a view, is compared by the type of each of its values.
+    """
+    name = quoted(column.name)
+    if wanted.operator == "is":
+        return f"{name} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL"
+    if wanted.operator == "like":
+        return f"{name} LIKE {_add(values, like_pattern(wanted.value))} ESCAPE '!'"
+    declared = column.type.upper()
+    sign, value = _SIGNS[wanted.operator], wanted.value
+    if declared.startswith("BOOL") and value.lower() in ("true", "false"):
+        return f"{name} {sign} {int(value.lower() == 'true')}"
+    text = f"{name} {sign} {_add(values, value)}"
+    if any(word in declared for word in ("CHAR", "CLOB", "TEXT")) or (declared and "BLOB" not in declared):
+        return text
+    amount = _number(value)
+    if amount is None:
+        return text
+    return f"CASE typeof({name}) WHEN 'text' THEN {text} ELSE {name} {sign} {_add(values, amount)} END"
 
 
-def write_value(value: object) -> str:
-    """Write a value of a key as text.
+@contextmanager
+def _existing(table: DatabaseTable) -> Generator[None]:
+    """Raise LookupError if the table, or a column of it, was dropped since the catalogue was read."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if str(error).startswith(("no such table", "no such column")):
+            raise LookupError(table.name) from None
+        raise
+
+
+def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
+    """Whether the rowid is needed to tell rows apart: a part of the key is NULL somewhere."""
+    key = table.key
+    if key is None or not key.tie:
+        return False
+    if None in span.key or len(span.key) > len(order_of(table, span)):
+        return True
+    null = " OR ".join([f"{quoted(name)} IS NULL" for name in key.columns])
+    statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} WHERE {null})"  # noqa: S608 - the catalogue's names
+    return bool(connection.execute(statement).fetchone()[0])
+
+
+def _analyzed(connection: sqlite3.Connection) -> dict[str, int]:
+    """The numbers of rows that ANALYZE found."""
+    try:
+        found = connection.execute("SELECT tbl, stat FROM sqlite_stat1 WHERE stat IS NOT NULL").fetchall()
+    except sqlite3.OperationalError:
+        return {}
+    firsts = {str(name): str(stat).partition(" ")[0] for name, stat in found}
+    return {name: int(first) for name, first in firsts.items() if first.isdigit()}
+
+
+def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | None:
+    """The distance between the first and the last value of an integer key."""
+    if table.kind != "table" or table.key is None or not table.key.integer:
+        return None
+    name, key = quoted(table.name), quoted(table.key.columns[0])
+    low, high = connection.execute(
+        f"SELECT (SELECT min({key}) FROM main.{name}), (SELECT max({key}) FROM main.{name})"  # noqa: S608 - the catalogue's names
+    ).fetchone()
+    return 0 if low is None else high - low + 1 if isinstance(low, int) else None
+
+
+def write_value(value: object) -> str | None:
+    """Write a value of a key as text; None for NULL.
 
     Numbers stay as they are; `'` precedes a text that could be read as something else, `x'` the hex of bytes, and `t'`
     the hex of a text that contains NUL or is not UTF-8.
     """
+    if value is None:
+        return None
     if isinstance(value, bytes):
         return "x'" + value.hex()
     if not isinstance(value, str):
@@ -361,7 +488,7 @@ def _number(text: str) -> int | float | None:
         return None
 
 
-def _fetch(connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> Iterator[Sequence[object]]:
+def _fetch(connection: sqlite3.Connection, statement: str, values: Mapping[str, object]) -> Iterator[Sequence[object]]:
     cursor = connection.execute(statement, values)
     try:
         yield from cursor
@@ -369,8 +496,22 @@ def _fetch(connection: sqlite3.Connection, statement: str, values: Sequence[obje
         cursor.close()
 
 
+def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: QueryBounds) -> Iterator[Sequence[object]]:
+    """Read rows of which a cell is larger than a statement may load; that cell is read in part."""
+    table, key = select.table, select.table.key
+    places = connection.execute(*select.statement([])).fetchall() if key else ()
+    for place in places:
+        texts = key_of(key, select.order, tuple([write_value(value) for value in place])) if key else ()
+        one = _Select(table, Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns)))
+        try:
+            for found in connection.execute(*one.statement()).fetchall():
+                yield (*place, *found[len(one.order) :])
+        except sqlite3.DataError:
+            yield (*place, *[_cell(connection, one, texts, column.name, bounds) for column in one.columns])
+
+
 def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
-    """As many rows as the bounds allow, as JSON; at least one."""
+    """As many rows as the bounds allow, as JSON; at least one. The first `width` values are its place."""
     rows: list[TableRow] = []
     size = 0
     for values in found:
@@ -380,7 +521,7 @@ def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: 
         size += sum(_size(cell) for cell in cells)
         if len(rows) == limit or (size > bounds.size and rows):
             return Rows(rows, True)
-        rows.append(TableRow(tuple(write_value(value) for value in values[:width]), cells))
+        rows.append(TableRow((), cells, tuple(write_value(value) for value in values[:width])))
     return Rows(rows, False)
 
 
@@ -396,44 +537,35 @@ class _Rendered(NamedTuple):
     json: object
 
 
-def _cell(
-    connection: sqlite3.Connection, table: DatabaseTable, key: tuple[str, ...], column: str, bounds: QueryBounds
-) -> object:
+def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, bounds: QueryBounds) -> object:
     """Read one cell: the whole of it if a statement may load it, otherwise its beginning."""
-    at = Span(where="at", key=key, limit=1)
-    statement, values = _window(table, at, [quoted(column)])
     with suppress(sqlite3.DataError):
-        found = connection.execute(statement, values).fetchone()
+        found = connection.execute(*select.statement([quoted(column)])).fetchone()
         return found[-1] if found else None
-    rowid = rowid_name([one.name for one in table.columns])
-    try:
-        statement, values = _window(table, at, [f"typeof({quoted(column)})", rowid or "NULL"])
-        kind, number = connection.execute(statement, values).fetchone()[-2:]
-        with connection.blobopen(table.name, column, number, readonly=True) as blob:
-            size, beginning = len(blob), blob.read(bounds.cell)
-    except (sqlite3.Error, TypeError):  # it has no rowid, or the column is generated
+    found = _beginning(connection, select, key, column, bounds.cell)
+    if found is None:
         return _Rendered({"cut": True, "text": ""})
-    if kind == "blob":
-        return _Rendered(cut_bytes(beginning, bounds.cell, size))
-    return _Rendered(cut_text(beginning.decode("utf-8", "ignore"), bounds.cell, size))
+    if not found.is_text:
+        return _Rendered(binary(found.data, found.size))
+    return _Rendered(cut_text(found.data.decode("utf-8", "ignore"), bounds.cell, found.size))
 
 
-def _run(
-    connection: sqlite3.Connection, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
-) -> tuple[list[str], Rows]:
-    with deadline(connection, bounds.seconds) as stopped:
-        try:
-            cursor = connection.execute(statement, parameters)
-            if cursor.description is None:
-                raise QueryRefused("The statement returns no rows: run one SELECT.")
-            names = [column[0] for column in cursor.description]
-            return names, _collect(iter(cursor), 0, limit, bounds)
-        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-            if stopped():
-                raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
-            raise QueryRefused(_why(error)) from None
+def _beginning(
+    connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, size: int
+) -> CellValue | None:
+    """The beginning of a cell that no statement may load. Returns None if the table has no rowid."""
+    rowid = rowid_name([one.name for one in select.table.columns])
+    try:
+        kind, number = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()[
+            -2:
+        ]
+        with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
+            return CellValue(blob.read(size), len(blob), kind != "blob")
+    except (sqlite3.Error, TypeError):  # it has no rowid, or the column is generated
+        return None
 
 
+_BROKEN = ("SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_PROTOCOL")
 _REASONS: dict[str, str] = {
     "SQLITE_AUTH": "Only one SELECT is allowed, which can only read",
     "SQLITE_TOOBIG": f"A text or blob of the statement is larger than {MAX_QUERY_LENGTH >> 20} MiB, or in "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -76,6 +77,7 @@ def _table(
         primary_key=primary,
         foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
         indexes=tuple(TableIndex(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
+        checks=_checks(definition or "") if kind == "table" else (),
         definition=definition if kind == "view" else None,
     )
 
@@ -107,7 +109,9 @@ def _key(
     without_rowid: bool,
     collated: bool,
 ) -> UniqueKey | None:
-    """The rowid if it is the primary key, else an index that orders rows and is never null, else the rowid.
+    """The rowid if it is the primary key, else the primary key, else an index that is never null, else the rowid.
+
+    SQLite allows NULL in a primary key that is not declared NOT NULL; such a key is followed by the rowid (`tie`).
 
     The key states collations only if a column may have another one than the index, because SQLite uses an index for
     several columns only if the statement names no collation.
@@ -115,15 +119,44 @@ def _key(
     if kind == "view":
         return None
     whole = {column.name for column in columns if not column.nullable}
+    free = rowid_name([row[1] for row in info])
     if len(primary) == 1 and not without_rowid and kind == "table" and not any(one.origin == "pk" for one in indexes):
         return UniqueKey(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
     for origin in ("pk", "u", "c"):
         for one in indexes:
-            if one.origin == origin and one.orders and whole.issuperset(one.shown):
+            never_null = whole.issuperset(one.shown)
+            if one.origin == origin and one.orders and (never_null or (origin == "pk" and free)):
                 plain = set(one.collations) == {"BINARY"} and not collated
-                return UniqueKey(one.shown, () if plain else one.collations, one.descending)
-    free = rowid_name([row[1] for row in info])
+                tie = "" if never_null else free or ""
+                return UniqueKey(one.shown, () if plain else one.collations, one.descending, tie=tie)
     return None if without_rowid or free is None or kind != "table" else UniqueKey((free,), physical=True, integer=True)
+
+
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\] | --[^\n]* | /\*.*?\*/ | \w+ | [()]""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def _checks(definition: str) -> tuple[str, ...]:
+    """The conditions of the CHECK constraints in a CREATE TABLE statement, for which SQLite has no pragma."""
+    found: list[str] = []
+    begin, depth, opened = -1, 0, 0
+    before = ""
+    for token in _TOKEN.finditer(definition):
+        word = token[0]
+        if word == "(":
+            if begin < 0 and before.lower() == "check":
+                begin, opened = token.end(), depth
+            depth += 1
+        elif word == ")":
+            depth -= 1
+            if begin >= 0 and depth == opened:
+                found.append(" ".join(definition[begin : token.start()].split()))
+                begin = -1
+        if not word.startswith(("--", "/*")):
+            before = word
+    return tuple(found)
 
 
 def _foreign_keys(connection: sqlite3.Connection, name: str) -> tuple[ForeignKey, ...]:

@@ -1,7 +1,13 @@
-"""The definition of a table as JSON: columns, keys, indexes, and the URIs of its rows and related tables."""
+"""Definitions of tables: one as JSON, with the URIs of its rows and related tables, or a whole schema as text.
+
+The text of a schema is for a model that is about to write a query: each table with its columns, types, keys, checks and
+comments, in about `SCHEMA_LENGTH` characters. If they do not fit, it leaves out comments and indexes, then types, then
+columns, and says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +17,14 @@ from wharfinger.sources.sql_database.catalogue import DatabaseColumn, DatabaseTa
 from wharfinger.sources.sql_database.row_text import clean, is_named, is_several
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
-__all__ = ["brief", "describe"]
+__all__ = ["brief", "describe", "schema_text"]
+
+SCHEMA_LENGTH = 36_000
+"""Characters of the text of a schema: about 9,000 tokens."""
+MAX_DEFINITION_LENGTH = 1_000
+"""Characters of the statement of a view in it."""
+MAX_TEXT_LENGTH = 300
+"""Characters of a comment, default or condition in it."""
 
 
 def brief(table: DatabaseTable) -> str:
@@ -35,6 +48,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
         "indexes": [
             {"name": index.name, "columns": list(index.columns), "unique": index.unique} for index in table.indexes
         ],
+        "checks": list(table.checks),
         "definition": table.definition,
     }
     kept = {name: value for name, value in said.items() if value not in (None, [])}
@@ -57,13 +71,14 @@ def _json(value: Any) -> str:
 def _order(table: DatabaseTable) -> str:
     key = table.key
     if key is None:
-        return "none: only the first rows can be read"
+        return "none: rows are ordered by all columns, and read by position (rows=201-400)"
     names = clean(", ".join(key.columns))
     return f"{names}, the place of a row in storage, which may later belong to another row" if key.physical else names
 
 
 def _column(column: DatabaseColumn) -> dict[str, Any]:
     said: dict[str, Any] = {"name": column.name, "type": column.type}
+    said |= {"values": list(column.values)} if column.values else {}
     said |= {} if column.nullable else {"nullable": False}
     said |= {} if column.default is None else {"default": column.default}
     said |= {"generated": True} if column.generated else {}
@@ -83,3 +98,111 @@ def _cleaned(value: Any) -> Any:
     if is_named(value):
         return {clean(name): _cleaned(one) for name, one in value.items()}
     return value
+
+
+# A whole schema
+
+
+def schema_text(tables: Sequence[DatabaseTable], estimates: Sequence[int | None], *, schemas: bool) -> str:
+    """The tables of a database or schema as text.
+
+    Args:
+        tables: The tables.
+        estimates: Their approximate numbers of rows.
+        schemas: Write the schema before each name.
+    """
+    shapes = [_Shape(table, estimate, schemas) for table, estimate in zip(tables, estimates, strict=True)]
+    text = ""
+    for write, said in _FORMS:
+        text = "".join([write(shape) for shape in shapes])
+        if len(text) <= SCHEMA_LENGTH:
+            return f"{said}{text}"
+    end = text.rfind("\n", 0, SCHEMA_LENGTH) + 1
+    count = text.count("\n", 0, end)
+    return f"Only the names of the first {count:,} tables are shown; resources/list has the others.\n{text[:end]}"
+
+
+class _Shape:
+    """Writes one table in more or less detail."""
+
+    def __init__(self, table: DatabaseTable, estimate: int | None, schemas: bool) -> None:
+        self.table = table
+        self.schemas = schemas
+        self.name = clean(f"{table.schema}.{table.name}" if schemas else table.name)
+        about = "" if estimate is None else f", about {many(estimate, 'row')}"
+        self.head = f"{self.name} ({table.kind}{about})"
+
+    def whole(self) -> str:
+        table = self.table
+        lines = [self.head + _comment(table.comment)]
+        lines += [f"  {self._column(column)}{_comment(column.comment)}" for column in table.columns]
+        lines += self._constraints()
+        lines += [
+            f"  {'unique' if index.unique else 'index'} ({clean(', '.join(index.columns))})" for index in table.indexes
+        ]
+        if table.definition:
+            lines.append(f"  as {_short(table.definition, MAX_DEFINITION_LENGTH)}")
+        return "\n".join(lines) + "\n"
+
+    def plain(self) -> str:
+        lines = [self.head, *(f"  {self._column(column)}" for column in self.table.columns), *self._constraints()]
+        return "\n".join(lines) + "\n"
+
+    def names(self) -> str:
+        return f"{self.head}: {clean(', '.join(column.name for column in self.table.columns))}\n"
+
+    def title(self) -> str:
+        return f"{self.head}, {many(len(self.table.columns), 'column')}\n"
+
+    def name_alone(self) -> str:
+        return f"{self.name}\n"
+
+    def _column(self, column: DatabaseColumn) -> str:
+        table = self.table
+        words = [clean(f"{column.name} {column.type}".rstrip())]
+        if table.primary_key == (column.name,):
+            words.append("primary key")
+        elif not column.nullable:
+            words.append("not null")
+        if column.values:
+            words.append(f"one of {_short(', '.join(column.values), MAX_TEXT_LENGTH)}")
+        if column.default is not None:
+            words.append(f"default {_short(column.default, MAX_TEXT_LENGTH)}")
+        if column.generated:
+            words.append("generated")
+        words += [f"-> {self._referred(key)}" for key in table.foreign_keys if key.columns == (column.name,)]
+        return ", ".join(words)
+
+    def _constraints(self) -> list[str]:
+        table = self.table
+        found: list[str] = []
+        if len(table.primary_key) > 1:
+            found.append(f"  primary key ({clean(', '.join(table.primary_key))})")
+        found += [
+            f"  foreign key ({clean(', '.join(key.columns))}) -> {self._referred(key)}"
+            for key in table.foreign_keys
+            if len(key.columns) > 1
+        ]
+        return found + [f"  check ({_short(check, MAX_TEXT_LENGTH)})" for check in table.checks]
+
+    def _referred(self, key: ForeignKey) -> str:
+        name = f"{key.schema}.{key.table}" if self.schemas else key.table
+        return clean(f"{name} ({', '.join(key.references)})" if key.references else name)
+
+
+_FORMS = (
+    (_Shape.whole, ""),
+    (_Shape.plain, "Comments, indexes and definitions of views are left out: read a table's own URI for them.\n"),
+    (_Shape.names, "Only names of columns are shown: read a table's own URI for their types.\n"),
+    (_Shape.title, "Columns are left out: read a table's own URI for them.\n"),
+    (_Shape.name_alone, "Only names are shown: read a table's own URI for its columns.\n"),
+)
+
+
+def _comment(text: str | None) -> str:
+    return f"  -- {_short(text, MAX_TEXT_LENGTH)}" if text else ""
+
+
+def _short(text: str, most: int) -> str:
+    words = clean(" ".join(text.split()))
+    return words if len(words) <= most else words[:most] + "…"

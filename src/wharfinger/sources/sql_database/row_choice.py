@@ -1,0 +1,166 @@
+"""Which rows and columns a URI asks for, without SQL: `?status=paid&amount=gt.100&order=-date&columns=id,date`.
+
+Databases and table files take the same parameters. A parameter that is not one of `PARAMETERS` is the name of a column;
+in double quotes any name is. Several conditions must all hold. Does no I/O: an engine makes statements of the result,
+in which each value is a bound parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from wharfinger.errors import InvalidArgument
+
+__all__ = [
+    "FILTERS",
+    "OPERATORS",
+    "RowChoice",
+    "RowFilter",
+    "RowOrder",
+    "check_columns",
+    "like_pattern",
+    "read_choice",
+    "read_pairs",
+]
+
+OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is")
+"""The words before the first dot of a value, as in PostgREST. A value without one must be equal."""
+FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like.*word*, ?town=is.null"
+"""Examples for people and models."""
+MAX_FILTERS = 20
+MAX_ORDER = 8
+MAX_LIKE_LENGTH = 90
+"""Characters of a pattern, each of which may become two in SQL; SQLite takes 200."""
+
+
+class RowFilter(NamedTuple):
+    """A condition on a column: one of `OPERATORS` and a value. The values of `is` are `null` and `notnull`."""
+
+    column: str
+    operator: str
+    value: str
+
+
+class RowOrder(NamedTuple):
+    """A column by which rows are ordered. NULL comes last in both directions."""
+
+    column: str
+    descending: bool
+
+
+class RowChoice(NamedTuple):
+    """Conditions, order and columns; empty for all rows and columns in their own order."""
+
+    filters: tuple[RowFilter, ...] = ()
+    order: tuple[RowOrder, ...] = ()
+    columns: tuple[str, ...] = ()
+    text: str = ""
+    """The part of the query that says all this, to be repeated in the URIs of the next and previous window."""
+
+
+def read_pairs(uri: str) -> list[tuple[str, str]]:
+    """The names and values in the query of a URI. A name may occur twice: `date=gte.2025-01-01&date=lt.2026-01-01`.
+
+    Raises:
+        InvalidArgument: a name has no value.
+    """
+    _, mark, text = uri.partition("?")
+    pairs: list[tuple[str, str]] = []
+    for pair in text.split("&") if mark else ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidArgument("A query is written ?name=value&other=value.")
+        pairs.append((unquote(name), unquote(value)))
+    return pairs
+
+
+def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -> tuple[dict[str, str], RowChoice]:
+    """Split pairs into `parameters` (names that are not columns), each given once, and the choice of rows and columns.
+
+    Raises:
+        InvalidArgument: a parameter is given twice, or a value is not valid.
+    """
+    own: dict[str, str] = {}
+    filters: list[RowFilter] = []
+    kept: list[str] = []
+    for name, value in pairs:
+        if name in parameters or name in ("order", "columns"):
+            if name in own:
+                raise InvalidArgument(f"{name}= is given twice: give it once.")
+            own[name] = value
+        else:
+            filters.append(_read_filter(name, value))
+        if name not in parameters:
+            kept.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
+    order = [RowOrder(_plain(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
+    columns = [_plain(part) for part in _listed("columns", own)]
+    if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER:
+        raise InvalidArgument(f"At most {MAX_FILTERS} conditions and {MAX_ORDER} columns of order= are possible.")
+    return own, RowChoice(tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(kept))
+
+
+def _listed(name: str, own: dict[str, str]) -> list[str]:
+    """The names in a list such as `order=-date,name`; a comma within double quotes belongs to a name."""
+    if name not in own:
+        return []
+    parts = [""]
+    quoted = False
+    for character in own.pop(name):
+        quoted ^= character == '"'
+        if character == "," and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if not all(part.strip("-") for part in parts):
+        raise InvalidArgument(f"{name}= takes names of columns with commas between them, such as {_EXAMPLES[name]}.")
+    return parts
+
+
+_EXAMPLES = {"order": "order=-date,name (- for descending)", "columns": "columns=id,name"}
+
+
+def _plain(name: str) -> str:
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
+
+
+def _read_filter(name: str, written: str) -> RowFilter:
+    word, dot, value = written.partition(".")
+    if not dot or word not in OPERATORS:
+        word, value = "eq", written
+    if "\0" in value or "\0" in name:
+        raise InvalidArgument("A condition cannot contain NUL.")
+    if word == "is" and value not in ("null", "notnull"):
+        raise InvalidArgument(f"{name}=is.{value[:40]} is not known: write is.null or is.notnull.")
+    if word == "like" and len(value) > MAX_LIKE_LENGTH:
+        raise InvalidArgument(f"{name}=like. takes at most {MAX_LIKE_LENGTH} characters.")
+    return RowFilter(_plain(name), word, value)
+
+
+def like_pattern(value: str) -> str:
+    """A value of `like`, in which `*` stands for any characters, as a pattern of SQL with the escape `!`."""
+    for character in "!%_":
+        value = value.replace(character, "!" + character)
+    return value.replace("*", "%")
+
+
+def check_columns(choice: RowChoice, table: str, columns: Sequence[str], parameters: str) -> None:
+    """Check that all columns exist.
+
+    Raises:
+        InvalidArgument: one does not; the message lists those that do, and what may have been meant.
+    """
+    asked = [one.column for one in choice.filters] + [one.column for one in choice.order] + list(choice.columns)
+    for name in asked:
+        if name in columns:
+            continue
+        by_lower = {column.lower(): column for column in columns}
+        near = get_close_matches(name.lower(), by_lower, 1)
+        meant = f" Did you mean {by_lower[near[0]][:100]}?" if near else ""
+        listed = ", ".join(columns)
+        listed = listed if len(listed) <= 1_000 else listed[:1_000] + "…"
+        raise InvalidArgument(
+            f"{table} has no column {name[:100]}.{meant} Its columns: {listed}. Other parameters: {parameters}."
+        )

@@ -1,0 +1,153 @@
+"""The order of a table's rows, and the condition for the rows after or before one of them. Does no I/O.
+
+Rows are ordered by the columns that were asked for, then by the key, so that no two rows have the same place. A window
+starts after the last row of the one before it ("keyset pagination"): with the order `a, b` and the last row (1, 2), at
+
+    a > 1 OR (a = 1 AND b > 2)
+
+Two rules keep this exact. NULL equals nothing in SQL, so it is compared by IS NULL, and it comes last in columns that
+were asked for, whichever database it is. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by
+the rowid, because several rows may then have the same key. If all columns go in one direction and none is NULL, row
+values such as `(a, b) > (1, 2)` are used instead, for which databases use an index.
+
+A table without a key is ordered by all its columns. Rows that are equal in all of them cannot be told apart, so such a
+table is read by position (`rows=201-400`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from wharfinger.content.text import many
+from wharfinger.sources.sql_database.catalogue import DatabaseTable, UniqueKey
+from wharfinger.sources.sql_database.database_engine import BadKey, Span
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
+
+__all__ = [
+    "OrderColumn",
+    "columns_of_cursor",
+    "cursor_of",
+    "key_of",
+    "order_of",
+    "rows_beyond",
+    "sort_terms",
+]
+
+
+class OrderColumn(NamedTuple):
+    """A column of the order. `nulls` says where NULL comes, and is empty if the column is never NULL."""
+
+    name: str
+    descending: bool = False
+    nulls: Literal["", "first", "last"] = ""
+    collation: str = ""
+
+
+def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[OrderColumn]:
+    """The columns that order the rows of a span. With `ties`, a key that may be NULL is followed by the rowid."""
+    nullable = {column.name for column in table.columns if column.nullable}
+    found = [
+        OrderColumn(one.column, one.descending, "last" if one.column in nullable else "") for one in span.choice.order
+    ]
+    names = {one.column for one in span.choice.order}
+    if table.key is None:
+        others = [column.name for column in table.columns if column.name not in names]
+        return found + [OrderColumn(name, nulls="last" if name in nullable else "") for name in others]
+    key = table.key
+    nulls: Literal["", "first", "last"] = "" if not ties else "last" if key.descending else "first"
+    collations = key.collations or ("",) * len(key.columns)
+    found += [
+        OrderColumn(name, key.descending, nulls, collation)
+        for name, collation in zip(key.columns, collations, strict=True)
+        if name not in names or collation  # two keys may be equal by the column's own collation
+    ]
+    return found + ([OrderColumn(key.tie)] if ties else [])
+
+
+def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
+    """The texts of the key among those of the order; with the rowid if a part is NULL."""
+    known = {column.name: text for column, text in zip(order, texts, strict=False)}
+    found = tuple([known[name] for name in key.columns])
+    return (*found, known[key.tie]) if None in found and key.tie in known else found
+
+
+def cursor_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
+    """The texts that a URI needs to continue after a row: without the rowid if no part of the key is NULL."""
+    short = order[-1].name == key.tie and None not in key_of(key, order, texts)
+    return texts[:-1] if short else texts
+
+
+def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyTexts) -> Sequence[OrderColumn]:
+    """The columns of the order that a cursor has values for.
+
+    Raises:
+        BadKey: it has fewer or more.
+    """
+    short = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
+    if len(cursor) != len(order) - short:
+        raise BadKey(f"It has {many(len(order), 'part')}: {', '.join(column.name for column in order)}.")
+    if any(text is None and not column.nulls for column, text in zip(order, cursor, strict=False)):
+        raise BadKey("A part of it is NULL.")
+    return order[: len(cursor)]
+
+
+def rows_beyond(
+    order: Sequence[OrderColumn], expressions: Sequence[str], marks: Sequence[str | None], where: str
+) -> str:
+    """The condition for the rows `after`, `before` or `at` a place.
+
+    Args:
+        order: The columns of the place.
+        expressions: The SQL of each.
+        marks: The parameter for the value of each; None for NULL.
+        where: `after`, `before` or `at`.
+    """
+    columns = list(zip(order, expressions, marks, strict=True))
+    if where == "at":
+        return " AND ".join([_equal(expression, mark) for _, expression, mark in columns])
+    backwards = where == "before"
+    if len({column.descending for column in order}) == 1 and not any(column.nulls for column in order):
+        sign = "<" if order[0].descending is not backwards else ">"
+        named, marked = ", ".join(expressions), ", ".join([mark or "" for mark in marks])
+        if len(order) == 1:
+            return f"{named} {sign} {marked}"
+        # SQLite uses no index for row values with collations, but one for the first column alone.
+        return f"({named}) {sign} ({marked})" + (
+            f" AND {expressions[0]} {sign}= {marks[0]}" if order[0].collation else ""
+        )
+    found = ""
+    for column, expression, mark in reversed(columns):
+        beyond = _beyond(column, expression, mark, backwards)
+        level = f"({_equal(expression, mark)} AND {found})" if found else ""
+        parts = [part for part in (beyond, level) if part]
+        found = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})" if parts else ""
+    first, expression, mark = columns[0]
+    if found and mark is not None and first.nulls != ("first" if backwards else "last"):
+        sign = "<" if first.descending is not backwards else ">"
+        found += f" AND {expression} {sign}= {mark}"  # so that an index finds where to begin
+    return found or "1 = 0"
+
+
+def _equal(expression: str, mark: str | None) -> str:
+    return f"{expression} IS NULL" if mark is None else f"{expression} = {mark}"
+
+
+def _beyond(column: OrderColumn, expression: str, mark: str | None, backwards: bool) -> str:
+    """The condition for values after this one in the direction of reading; empty if there is none."""
+    nulls_follow = column.nulls == ("first" if backwards else "last")
+    if mark is None:
+        return "" if nulls_follow else f"{expression} IS NOT NULL"
+    sign = "<" if column.descending is not backwards else ">"
+    compared = f"{expression} {sign} {mark}"
+    return f"({compared} OR {expression} IS NULL)" if nulls_follow else compared
+
+
+def sort_terms(order: Sequence[OrderColumn], expressions: Sequence[str], *, backwards: bool) -> str:
+    """What follows ORDER BY."""
+    terms: list[str] = []
+    for column, expression in zip(order, expressions, strict=True):
+        down = column.descending is not backwards
+        last = (column.nulls == "last") is not backwards
+        terms.append(expression + " DESC" * down + (f" NULLS {'LAST' if last else 'FIRST'}" if column.nulls else ""))
+    return ", ".join(terms)
