@@ -118,6 +118,31 @@ def test_a_level_is_known_in_the_form(line: bytes, level: str | None) -> None:
     assert level_of(line) == (None if level is None else LEVELS[level])
 
 
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        (b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 12 "-" "curl"', "info"),
+        (b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "GET /x HTTP/1.1" 404 12 "-" "curl"', "warning"),
+        (b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "POST /x HTTP/1.1" 503 12 "-" "ERROR: bot"', "error"),
+        (b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "GET /?level=error HTTP/1.1" 200 12 "-" "[error]"', "info"),
+        (b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "GET /\\"500 HTTP/1.1" 301 -', "info"),
+        (b'1.2.3.4 - - [x] "GET /' + b"a" * 7_000 + b' HTTP/1.1" 500 1', "error"),
+        (b'INFO:     127.0.0.1:1 - "GET / HTTP/1.1" 500 Internal Server Error', "error"),
+        (b'ERROR    127.0.0.1:1 - "GET / HTTP/1.1" 200 OK', "error"),
+        (b"GET /boats 502 12.3 ms - 12", "error"),
+        (b'[GIN] 2026/11/20 - 10:00:00 | 404 |  1.2ms | 1.2.3.4 | GET  "/x"', "warning"),
+        (b'{"time":"2026-11-20T10:00:00Z","method":"GET","status":500}', "error"),
+        (b'{"level":"info","status":500}', "info"),
+        (b"ts=1 method=GET path=/ status=404", "warning"),
+        (b"2026-11-20T10:00:00Z exported 500 rows", None),
+        (b"2026-11-20T10:00:00Z status=5000", None),
+    ],
+)
+def test_a_request_has_the_level_of_its_status(line: bytes, level: str | None) -> None:
+    """Words in its URL and user agent say nothing."""
+    assert level_of(line) == (None if level is None else LEVELS[level])
+
+
 def test_levels_are_read_by_all_their_names() -> None:
     assert [read_level(word) for word in ("err", "WARN", "fatal")] == [40, 30, 50]
     with pytest.raises(InvalidArgument, match="critical"):

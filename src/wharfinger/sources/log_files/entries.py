@@ -1,22 +1,37 @@
 """The entries of a log: each is a line with a time and the lines after it without one.
 
+If no line has a time, each line begins an entry that is not indented and does not continue a stack trace.
+
 Finds the entries in some bytes, the beginning of the entry that contains a place, and the first entry since a time (by
 bisection over blocks of 64 KiB; a few probes check that times are in order).
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import tzinfo
+from itertools import islice
 from typing import NamedTuple
 
-from wharfinger.sources.log_files.levels import level_of
+from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
 from wharfinger.sources.log_files.log_text import Around, render
 from wharfinger.sources.log_files.times import LOOKED_AT, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["BACK", "EntryFilter", "EntryMatch", "LogEntry", "entries", "find_time", "has_times", "head_before"]
+__all__ = [
+    "BACK",
+    "EntryFilter",
+    "EntryMatch",
+    "LogEntry",
+    "entries",
+    "find_time",
+    "has_times",
+    "head_before",
+    "last_head",
+    "next_head",
+]
 
 BACK = 64 << 10
 """Bytes before a window in which the beginning of its first entry is searched for."""
@@ -55,7 +70,7 @@ class EntryFilter(NamedTuple):
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
         if self.level is not None:
-            rank = level_of(data[entry.start : min(entry.end, entry.start + LOOKED_AT)])
+            rank = level_of(data[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
             if rank is None or rank < self.level:
                 return False
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
@@ -76,18 +91,35 @@ def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
     return any(time_of(line[:LOOKED_AT], zone, now) is not None for line in data[:BACK].split(b"\n", 200)[:200])
 
 
+# Lines of stack traces (Python, Java, JavaScript, Go) that are not indented, and the ends of printed objects.
+_CONTINUES = re.compile(
+    rb"Traceback \(most recent call|Caused by: |Suppressed: |During handling of the above|The above exception was|"
+    rb"\.\.\. \d|goroutine \d|[})\]]"
+).match
+_EXCEPTION = re.compile(rb"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Warning|Interrupt|Exit|Group|Iteration)\b").match
+
+
+def _begins(line: bytes, before: bytes) -> bool:
+    """Whether a line of a log without times begins an entry; `before` is the first byte of the line before it."""
+    if line[:1] in (b" ", b"\t", b"\r", b"\n", b"") or _CONTINUES(line):
+        return False
+    return not (before in (b" ", b"\t") and _EXCEPTION(line))
+
+
 def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
-    """The entries of some bytes that begin with a line. If no line has a time, each unindented one begins an entry."""
+    """The entries of some bytes that begin with a line."""
     timed = has_times(data, zone, now)
     start, moment, at = 0, None, 0
+    before = b""
     while at < len(data):
         end = data.find(b"\n", at) + 1 or len(data)
-        here = time_of(data[at : min(end, at + LOOKED_AT)], zone, now) if timed else None
-        begins = here is not None if timed else data[at] not in b" \t\r\n"
-        if begins:
+        line = data[at : min(end, at + LOOKED_AT)]
+        here = time_of(line, zone, now) if timed else None
+        if here is not None if timed else _begins(line, before):
             if at > start:
                 yield LogEntry(start, at, moment)
             start, moment = at, here
+        before = line[:1]
         at = end
     if at > start:
         yield LogEntry(start, at, moment)
@@ -98,18 +130,37 @@ def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
     begin = max(0, offset - BACK)
     data = content.read(begin, offset - begin)
     line = content.read(offset, LOOKED_AT).partition(b"\n")[0]
-    if (
-        not data
-        or time_of(line, zone, now) is not None
-        or not has_times(data[-BACK // 2 :].partition(b"\n")[2], zone, now)
-    ):
+    if not data or time_of(line, zone, now) is not None:
         return offset
+    timed = has_times(data[-BACK // 2 :].partition(b"\n")[2] or data, zone, now)
     at = len(data)
+    following = line + b"\n"
     while at > 0:
-        at = data.rfind(b"\n", 0, at - 1) + 1
-        if (at or not begin) and time_of(data[at : at + LOOKED_AT], zone, now) is not None:
+        begins_at, at = at, data.rfind(b"\n", 0, at - 1) + 1
+        if not at and begin:
+            break  # the beginning of this line is not known
+        earlier = data[at : at + LOOKED_AT]
+        if timed and time_of(earlier, zone, now) is not None:
             return begin + at
-    return offset
+        if not timed and _begins(following, earlier[:1]):
+            return begin + begins_at
+        following = earlier
+    return begin if not begin and not timed else offset
+
+
+def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int | None:
+    """Where the first entry in `data` begins, which is at `offset`. Returns None if none does."""
+    if head_before(content, offset, zone, now) == offset:
+        return offset
+    found = list(islice(entries(data, zone, now), 2))
+    return offset + found[1].start if len(found) == 2 else None
+
+
+def last_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
+    """Where the last entry in `data`, which is at `offset`, begins if it goes on after `data`; otherwise the end."""
+    end = offset + len(data)
+    head = head_before(content, end, zone, now)
+    return head if head > offset else end
 
 
 def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:

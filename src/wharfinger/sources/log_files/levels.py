@@ -1,4 +1,8 @@
-"""The level of a line of a log, written as one of the words, letters and numbers that programs use."""
+"""The level of a line of a log, written as one of the words, letters and numbers that programs use.
+
+A line about an HTTP request has the level of its status: 5xx is an error, 4xx a warning, any other is info. A word in
+its URL or user agent says nothing, and INFO before it, as uvicorn writes it, does not make a 500 harmless.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,12 @@ import re
 
 from wharfinger.errors import InvalidArgument
 
-__all__ = ["LEVELS", "level_of", "read_level"]
+__all__ = ["LEVELS", "LEVEL_BYTES", "level_of", "read_level"]
+
+LEVEL_BYTES = 16 << 10
+"""The first bytes of an entry, in which its level is searched for: the line of a request can be long."""
+WORD_BYTES = 512
+"""The first bytes of an entry, in which a word is searched for."""
 
 LEVELS = {"trace": 0, "debug": 10, "info": 20, "notice": 25, "warning": 30, "error": 40, "critical": 50, "alert": 60}
 """The values of `level=`, least severe first, and their ranks."""
@@ -40,10 +49,42 @@ _LETTER = re.compile(rb"\[([TVDINWEFCA])\]|^([IWEFD])[0-9]{4} |^([VDIWEF])/| ([V
 _PRIORITY = re.compile(rb"<([0-9]{1,3})>").match
 
 
-def level_of(line: bytes) -> int | None:
-    """The rank (see `LEVELS`) of a line; None if it has no level. The beginning of the line is enough."""
-    if line[:1] == b"{":
-        return _json_level(line)
+_METHOD = rb"(?:GET|POST|PUT|HEAD|DELETE|PATCH|OPTIONS|CONNECT|TRACE|PROPFIND)"
+# The request of the Common Log Format (`"GET / HTTP/1.1" 500 12`), of Express (`GET / 500 12 ms`), of Gin (`| 500 |`).
+_REQUESTS = (
+    re.compile(rb'"' + _METHOD + rb' (?:[^"\\]|\\.){0,16000}" ([1-5][0-9][0-9])(?![0-9])').search,
+    re.compile(rb"(?<![^\s\]])" + _METHOD + rb" /\S{0,16000} ([1-5][0-9][0-9])(?= |$)").search,
+    re.compile(rb"\| +([1-5][0-9][0-9]) +\|").search,
+)
+_STATUS = re.compile(
+    rb"""(?:^|[\s,{"'])(?:http_|http\.)?(?:status|status_code|statusCode|response_code)["']?\s{0,4}[=:]\s{0,4}["']?"""
+    rb"""([1-5][0-9][0-9])(?![0-9.])"""
+).search
+
+
+def level_of(entry: bytes) -> int | None:
+    """The rank (see `LEVELS`) of an entry; None if it has no level. Its first `LEVEL_BYTES` are enough."""
+    beginning = entry[:WORD_BYTES]
+    if entry[:1] == b"{":
+        rank = _json_level(beginning)
+        return rank if rank is not None else _status_level(_STATUS(entry.partition(b"\n")[0]))
+    line = entry.partition(b"\n")[0][:LEVEL_BYTES]
+    for request in _REQUESTS:
+        if found := request(line):
+            status = _status_level(found) or 0
+            return max(status, _written_level(line[: found.start()][:WORD_BYTES]) or 0)
+    rank = _written_level(beginning)
+    return rank if rank is not None else _status_level(_STATUS(line))
+
+
+def _status_level(found: re.Match[bytes] | None) -> int | None:
+    """The rank of the HTTP status in a match."""
+    if found is None:
+        return None
+    return LEVELS[{b"5": "error", b"4": "warning"}.get(found[1][:1], "info")]
+
+
+def _written_level(line: bytes) -> int | None:
     if (found := _PRIORITY(line)) and int(found[1]) < 192:
         return LEVELS[_SYSLOG[int(found[1]) & 7]]
     if found := _WORD(line):

@@ -3,38 +3,57 @@
 A query goes forward (from a position, or since a time), backward (the newest entries before a position, a time or the
 end), or names lines or bytes. Filters for level and text must examine every entry, so one read examines at most
 `SCANNED` bytes; a link to the next window continues the search.
+
+An entry of several lines, such as a stack trace, is not cut: a window begins and ends with entries, unless lines or
+bytes were asked for, or one entry is larger than a window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import NamedTuple
 from zlib import crc32
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.log_files.entries import BACK, EntryFilter, entries, find_time, has_times, head_before
+from wharfinger.sources.log_files.entries import (
+    BACK,
+    EntryFilter,
+    entries,
+    find_time,
+    has_times,
+    head_before,
+    last_head,
+    next_head,
+)
 from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
 from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.positions import SAMPLE, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_LINES, Window
-from wharfinger.sources.windows.window_budget import limited, window_bytes
+from wharfinger.sources.windows.window_budget import has_budget, limited, window_bytes
 
-__all__ = ["ASKED", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
+__all__ = ["ASKED", "LOG_WINDOW_BYTES", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
+
+LOG_WINDOW_BYTES = 32 << 10
+"""Bytes of a window whose URI states no number: about 8,000 to 10,000 tokens."""
 
 ASKED = 8 << 20
 """Bytes of a window with both ends given."""
 SCANNED = 4 << 20
 """Bytes that are examined for entries in one read."""
+BLOCK = 256 << 10
+"""Bytes that are examined at once from the end back, so that no more are examined than a window needs."""
+MAX_FILTERED_BYTES = 1 << 20
+"""Bytes of entries that a filter returns, if a number of lines was asked for."""
 
 
 class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
     `closed`: entries that are written later do not belong to it. `more`: entries after it exist already. `full`: it has
-    as many lines as were requested, and there may be others before it.
+    as many lines as were requested, and there may be others before it. `scanned` is what was examined for a filter.
     """
 
     pieces: list[Piece]
@@ -46,6 +65,7 @@ class Selection(NamedTuple):
     more: bool = False
     full: bool = False
     notes: tuple[str, ...] = ()
+    scanned: tuple[Piece, ...] = ()
 
     @property
     def version(self) -> str:
@@ -99,48 +119,71 @@ class LogReader:
         found = read_on(chain, place, FollowBounds(SCANNED, SCANNED) if through else _usual())
         if not sieve:
             before = self._before(chain, place.at, place.offset)
-            position = query.after if query.after and not (found.pieces or found.lost) else found.position
-            return Selection(found.pieces, position, before, more=found.more, notes=notes)
+            if query.after and not (found.pieces or found.lost):
+                found = found._replace(position=query.after)
+            found = self._whole_entries(chain, found)
+            return Selection(found.pieces, found.position, before, more=found.more, notes=notes)
         return self._sieve(chain, found, wanted, notes, query)
+
+    def _whole_entries(self, chain: Chain, found: LogRead) -> LogRead:
+        """Leave out the last entry of a window if it does not end in it, unless it is the only one."""
+        if not found.more or not found.pieces:
+            return found
+        last = found.pieces[-1]
+        content = chain.content(chain.generations.index(last.generation))
+        end = last.end if last.end >= content.size else self._last_head(content, last.start, last.data)
+        if end == last.end:
+            return found
+        cut = Piece(last.generation, last.start, last.data[: end - last.start])
+        return found._replace(pieces=[*found.pieces[:-1], cut], position=position_of(content, end))
+
+    def _last_head(self, content: LogContent, start: int, data: bytes) -> int:
+        return last_head(content, start, data, self.zone, content.modified / 1e9)
 
     def _sieve(
         self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
         """Select the wanted entries of the data, until a window is full or the end time is reached."""
+        found = self._whole_entries(chain, found)
         kept: list[Piece] = []
         after = found.position if found.pieces or query.after is None else query.after
-        size = lines = 0
+        size = 0
+        scanned, most = tuple(found.pieces), _open_bytes()
         for piece in found.pieces:
             content = chain.content(chain.generations.index(piece.generation))
             for start, end, holds, late in self._judge(content, piece.start, piece.data, wanted):
                 if late:
-                    return Selection(kept, position_of(content, start), closed=True, notes=notes)
+                    at = position_of(content, start)
+                    return Selection(kept, at, closed=True, notes=notes, scanned=scanned)
                 if not holds:
                     continue
                 data = piece.data[start - piece.start : end - piece.start]
-                if kept and (size + len(data) > window_bytes() or lines + data.count(b"\n") > WINDOW_LINES):
+                if kept and size + len(data) > most:
                     return Selection(kept, position_of(content, start), more=True, notes=notes)
-                size, lines = size + len(data), lines + data.count(b"\n")
+                if len(data) > most:
+                    data = _first_lines(data, most)
+                    _add(kept, Piece(piece.generation, start, data))
+                    stop = start + len(data)
+                    return Selection(kept, position_of(content, stop), more=True, notes=notes)
+                size += len(data)
                 _add(kept, Piece(piece.generation, start, data))
-        return Selection(kept, after, more=found.more, notes=notes)
+        return Selection(kept, after, more=found.more, notes=notes, scanned=scanned)
 
     def _judge(
         self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
-    ) -> list[tuple[int, int, bool, bool]]:
+    ) -> Iterator[tuple[int, int, bool, bool]]:
         """The entries of some bytes: begin, end, whether it is wanted, and whether it is after the end time."""
         if wanted.until is None and not wanted.may_be_in(data):
-            return []
+            return
         now = content.modified / 1e9
         begin = head_before(content, start, self.zone, now)
         whole = content.read(begin, start - begin) + data
-        judged: list[tuple[int, int, bool, bool]] = []
         for entry in entries(whole, self.zone, now):
             if begin + entry.end <= start:
                 continue
             late = wanted.until is not None and entry.time is not None and entry.time >= wanted.until
             holds = not late and wanted.holds(whole, entry, begin, content)
-            judged.append((max(begin + entry.start, start), begin + entry.end, holds, late))
-        return judged
+            yield max(begin + entry.start, start), begin + entry.end, holds, late
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
         """Where the entries since a time begin: in the oldest file that has some; and whether times are in order."""
@@ -197,17 +240,26 @@ class LogReader:
         asked = query.window.first if query.window else None
         bounds = FollowBounds(limited(ASKED), asked) if asked else _usual()
         sieve = query.filtered or wanted.since is not None or wanted.until is not None
+        scanned: tuple[Piece, ...] = ()
         if sieve:
-            pieces, begin, full = self._newest_wanted(content, min(low, high), high, bounds, wanted)
+            pieces, begin, full, looked_at = self._newest_wanted(content, min(low, high), high, bounds, wanted)
+            scanned = (looked_at,)
             full = full and asked is not None
-            if begin > low and not full:
+            if begin > low and not full and pieces:
                 notes.append(f"Looked through as far back as byte {begin:,} of {content.generation.name}.")
         else:
             pieces, begin = _newest(content, min(low, high), high, bounds)
+            if asked is None and pieces and begin > low:
+                head = self._next_head(content, begin, pieces[0].data)
+                begin = begin if head is None else head
+                pieces = [Piece(content.generation, begin, pieces[0].data[begin - pieces[0].start :])]
             full = asked is not None and _lines_of(pieces) >= asked
         before = self._before(chain, at, begin) if begin > low or not low else None
         after = self._position_after(content, pieces, high)
-        return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes))
+        return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes), scanned=scanned)
+
+    def _next_head(self, content: LogContent, start: int, data: bytes) -> int | None:
+        return next_head(content, start, data, self.zone, content.modified / 1e9)
 
     def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
         if query.before is None:
@@ -240,25 +292,54 @@ class LogReader:
 
     def _newest_wanted(
         self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
-    ) -> tuple[list[Piece], int, bool]:
-        """The newest wanted entries between two places, where they begin, and whether they have the requested lines."""
-        begin = max(low, high - SCANNED)
-        data = content.read(begin, high - begin)
-        if begin > low:
-            skip = data.find(b"\n") + 1
-            begin, data = begin + skip, data[skip:]
+    ) -> tuple[list[Piece], int, bool, Piece]:
+        """The newest wanted entries between two places.
+
+        Returns them, where they begin, whether they have the requested number of lines, and what was examined.
+        """
+        lowest, most = max(low, high - SCANNED), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
+        end = high
         kept: list[Piece] = []
         size = lines = 0
-        for start, end, holds, _ in reversed(self._judge(content, begin, data, wanted)):
-            if not holds:
-                continue
-            part = data[start - begin : end - begin]
-            full = lines + part.count(b"\n") > bounds.lines
-            if kept and (full or size + len(part) > min(bounds.bytes, limited(window_bytes() * 4))):
-                return _joined(kept[::-1]), kept[-1].start, full
-            size, lines = size + len(part), lines + part.count(b"\n")
-            kept.append(Piece(content.generation, start, part))
-        return _joined(kept[::-1]), begin, False
+        while end > lowest:
+            begin, data, whole = self._block_before(content, low, lowest, end)
+            if not whole and end < high:
+                break  # the next window back begins with all of this entry
+            for start, stop, holds, _ in reversed(list(self._judge(content, begin, data, wanted))):
+                if not holds:
+                    continue
+                part = data[start - begin : stop - begin]
+                full = lines + part.count(b"\n") > bounds.lines
+                if kept and (full or size + len(part) > most):
+                    return _joined(kept[::-1]), kept[-1].start, full, Piece(content.generation, begin, data)
+                if len(part) > most:  # one entry: its last lines; the next window back has the others
+                    first = _last_lines(part, most)
+                    rest = Piece(content.generation, start + first, part[first:])
+                    return [rest], rest.start, full, rest
+                size, lines = size + len(part), lines + part.count(b"\n")
+                kept.append(Piece(content.generation, start, part))
+            end = begin
+        scanned = Piece(content.generation, end, content.read(end, high - end) if not kept else b"")
+        return _joined(kept[::-1]), end, False, scanned
+
+    def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
+        """Some bytes that end at `end`: where they begin, the bytes, and whether they begin with an entry.
+
+        They begin with an entry, unless one goes back beyond `lowest`; and they are as few as possible.
+        """
+        length = BLOCK
+        while True:
+            begin = max(lowest, end - length)
+            data = content.read(begin, end - begin)
+            if begin == low:
+                return begin, data, True
+            skip = data.find(b"\n") + 1
+            head = self._next_head(content, begin + skip, data[skip:]) if skip < len(data) else None
+            if head is not None:
+                return head, data[head - begin :], True
+            if begin == lowest:
+                return begin + skip % len(data), data[skip % len(data) :], False
+            length *= 2
 
     # By lines and bytes
 
@@ -279,7 +360,7 @@ class LogReader:
                 f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
                 f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
             ) from None
-        data = content.read(begin, min(end - begin, limited(ASKED) if window.last else window_bytes()))
+        data = content.read(begin, min(end - begin, limited(ASKED) if window.last else _open_bytes()))
         if reached == 0 or begin + len(data) < end:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
@@ -295,7 +376,7 @@ class LogReader:
         begin = window.first
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
-        width = window_bytes() if window.last is None else window.last - begin + 1
+        width = _open_bytes() if window.last is None else window.last - begin + 1
         data = content.read(begin, min(width, limited(ASKED)))
         if (window.last is None or len(data) < width) and begin + len(data) < content.size:
             data = data[: data.rfind(b"\n") + 1] or data
@@ -312,6 +393,7 @@ class LogReader:
     ) -> Selection:  # fmt: skip
         """A window of one file, filtered if the query says so."""
         pieces = [Piece(content.generation, begin, data)]
+        scanned = tuple(pieces) if query.filtered else ()
         if query.filtered:
             wanted = EntryFilter(None, None, query.level, query.text, self.redact)
             judged = self._judge(content, begin, data, wanted)
@@ -323,7 +405,8 @@ class LogReader:
                 ]
             )
         after = position_of(content, begin + len(data))
-        return Selection(pieces, after, None, following, preceding, closed=closed, more=more and following is not None)
+        more = more and following is not None
+        return Selection(pieces, after, None, following, preceding, closed=closed, more=more, scanned=scanned)
 
     def _live(self, chain: Chain) -> LogContent:
         if chain.live is None:
@@ -342,9 +425,14 @@ def _untimed() -> InvalidArgument:
     return InvalidArgument("No times are known in this log: ask for tail=200, lines=1-200 or text=word instead.")
 
 
+def _open_bytes() -> int:
+    """Bytes of a window with an open end."""
+    return window_bytes() if has_budget() else LOG_WINDOW_BYTES
+
+
 def _usual() -> FollowBounds:
     """The bounds of a window whose URI states none."""
-    return FollowBounds(window_bytes(), WINDOW_LINES)
+    return FollowBounds(_open_bytes(), _open_bytes())
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
@@ -370,6 +458,18 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
         skip = data.find(b"\n") + 1
         start, data = (start + skip, data[skip:]) if skip < len(data) else (start, data)
     return ([Piece(content.generation, start, data)] if data else []), start
+
+
+def _first_lines(data: bytes, size: int) -> bytes:
+    """At most `size` bytes of some data, up to a line end if there is one."""
+    return data[: data.rfind(b"\n", 0, size) + 1 or size]
+
+
+def _last_lines(data: bytes, size: int) -> int:
+    """Where the last `size` bytes of some data begin, or the first line in them."""
+    begin = len(data) - size
+    after = data.find(b"\n", begin) + 1
+    return after if 0 < after < len(data) else begin
 
 
 def _lines_of(pieces: list[Piece]) -> int:

@@ -25,14 +25,16 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, read_key, write_key
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
-from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, open_chain
+from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogContent, LogMoved, open_chain
 from wharfinger.sources.log_files.log_follower import Piece, tries
 from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
+from wharfinger.sources.log_files.log_remarks import HOW_TO_ASK, nothing_shown
 from wharfinger.sources.log_files.log_text import render
-from wharfinger.sources.log_files.log_windows import LogReader, Selection, version_of_bytes
+from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES, LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
+from wharfinger.sources.log_files.times import LOOKED_AT, time_of
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
@@ -44,10 +46,10 @@ __all__ = ["Logs", "logs"]
 TTL = 1_000  # ms at most for a log that may grow at any time
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
-CHUNKS = 1_024
+CHUNKS = 8_192
 """Windows of one log that are searched, the newest ones: 256 MiB."""
-SMALL = WINDOW_BYTES // 4
-"""Bytes of a log that a read without a window mostly shows whole: its lines are longer than 32 bytes."""
+BOUNDARY_BYTES = 4_096
+"""Bytes after the end of a window of 32 KiB in which the next entry is searched for."""
 
 T = TypeVar("T")
 
@@ -193,7 +195,9 @@ class Logs(Source):
         """
         base, parts, directory, query = self._query(uri)
         if directory:
-            return self.files.read(uri, cache_scope=self.cache_scope)
+            listing = self.files.read(uri, cache_scope=self.cache_scope)
+            listing.contents[0].text = f"{listing.contents[0].text}\nParts of a log: {HOW_TO_ASK}\n"
+            return listing
         return self._chained(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
 
     def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
@@ -209,7 +213,7 @@ class Logs(Source):
             if first.generation == last.generation:
                 said[WINDOW] = {**said[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=said)]
-        contents += self._remarks(chain, selection, said, begins=not query.forward)
+        contents += self._remarks(uri, chain, query, selection, said)
         open_ttl = 0 if query.after else min(TTL, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
@@ -226,21 +230,25 @@ class Logs(Source):
         return render(piece.data, piece.start, content, redact=self.redact, cut=not exact)
 
     def _remarks(
-        self, chain: Chain, selection: Selection, said: Mapping[str, object], *, begins: bool
+        self, uri: str, chain: Chain, query: LogQuery, selection: Selection, said: Mapping[str, object]
     ) -> list[t.ResourceContents]:
-        """Remarks that are not part of the log: how to go on, and what was left out."""
+        """Remarks that are not part of the log: why it shows nothing, how to go on, and what was left out."""
         notes = list(selection.notes)
         names = {piece.generation for piece in selection.pieces}
         if not selection.closed and any(
             one.packed and chain.content(at).more for at, one in enumerate(chain.generations) if one in names
         ):
             notes.append(f"This log is compressed: what is after {INFLATED >> 20} MiB, or damaged, is left out.")
+        if not selection.pieces or not any(piece.data for piece in selection.pieces):
+            notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
         following, previous = said.get(NEXT), said.get(PREVIOUS)
         if selection.more and following:
             return [going_on(str(following), " ".join([*notes, "More follows."]))]
-        if begins and not selection.full and selection.before and previous:
+        if not query.forward and not selection.full and selection.before and previous:
             notes.append(f"For what is before, read {previous}")
-        return [remark(str(following or previous or ""), " ".join(notes))] if notes else []
+        if query.plain:
+            notes.append(f"Parts of it: {HOW_TO_ASK}")
+        return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
 
     # Finding
 
@@ -254,7 +262,7 @@ class Logs(Source):
         return complete_path(self.files.tree, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Logs in pages: a small one as such, a larger one in windows of 256 KiB, so that only the last one changes.
+        """Logs in pages: a small one as such, a larger one in windows of about 32 KiB; only the last changes.
 
         The newest window of each log comes first, so that a search finds what was written last.
 
@@ -282,20 +290,22 @@ class Logs(Source):
         try:
             with open_chain(self.files.tree, entry.parts, self._inflated) as chain:
                 content = None if entry.name.endswith(".gz") else chain.content(0)
-                if content is None or content.size <= SMALL:
+                if content is None or content.size <= LOG_WINDOW_BYTES:
                     if not first:
                         version = version_of(self.stat(uri))
                         yield 0, Document(uri=uri, title=title, version=version, mime_type=mime.TEXT)
                     return
-                number = -(-content.size // WINDOW_BYTES)
+                number = -(-content.size // LOG_WINDOW_BYTES)
                 newest = number - 1 if first is None else min(first, number - 1)
                 for chunk in range(newest, max(-1, number - 1 - CHUNKS), -1):
-                    begin, end = chunk * WINDOW_BYTES, min((chunk + 1) * WINDOW_BYTES, content.size)
+                    begin = _boundary(content, chunk * LOG_WINDOW_BYTES)
+                    last = _boundary(content, (chunk + 1) * LOG_WINDOW_BYTES)
+                    end = min(last, content.size)
                     ends = content.read(begin, min(1_024, end - begin)) + content.read(
                         max(begin, end - 1_024), min(1_024, end - begin)
                     )
                     version = version_of_bytes(content.generation, begin, end, ends)
-                    asked = f"bytes={begin}-{begin + WINDOW_BYTES - 1}"
+                    asked = f"bytes={begin}-{last - 1}"
                     yield (
                         chunk,
                         Document(
@@ -396,6 +406,20 @@ def _as_log(resource: t.Resource, parts: Parts) -> t.Resource:
 
 
 _LAST = window.Window("tail", 1)
+
+
+def _boundary(content: LogContent, offset: int) -> int:
+    """Where a window of `documents` begins near `offset`: at an entry with a time, else at a line, if there is one."""
+    if not 0 < offset < content.size:
+        return offset
+    data = content.read(offset - 1, BOUNDARY_BYTES)
+    first = at = data.find(b"\n") + 1
+    while 0 < at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        if time_of(data[at : min(end, at + LOOKED_AT)]) is not None:
+            return offset - 1 + at
+        at = end
+    return offset - 1 + first if first else offset
 
 
 def _document_key(after: str | None) -> tuple[int, TreePosition | None]:

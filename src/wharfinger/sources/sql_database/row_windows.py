@@ -22,7 +22,7 @@ from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngi
 from wharfinger.sources.sql_database.row_choice import FILTERS, check_columns, read_choice, read_pairs
 from wharfinger.sources.sql_database.row_text import PartialValue, clean, json_line, unique_names
 from wharfinger.sources.sql_database.sql_uris import KeyTexts, SqlUris, join_key, quote_part, split_key
-from wharfinger.sources.windows.window_budget import cell_bytes, limited
+from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, limited
 
 __all__ = [
     "DEFAULT_ROWS",
@@ -150,9 +150,9 @@ def read_window(
     """
     span = ask.span
     _check(table, span)
-    size = bounds.size if ask.explicit else min(WINDOW_SIZE, bounds.size)
+    size = limited(bounds.size) if ask.explicit or has_budget() else min(WINDOW_SIZE, bounds.size)
     if span.where != "at":
-        bounds = msgspec.structs.replace(bounds, size=limited(size), cell=cell_bytes(bounds.cell))
+        bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:
         found = engine.rows(table, span, bounds)
     except BadKey as error:

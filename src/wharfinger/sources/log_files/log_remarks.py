@@ -1,0 +1,77 @@
+"""What is said about a window of a log that shows nothing: what was looked through, and what to ask instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+
+from wharfinger.content.text import iso, shown, size_text
+from wharfinger.sources.log_files.entries import BACK, entries
+from wharfinger.sources.log_files.generations import Chain
+from wharfinger.sources.log_files.levels import LEVEL_BYTES, LEVELS, level_of
+from wharfinger.sources.log_files.log_follower import Piece
+from wharfinger.sources.log_files.log_query import LogQuery
+from wharfinger.sources.log_files.log_windows import LogReader, Selection
+from wharfinger.sources.log_files.times import LOOKED_AT, time_of
+
+__all__ = ["HOW_TO_ASK", "nothing_shown"]
+
+HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?lines=1-200"
+"""The parameters of a log, in a form for people and models."""
+_NAMES = {rank: name for name, rank in LEVELS.items()}
+
+
+def nothing_shown(
+    reader: LogReader, chain: Chain, query: LogQuery, selection: Selection, asked: Mapping[str, str]
+) -> str:
+    """Why a window is empty, and what to try. `asked` is its query."""
+    newest = chain.generations[0]
+    wanted = "&".join([f"{name}={shown(value)[:100]}" for name, value in asked.items() if name not in _PLACES])
+    pieces = [piece for piece in selection.scanned if piece.data]
+    if not any(one.size for one in chain.generations):
+        return f"{shown(newest.name)} is empty."
+    if not wanted:
+        if query.after is not None:
+            return "Nothing was written after this."
+        return f"{shown(newest.name)} is empty; it was rotated." if not newest.size else "Nothing is here."
+    times, levels = _facts(pieces, reader.zone)
+    if not pieces:
+        content = chain.content(0)
+        data = content.read(max(0, content.size - BACK), BACK)
+        latest = _facts([Piece(newest, content.size - len(data), data)], reader.zone)[0]
+        known = f": its last entry is of {iso(latest[1])}" if latest else ""
+        return f"Nothing is in the log for {wanted}{known}. Try tail=200, or another time."
+    size = size_text(sum(len(piece.data) for piece in pieces))
+    reaches_end = pieces[-1].generation == newest and pieces[-1].end >= newest.size
+    where = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].generation.name)}"
+    period = f" ({iso(times[0])} to {iso(times[1])})" if times else ""
+    return f"Nothing matched {wanted} in {where}{period}{_advice(query, levels)}"
+
+
+_PLACES = ("tail", "after", "before")
+
+
+def _advice(query: LogQuery, levels: Sequence[int]) -> str:
+    if query.level is not None and not levels:
+        return f": these lines carry no level. Try text={_NAMES[query.level]} instead."
+    if query.level is not None and levels[-1] < query.level:
+        named = ", ".join([_NAMES[rank] for rank in levels if rank in _NAMES])
+        return f": the levels of these lines are {named}. Try level={_NAMES.get(levels[-1], 'info')}, or text=."
+    if query.text:
+        return ". Try a shorter text (upper and lower case are the same), or without level= and since=."
+    return ". Try tail=200, or another time."
+
+
+def _facts(pieces: Sequence[Piece], zone: tzinfo | None) -> tuple[tuple[float, float] | None, list[int]]:
+    """The earliest and latest time near both ends of what was examined, and the levels there, the lowest first."""
+    times: list[float] = []
+    levels: set[int] = set()
+    for piece in dict.fromkeys((pieces[0], pieces[-1])) if pieces else ():
+        now = piece.generation.modified / 1e9
+        for part in dict.fromkeys((piece.data[:BACK], piece.data[-BACK:].partition(b"\n")[2] or piece.data[-BACK:])):
+            for entry in entries(part, zone, now):
+                moment = time_of(part[entry.start : entry.start + LOOKED_AT], zone, now)
+                rank = level_of(part[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
+                times += [moment] if moment is not None else []
+                levels |= {rank} if rank is not None else set()
+    return (min(times), max(times)) if times else None, sorted(levels)

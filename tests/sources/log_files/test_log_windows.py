@@ -1,0 +1,244 @@
+"""Windows of logs against the bytes on disk: joined they are the log, entries stay whole, and none is just empty."""
+
+from __future__ import annotations
+
+import logging.handlers
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.sources.log_files import Logs, log_windows, logs
+from wharfinger.sources.windows.window import NEXT, PREVIOUS
+
+APP = "log://boats/app.log"
+BUDGET = 40_000  # characters: about 10,000 tokens
+
+
+@pytest.fixture
+def boats(tmp_path: Path) -> Iterator[Logs]:
+    source = logs(tmp_path / "*.log", label="boats", timezone="UTC")
+    yield source
+    source._watch.close()
+    source._watch.join()
+
+
+def walk(source: Logs, uri: str, direction: str) -> list[str]:
+    """The texts of all windows in one direction, oldest first."""
+    found: list[str] = []
+    following: object = uri
+    for _ in range(500):
+        content = source.read(str(following)).contents[0]
+        found = [*found, str(content.text)] if direction == NEXT else [str(content.text), *found]
+        following = dict(content.meta or {}).get(direction)
+        if not following or (direction == NEXT and not content.text):
+            return found
+    raise AssertionError("the windows do not end")
+
+
+def said(source: Logs, uri: str) -> str:
+    """What the remarks of a window say."""
+    return " ".join([str(content.text) for content in source.read(uri).contents[1:]])
+
+
+def entry(number: int) -> str:
+    """An entry of one to four lines; every seventh is an error with a stack trace."""
+    moment = f"2026-11-{20 + number // 86400}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+    if number % 7:
+        return f"{moment} INFO line {number}\n"
+    return f"{moment} ERROR line {number}\nTraceback (most recent call last):\n  File x\nCraneError: {number}\n"
+
+
+ENTRIES = [entry(number) for number in range(9_000)]
+
+
+def test_windows_joined_are_the_log_and_end_between_entries(tmp_path: Path, boats: Logs) -> None:
+    """From the end back, and from the beginning on."""
+    (tmp_path / "app.log").write_text("".join(ENTRIES))
+    for uri, direction in ((APP, PREVIOUS), (f"{APP}?since=2026-11-20T00:00:00Z", NEXT)):
+        windows = [window for window in walk(boats, uri, direction) if window]
+        assert "".join(windows) == "".join(ENTRIES)
+        assert all(window.startswith("2026-") for window in windows)
+        assert all(len(window) <= BUDGET for window in windows)
+        assert len(windows) > 5
+
+
+FILTERS = {
+    "level=error": lambda text: " ERROR " in text,
+    "level=info": lambda text: True,
+    "text=craneerror": lambda text: "CraneError" in text,
+    "text=line%2077": lambda text: "line 77" in text,
+    "level=error&text=5": lambda text: " ERROR " in text and "5" in text,
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_filtered_windows_joined_are_the_wanted_entries(
+    query: str, tmp_path: Path, boats: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each whole, and once, also if one read looks through a part of the log only."""
+    monkeypatch.setattr(log_windows, "SCANNED", 100_000)
+    monkeypatch.setattr(log_windows, "BLOCK", 10_000)
+    (tmp_path / "app.log").write_text("".join(ENTRIES))
+    wanted = "".join([one for one in ENTRIES if FILTERS[query](one)])
+    assert "".join(walk(boats, f"{APP}?{query}", PREVIOUS)) == wanted
+    forwards: list[str] = []
+    following: object = f"{APP}?{query}&since=2026-11-20T00:00:00Z"
+    for _ in range(100):
+        content = boats.read(str(following)).contents[0]
+        forwards.append(str(content.text))
+        if following == dict(content.meta or {})[NEXT]:
+            break
+        following = dict(content.meta or {})[NEXT]
+    assert "".join(forwards) == wanted
+
+
+@pytest.mark.parametrize("way", ["renamed", "copied and cut"])
+def test_every_entry_is_shown_once_while_the_log_is_rotated(way: str, tmp_path: Path, boats: Logs) -> None:
+    """By Python's handler, and as logrotate copies and cuts; compared with what was written."""
+    path = tmp_path / "app.log"
+    path.touch()
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=50_000 if way == "renamed" else 0, backupCount=100)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.terminator = ""
+    following: object = dict(boats.read(APP).contents[0].meta or {})[NEXT]
+    found: list[str] = []
+    for number, one in enumerate(ENTRIES[:4_000]):
+        handler.emit(logging.LogRecord("x", 20, "", 0, one, None, None))
+        if way != "renamed" and number % 700 == 699:
+            for age in range(9, 0, -1):
+                if (older := path.with_name(f"app.log.{age}")).exists():
+                    older.rename(path.with_name(f"app.log.{age + 1}"))
+            shutil.copy2(path, path.with_name("app.log.1"))
+            os.truncate(path, 0)
+        if number % 500 == 450:
+            for _ in range(100):
+                result = boats.read(str(following))
+                assert "gone" not in " ".join([str(content.text) for content in result.contents[1:]])
+                found.append(str(result.contents[0].text))
+                following = dict(result.contents[0].meta or {})[NEXT]
+                if not result.contents[0].text:
+                    break
+    handler.close()
+    for _ in range(100):
+        content = boats.read(str(following)).contents[0]
+        found.append(str(content.text))
+        following = dict(content.meta or {})[NEXT]
+        if not content.text:
+            break
+    assert "".join(found) == "".join(ENTRIES[:4_000])
+    assert "".join(walk(boats, APP, PREVIOUS)) == "".join(ENTRIES[:4_000])
+
+
+lines = st.lists(
+    st.sampled_from(["INFO a", "ERROR b", "WARNING c", "plain a"]).flatmap(
+        lambda head: st.lists(st.sampled_from(["  at a", "Caused by: b", "", "x b"]), max_size=3).map(
+            lambda rest: [head, *rest]
+        )
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shape=lines, query=st.sampled_from(["level=error", "level=warning", "text=b", "text=a&level=info"]))
+def test_any_entries_are_filtered_as_by_looking_at_each(
+    shape: list[list[str]], query: str, tmp_path: Path, boats: Logs
+) -> None:
+    """With lines of all kinds after the first one of an entry."""
+    whole = ["\n".join([f"2026-11-20T10:00:{n:02}Z {head}", *rest]) + "\n" for n, (head, *rest) in enumerate(shape)]
+    (tmp_path / "app.log").write_text("".join(whole))
+    ranks = {"ERROR": 3, "WARNING": 2, "INFO": 1, "plain": 0}
+    wanted = whole
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if name == "text":
+            wanted = [one for one in wanted if value in one.lower()]
+        else:
+            wanted = [one for one in wanted if ranks[one.split()[1]] >= ranks[value.upper()]]
+    assert "".join(walk(boats, f"{APP}?{query}", PREVIOUS)) == "".join(wanted)
+    assert "".join(walk(boats, f"{APP}?{query}&tail=3", PREVIOUS)) == "".join(wanted)
+
+
+def test_a_stack_trace_in_a_log_without_times_belongs_to_the_line_before_it(tmp_path: Path, boats: Logs) -> None:
+    """Of Python and of Java."""
+    trace = (
+        "error: the crane stands still\nTraceback (most recent call last):\n  File x\nCraneError: no pressure\n"
+        "During handling of the above exception, another occurred:\n  File y\nbridge.Exception\n"
+    )
+    java = "error: bridge\njava.lang.X\n\tat a.b(C.java:1)\nCaused by: y\n\t... 3 more\n"
+    (tmp_path / "app.log").write_text(f"info: one\n{trace}info: two\n{java}info: three\n")
+    assert boats.read(f"{APP}?level=error").contents[0].text == trace + "error: bridge\n"
+    assert boats.read(f"{APP}?text=pressure").contents[0].text == trace
+    assert (
+        boats.read(f"{APP}?text=%20more").contents[0].text
+        == "java.lang.X\n\tat a.b(C.java:1)\nCaused by: y\n\t... 3 more\n"
+    )
+
+
+def test_an_access_log_is_filtered_by_status(tmp_path: Path, boats: Logs) -> None:
+    """5xx are errors, 4xx warnings."""
+    statuses = (200, 404, 500, 301, 503)
+    rows = [f'1.2.3.4 - - [20/Nov/2026:10:00:0{n} +0000] "GET /{n} HTTP/1.1" {s} 1\n' for n, s in enumerate(statuses)]
+    (tmp_path / "app.log").write_text("".join(rows))
+    assert boats.read(f"{APP}?level=error").contents[0].text == rows[2] + rows[4]
+    assert boats.read(f"{APP}?level=warning").contents[0].text == rows[1] + rows[2] + rows[4]
+
+
+def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
+    """It says what was looked through, why nothing matched, and what to try."""
+    path = tmp_path / "app.log"
+    path.write_text("")
+    assert "app.log is empty" in said(boats, APP)
+    path.write_text("".join([f"2026-11-20T10:0{n}:00Z the boat {n} is in\n" for n in range(2, 8)]))
+    text = said(boats, f"{APP}?level=error")
+    assert "Nothing matched level=error in the last 228 B (2026-11-20T10:02:00Z to 2026-11-20T10:07:00Z)" in text
+    assert "these lines carry no level. Try text=error" in text
+    assert "Nothing matched text=crane" in said(boats, f"{APP}?text=crane")
+    assert "its last entry is of 2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z")
+    assert "2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
+    assert "Nothing" in said(boats, f"{APP}?until=2026-11-20T09:00:00Z")
+    following = str(dict(boats.read(APP).contents[0].meta or {})[NEXT])
+    assert "Nothing was written after this." in said(boats, following)
+    path.write_text("".join([f"2026-11-20T10:0{n}:00Z {'INFO' if n % 2 else 'WARNING'} boat {n}\n" for n in range(9)]))
+    assert "the levels of these lines are info, warning. Try level=warning" in said(boats, f"{APP}?level=error")
+
+
+def test_what_can_be_asked_is_said(tmp_path: Path, boats: Logs) -> None:
+    """By the directory, and by the first window of a log."""
+    (tmp_path / "app.log").write_text(ENTRIES[0])
+    assert "?level=error" in str(boats.read("log://boats").contents[0].text)
+    assert "?level=error" in said(boats, APP)
+
+
+def test_an_entry_that_is_larger_than_a_window_is_read_in_parts(tmp_path: Path, boats: Logs) -> None:
+    """Nothing of it is lost on the way back, and nothing is longer than a window."""
+    large = "2026-11-20T10:00:01Z ERROR large\n" + "".join([f"  detail {n}\n" for n in range(4_000)])
+    whole = ["2026-11-20T10:00:00Z ERROR before\n", large, "2026-11-20T10:00:02Z INFO after\n"]
+    (tmp_path / "app.log").write_text("".join(whole))
+    windows = walk(boats, APP, PREVIOUS)
+    assert "".join(windows) == "".join(whole)
+    assert max(map(len, windows)) <= BUDGET
+    windows = walk(boats, f"{APP}?level=error", PREVIOUS)
+    assert "".join(windows) == whole[0] + whole[1]
+    assert max(map(len, windows)) <= BUDGET
+    windows = walk(boats, f"{APP}?level=error&since=2026-11-20T10:00:00Z", NEXT)
+    assert "".join(windows) == whole[0] + whole[1]
+
+
+def test_a_log_of_4_mib_without_matches_is_answered_quickly(tmp_path: Path, boats: Logs) -> None:
+    """And the link leads further back."""
+    (tmp_path / "app.log").write_text("2026-11-20T10:00:00Z INFO " + "x" * 80 + "\n")
+    with (tmp_path / "app.log").open("a") as file:
+        file.write(("2026-11-20T10:00:00Z INFO " + "x" * 80 + "\n") * 60_000)
+    began = time.monotonic()
+    result = boats.read(f"{APP}?level=error")
+    assert time.monotonic() - began < 10
+    assert result.contents[0].text == ""
+    assert "in the last 4.0 MiB" in str(result.contents[1].text)
+    assert PREVIOUS in (result.contents[0].meta or {})
