@@ -95,6 +95,7 @@ ifndef ARGS
 	$(PY) benchmarks/noticing.py
 	$(PY) benchmarks/silent_source.py
 	$(PY) benchmarks/watchers.py
+	$(PY) benchmarks/git_blobs.py
 	$(PY) benchmarks/tool_tokens.py
 	$(PY) benchmarks/agent_tasks/run.py
 	$(PY) benchmarks/folder_reads.py

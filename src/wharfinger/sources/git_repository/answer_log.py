@@ -146,9 +146,7 @@ class LogAnswer(GitAnswer):
         if self.repository.private.shallow:
             return ["This is a shallow clone: it has no older commits."]
         if last is not None and last.status == "A":
-            return [
-                f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history under any name."
-            ]
+            return [f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history under any name."]
         if path and not self._selection.follow and last is not None:
             return [f"Renames of folders are not followed: the files of {path} may have an older history of their own."]
         return []
