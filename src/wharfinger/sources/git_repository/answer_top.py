@@ -78,6 +78,8 @@ class TopAnswer(GitAnswer):
 
 _HOW = (
     ("Files", "tree/REV/PATH"),
+    ("Lines with a text", "grep/REV?text=TEXT&path=PATH"),
+    ("Who wrote the lines of a file", "blame/REV/PATH?lines=1-50"),
     ("A commit", "commit/REV"),
     ("Changes", "diff/REV..REV, diff/REV..REV/PATH, or diff/REV for those of one commit"),
     (

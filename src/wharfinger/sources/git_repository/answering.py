@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wharfinger.sources.git_repository.answer_blame import BlameAnswer
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_diff import DiffAnswer
+from wharfinger.sources.git_repository.answer_grep import GrepAnswer
 from wharfinger.sources.git_repository.answer_log import LogAnswer
 from wharfinger.sources.git_repository.answer_top import TopAnswer
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
@@ -20,6 +22,8 @@ _ANSWERS: Mapping[str, type[GitAnswer]] = {
     "commit": CommitAnswer,
     "diff": DiffAnswer,
     "log": LogAnswer,
+    "blame": BlameAnswer,
+    "grep": GrepAnswer,
 }
 
 

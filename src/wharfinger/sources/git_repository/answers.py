@@ -6,6 +6,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_objects import GitObjects
 from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris
 from wharfinger.sources.git_repository.history import Histories
@@ -17,6 +18,8 @@ from wharfinger.sources.windows.line_index import LineIndexes
 
 __all__ = ["GitAnswer", "Repository"]
 
+LAST_CHANGES = 10_000
+"""Paths whose last change is kept."""
 MOVING_MS = 10_000
 """How long an answer about a name may be used again, at most: a branch may move at any time."""
 
@@ -34,6 +37,8 @@ class Repository:
         self.references = ReferenceReader(private, self.objects.reader.restart)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()
+        self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(LAST_CHANGES)
+        """The last commit that changed a path, by the commit from which it was looked for."""
 
 
 class GitAnswer:

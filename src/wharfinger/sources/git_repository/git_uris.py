@@ -69,6 +69,14 @@ class GitUris:
         """The log of what led to a revision."""
         return f"{self._inside}log/{quote_rev(rev)}"
 
+    def blame(self, rev: str, parts: Parts) -> str:
+        """Who wrote the lines of a file."""
+        return f"{self._inside}blame/{quote_rev(rev)}/{join_parts(parts)}"
+
+    def grep(self, rev: str) -> str:
+        """The lines of a revision's files that have a text, which is a parameter."""
+        return f"{self._inside}grep/{quote_rev(rev)}"
+
     @property
     def templates(self) -> dict[str, str]:
         """The URI templates by what they are of."""
@@ -81,6 +89,8 @@ class GitUris:
             "diff": f"{inside}diff/{{from}}..{{to}}",
             "path diff": f"{inside}diff/{{from}}..{{to}}/{{+path}}",
             "log": f"{inside}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
+            "blame": f"{inside}blame/{{rev}}/{{+path}}{{?lines}}",
+            "grep": f"{inside}grep/{{rev}}{{?text,path,after}}",
         }
 
     # Reading
@@ -109,7 +119,7 @@ class GitUris:
             address = GitAddress(kind, base, query, unquote_rev(rev), unquote_rev(to) if dots else None, parts, slashed)
         except (UnreadableUri, ValueError):
             raise ResourceNotFound(uri) from None
-        if (kind in ("commit", "log") and parts) or (kind != "tree" and slashed):
+        if (kind in ("commit", "log", "grep") and parts) or (kind != "tree" and slashed):
             raise ResourceNotFound(uri)
         _no_query(base, query, allowed)
         return address
@@ -118,6 +128,8 @@ class GitUris:
 _QUERIES = {
     "tree": ("lines", "bytes", "tail"),
     "commit": (),
+    "blame": ("lines", "tail"),
+    "grep": ("text", "path", "after"),
     "diff": ("after",),
     "log": ("path", "author", "grep", "pickaxe", "since", "until", "limit", "after"),
 }

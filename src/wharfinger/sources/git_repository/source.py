@@ -295,6 +295,14 @@ _DESCRIBED = {
     ),
     "diff": ("The changes of {} between two revisions", "A unified diff from one revision to another."),
     "path diff": ("The changes of {} at a path", "A unified diff of one file or folder, from one revision to another."),
+    "blame": (
+        "Who wrote the lines of a file of {}",
+        "Of each line of a file the commit that last changed it, with author, day and subject; lines=40-60 of a part.",
+    ),
+    "grep": (
+        "Lines with a text in the files of {}",
+        "The lines of a revision's files that have a text (text=routing), of all files or below a path.",
+    ),
     "log": (
         "The history of {}",
         "Commits that led to a revision, newest first: of a path, author or period (since=7d), or with words (grep).",

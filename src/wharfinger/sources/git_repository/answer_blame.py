@@ -1,0 +1,237 @@
+"""Who wrote each line of a file: `git://label/blame/{rev}/{+path}{?lines}`.
+
+`git blame --porcelain` gives the name of a commit for each line. Authors, times and subjects are those of the commits'
+objects, and the lines those of the file's, so that nothing else of what git prints is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from typing import NamedTuple
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import VERSION
+from wharfinger.sources.directories import dated
+from wharfinger.sources.git_repository.answers import GitAnswer
+from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_text import subject
+from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
+from wharfinger.sources.windows.window import NEXT, Window, going_on, parse, with_query
+
+__all__ = ["BlameAnswer"]
+
+LINES = 200
+"""Lines of a window that asks for no number."""
+MOST_LINES = 5_000
+"""Lines of any window."""
+CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
+"""Characters of such windows, after which they end early."""
+LONGEST_LINE = 2_000
+"""Characters of one line that are shown."""
+SECONDS = 20.0
+"""Time to look through the history of a file."""
+
+_HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) \d+ (\d+)(?: \d+)?").fullmatch
+_ESCAPE = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
+_ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
+
+
+class Origin(NamedTuple):
+    """The commit in which a line got its present text, and the path of the file there.
+
+    `boundary`: git has looked no further, at the first commit, or where a shallow clone ends.
+    """
+
+    oid: str
+    path: bytes
+    boundary: bool = False
+
+
+class BlameAnswer(GitAnswer):
+    """The commits that last changed the lines of a file."""
+
+    _commit: Commit
+    _entry: GitTreeEntry
+
+    async def load(self) -> None:
+        revision = await self.revision(self.address.rev)
+        self._commit = await self.objects.commit_of(revision.oid)
+        self._entry = await self.objects.find(self._commit.tree, self.address.parts)
+        if is_tree(self._entry.mode) or is_module(self._entry.mode) or is_link(self._entry.mode):
+            raise InvalidArgument(
+                "Only a file has lines that somebody wrote: name one, as in "
+                f"{self.uris.blame(self.address.rev, (*self.address.parts, 'FILE'))}."
+            )
+        self.version = await self._last_change()
+        self.fixed = revision.fixed
+        self.modified = self._commit.committer.seconds
+
+    @property
+    def _path(self) -> bytes:
+        return os.fsencode("/".join(self.address.parts))
+
+    async def _last_change(self) -> str:
+        """The last commit that changed the file: as long as it is the same, so is who wrote its lines."""
+        known, key = self.repository.last_changes, (self._commit.oid, self._path, self.repository.references.boundary)
+        found = known.get(key)
+        if found is None:
+            output = await run_git(
+                self.repository.private, "rev-list", "-n1", self._commit.oid, "--", self._path, seconds=SECONDS,
+                partial=True,
+            )  # fmt: skip
+            found = known.put(key, output.data.decode("ascii").strip() or self._commit.oid)
+        return f"{found}.{key[2]}" if key[2] else found
+
+    async def resource(self) -> t.Resource:
+        rev = shown(self.address.rev)
+        path = shown("/".join(self.address.parts))
+        return t.Resource(
+            uri=self.uri,
+            name=f"blame of {shown(self.address.parts[-1])}",
+            title=f"Who wrote the lines of {path} at {rev}",
+            mime_type=mime.TEXT,
+            annotations=dated(self.modified),
+            meta={VERSION: self.version},
+        )
+
+    async def contents(self) -> list[t.ResourceContents]:
+        lines = await self._lines()
+        window = parse(self.address.query)
+        if not lines:
+            return [self.text("The file is empty.\n")]
+        first, last = _range(window, len(lines))
+        origins = await self._origins(first, last)
+        names = list(dict.fromkeys(origin.oid for origin in origins))
+        commits = dict(zip(names, await asyncio.gather(*[self.objects.commit(oid) for oid in names]), strict=True))
+        shown_lines, end = _written(
+            lines, origins, commits, first, self._path, MOST_CHARACTERS if window else CHARACTERS
+        )
+        path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
+        counted = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
+        title = f"Who last changed {counted} of {path} at {rev}; the name of a commit is good for {self._example()}\n\n"
+        contents = [self.text(title + shown_lines)]
+        wanted = len(lines) if window is None or window.kind == "tail" or window.last is None else window.last
+        if end < min(wanted, len(lines)):
+            until = "" if window is None or window.last is None else str(window.last)
+            following = with_query(self.uris.blame(self._commit.oid, self.address.parts), f"lines={end + 1}-{until}")
+            contents[0].meta = {VERSION: self.version, NEXT: following}
+            contents.append(going_on(following, f"Lines {first}-{end} of {len(lines):,}."))
+        return contents
+
+    def _example(self) -> str:
+        return self.uris.commit("COMMIT")
+
+    async def _lines(self) -> list[str]:
+        """The lines as git counts them, without their ends."""
+        content = await self.objects.content(self._entry.oid)
+        data = content.read(0, content.size)
+        decoded = await asyncio.to_thread(mime.decode_text, data)
+        # git finds lines by the byte 10, which in UTF-16 is half a character.
+        if decoded is None or decoded[1].startswith(("utf-16", "utf-32")):
+            raise InvalidArgument(f"This file has no lines that git can tell apart: read {self._file()} instead.")
+        lines = decoded[0].split("\n")
+        return lines[:-1] if not lines[-1] else lines
+
+    def _file(self) -> str:
+        return self.uris.tree(self.address.rev, self.address.parts)
+
+    async def _origins(self, first: int, last: int) -> list[Origin]:
+        """Where these lines are from, in order."""
+        try:
+            output = await run_git(
+                self.repository.private, "blame", "--porcelain", f"-L{first},{last}", self._commit.oid, "--",
+                self._path, seconds=SECONDS,
+            )  # fmt: skip
+        except GitFailed as error:
+            if not error.why:
+                raise GitFailed(
+                    f"The history of this file is long: {error.message.rstrip('.')}. As lines=1-20 it may be quick "
+                    f"enough; its commits are in {self.uris.log(self.address.rev)}?path=PATH."
+                ) from None
+            raise
+        return parse_blame(output.data)
+
+
+def parse_blame(data: bytes) -> list[Origin]:
+    """What `git blame --porcelain` prints: the facts about a commit are in the first lines of it only."""
+    origins: list[Origin] = []
+    paths: dict[str, bytes] = {}
+    boundaries: set[str] = set()
+    oid = ""
+    for line in data.split(b"\n"):
+        if line.startswith(b"\t"):
+            origins.append(Origin(oid, paths.get(oid, b""), oid in boundaries))
+            oid = ""
+        elif not oid:
+            header = _HEADER(line)
+            oid = header[1].decode("ascii") if header else ""
+        elif line.startswith(b"filename "):
+            paths[oid] = unquote_path(line.removeprefix(b"filename "))
+        elif line == b"boundary":
+            boundaries.add(oid)
+    return origins
+
+
+def unquote_path(name: bytes) -> bytes:
+    """A path as git prints it: in quotes with escapes if it has unusual bytes (`core.quotePath` of git-config(1))."""
+    if not (name.startswith(b'"') and name.endswith(b'"') and len(name) > 1):
+        return name
+    return _ESCAPE.sub(lambda match: bytes((_ESCAPED.get(match[1][0]) or int(match[1], 8) & 255,)), name[1:-1])
+
+
+def _range(window: Window | None, number: int) -> tuple[int, int]:
+    """The first and last line that are asked for.
+
+    Raises:
+        InvalidArgument: there are none.
+    """
+    if window is None:
+        return 1, min(LINES, number)
+    if window.kind == "tail":
+        return max(1, number - min(window.first, MOST_LINES) + 1), number
+    if window.kind != "lines":
+        raise InvalidArgument("Blame is read by lines: write lines=1-200 or tail=50.")
+    if window.first > number:
+        raise InvalidArgument(f"The file has {number:,} lines: lines={window.first}- begins after its end.")
+    last = window.first + LINES - 1 if window.last is None else window.last
+    return window.first, min(last, number, window.first + MOST_LINES - 1)
+
+
+def _written(
+    lines: list[str], origins: list[Origin], commits: dict[str, Commit], first: int, path: bytes, room: int
+) -> tuple[str, int]:
+    """Lines under the commits that wrote them, while there is room; and the number of the last one."""
+    out: list[str] = []
+    width = len(str(first + len(origins) - 1))
+    last = first - 1
+    for number, origin in enumerate(origins, first):
+        at = number - first
+        if not at or origins[at - 1] != origin:
+            out.append(_head(origin, commits[origin.oid], path))
+            room -= len(out[-1])
+        text = lines[number - 1]
+        cut = f"{text[:LONGEST_LINE]}[… {len(text):,} characters]" if len(text) > LONGEST_LINE else text
+        out.append(f"{number:>{width + 2}}  {cut}\n")
+        room -= len(out[-1])
+        last = number
+        if room < 0:
+            break
+    return "".join(out), last
+
+
+def _head(origin: Origin, commit: Commit, path: bytes) -> str:
+    try:
+        day = time.strftime("%Y-%m-%d", time.gmtime(commit.author.seconds + commit.author.offset * 60))
+    except (OverflowError, ValueError, OSError):
+        day = "at no time"
+    name = re.sub(r" <[^<>]*>$", "", commit.author.name)
+    moved = f" (in {shown(os.fsdecode(origin.path))})" if origin.path and origin.path != path else ""
+    older = " or earlier, where this shallow clone ends" if origin.boundary and commit.parents else ""
+    return f"{commit.oid[:12]} {day}{older} {shown(name)}: {subject(commit)}{moved}\n"

@@ -1,0 +1,174 @@
+"""Where a text is in the files of a revision: `git://label/grep/{rev}{?text,path,after}`, line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import groupby
+from typing import NamedTuple
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, shown
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import VERSION
+from wharfinger.sources.directories import dated
+from wharfinger.sources.folder.file_uri import UnreadableUri
+from wharfinger.sources.folder.file_uri import quote as quote_part
+from wharfinger.sources.git_repository.answers import GitAnswer
+from wharfinger.sources.git_repository.git_objects import NoSuchPath
+from wharfinger.sources.git_repository.git_process import run_git
+from wharfinger.sources.git_repository.git_uris import plain_path
+from wharfinger.sources.git_repository.parsing import Commit
+from wharfinger.sources.git_repository.safe_text import decode
+from wharfinger.sources.windows.window import NEXT, going_on
+
+__all__ = ["GrepAnswer"]
+
+LINES = 100
+"""Lines of one window."""
+MOST = 10_000
+"""Lines that are found at most."""
+CHARACTERS = 32_000
+"""Characters of a window, after which it ends early."""
+LINE_CHARACTERS = 300
+"""Characters of a line that are shown."""
+LONGEST_TEXT = 1_000
+"""Characters of a text that is searched."""
+FOUND_BYTES = 8 << 20
+"""Bytes that git prints of what it found, at most."""
+SECONDS = 10.0
+"""Time of a search, after which what was found is returned."""
+
+
+class FoundLine(NamedTuple):
+    """A line that has the text."""
+
+    path: bytes
+    number: int
+    text: str
+
+
+class GrepAnswer(GitAnswer):
+    """The lines of a revision's files that have a text, without regard to the case of ASCII letters."""
+
+    _commit: Commit
+
+    async def load(self) -> None:
+        revision = await self.revision(self.address.rev)
+        self._commit = await self.objects.commit_of(revision.oid)
+        self.version, self.fixed = self._commit.tree, revision.fixed
+        self.modified = self._commit.committer.seconds
+
+    async def resource(self) -> t.Resource:
+        rev = shown(self.address.rev)
+        return t.Resource(
+            uri=self.uri,
+            name=f"grep in {rev}",
+            title=f"Lines of the files at {rev} that have a text",
+            mime_type=mime.TEXT,
+            annotations=dated(self.modified),
+            meta={VERSION: self.version},
+        )
+
+    async def contents(self) -> list[t.ResourceContents]:
+        text, path, after = self._asked()
+        found, cut = await self._search(text, path)
+        window = found[after : after + LINES]
+        blocks: list[str] = []
+        room, number = CHARACTERS, 0
+        for name, lines in groupby(window, key=lambda line: line.path):
+            uri = self.uris.tree(self.address.rev, tuple(os.fsdecode(name).split("/")))
+            block = [f"{shown(os.fsdecode(name))}  {uri}"]
+            for line in lines:
+                if room < 0:
+                    break
+                block.append(f"{line.number:>6}  {_short(line.text, text)}")
+                room -= len(block[-1])
+                number += 1
+            if len(block) > 1:
+                blocks.append("\n".join(block) + "\n")
+        end = after + number
+        contents = [self.text(self._title(text, len(found), after, end, cut) + "\n".join(blocks))]
+        if end < len(found):
+            following = self._following(end)
+            contents[0].meta = {VERSION: self.version, NEXT: following}
+            contents.append(going_on(following, f"{many(end, 'line')} so far."))
+        return contents
+
+    def _asked(self) -> tuple[str, bytes, int]:
+        query = self.address.query
+        text, after = query.get("text", ""), query.get("after", "0")
+        if not text or len(text) > LONGEST_TEXT or "\n" in text or "\0" in text:
+            raise InvalidArgument(
+                f"text= must be one line of text, of at most {LONGEST_TEXT:,} characters, as in "
+                f"{self.uris.grep(self.address.rev)}?text=routing"
+            )
+        if not (after.isascii() and after.isdecimal() and len(after) < 8):
+            raise InvalidArgument("after= must be the number of lines of the windows before, as in their links.")
+        try:
+            parts = plain_path(query["path"].rstrip("/")) if query.get("path") else ()
+        except UnreadableUri:
+            raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
+        return text, os.fsencode("/".join(parts)), int(after)
+
+    async def _search(self, text: str, path: bytes) -> tuple[list[FoundLine], str]:
+        if path:
+            parts = tuple(os.fsdecode(path).split("/"))
+            try:
+                await self.objects.find(self._commit.tree, parts)
+            except NoSuchPath:
+                raise InvalidArgument(f"path={shown(os.fsdecode(path))} is not in {shown(self.address.rev)}.") from None
+        output = await run_git(
+            self.repository.private, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color", "--full-name",
+            "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *([path] if path else []),
+            most=FOUND_BYTES, seconds=SECONDS, partial=True, codes=(0, 1),
+        )  # fmt: skip
+        return parse_grep(output.data, self._commit.tree)[:MOST], output.cut
+
+    def _title(self, text: str, number: int, after: int, end: int, cut: str) -> str:
+        ended = {"time": f" in the first {SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
+        where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
+        rev = f"{shown(self.address.rev)} ({self._commit.oid[:12]})"
+        if not number:
+            pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
+            return (
+                f"No line{where} at {rev} has “{shown(text)}”{ended}. Try a part of it. Commits that added or removed "
+                f"it: {pickaxe}\n"
+            )
+        if after >= number:
+            return f"No more than {many(number, 'line')}{where} at {rev} have “{shown(text)}”.\n"
+        more = "At least " if cut or number >= MOST else ""
+        span = "" if (after, end) == (0, number) else f", of which these are {after + 1}-{end}"
+        return f"{more}{many(number, 'line')}{where} at {rev} with “{shown(text)}”{ended}{span}:\n\n"
+
+    def _following(self, end: int) -> str:
+        query = {name: value for name, value in self.address.query.items() if name != "after"} | {"after": str(end)}
+        pairs = [f"{name}={_escaped(value)}" for name, value in query.items()]
+        return f"{self.uris.grep(self._commit.oid)}?{'&'.join(pairs)}"
+
+
+def parse_grep(data: bytes, tree: str) -> list[FoundLine]:
+    r"""What `git grep -n -z` prints of a tree: `TREE:path\0number\0line\n`; the last line may have been cut."""
+    pattern = re.compile(tree.encode() + rb":([^\0]*)\0(\d+)\0([^\n]*)\n")
+    found: list[FoundLine] = []
+    at = 0
+    while match := pattern.match(data, at):
+        found.append(FoundLine(match[1], int(match[2]), decode(match[3].removesuffix(b"\r"))))
+        at = match.end()
+    return found
+
+
+def _short(line: str, text: str) -> str:
+    """A line, or the part of it around the text."""
+    line = line.strip()
+    if len(line) <= LINE_CHARACTERS:
+        return shown(line)
+    place = max(0, line.lower().find(text.lower()))
+    begin = max(0, min(place - 80, len(line) - LINE_CHARACTERS))
+    end = begin + LINE_CHARACTERS
+    return f"{'…' if begin else ''}{shown(line[begin:end])}{'…' if end < len(line) else ''}"
+
+
+def _escaped(value: str) -> str:
+    return "/".join([quote_part(part) for part in value.split("/")]).replace("&", "%26").replace("+", "%2B")
