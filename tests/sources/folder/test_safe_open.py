@@ -7,7 +7,7 @@ import socket
 import stat
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -133,8 +133,14 @@ def test_a_link_is_no_directory(charts: Path, outside: Path) -> None:
     os.close(root)
 
 
-def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: Path, outside: Path) -> None:
-    """Security: R19. The path is checked nowhere and opened part by part, so that there is nothing to race."""
+@pytest.mark.parametrize("together", [False, True])
+def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(
+    charts: Path, outside: Path, together: bool
+) -> None:
+    """Security: R19. The path is checked nowhere and opened part by part, so that there is nothing to race.
+
+    Also in a batch of reads, which opens each directory once.
+    """
     (charts / "swapped").mkdir()
     (charts / "swapped" / "ledger.txt").write_text("inside")
     source = files(charts)
@@ -155,11 +161,13 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: 
     seen: set[str] = set()
     try:
         for turn in range(4_000):
-            try:
-                seen.add(str(source.read(uri).contents[0].text))
-                whole.release()
-            except ResourceNotFound:
-                seen.add("not found")
+            with source.batch() if together else nullcontext():
+                for _ in range(2 if together else 1):
+                    try:
+                        seen.add(str(source.read(uri).contents[0].text))
+                        whole.release()
+                    except ResourceNotFound:
+                        seen.add("not found")
             if len(seen) == 2 and turn > 1_500:
                 break
             for hit in source.page(None, 100)[0] if turn % 50 == 0 else ():
@@ -205,6 +213,9 @@ def test_no_handle_is_left_open(source: Folder, charts: Path) -> None:
     for path in ("", "/README.md", "/harbours/north", "/nothing", "/link", "/harbours/nothing/x", "/README.md/x"):
         for ask in (source.read, source.stat, source.children):
             with suppress(ResourceNotFound):
+                ask(source.uri + path)
+            with suppress(ResourceNotFound), source.batch():
+                ask(source.uri + path)
                 ask(source.uri + path)
     source.page(None, 2)
     source.count()

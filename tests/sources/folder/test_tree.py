@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -15,12 +16,20 @@ from hypothesis import strategies as st
 from tests.conftest import CI, examples
 from tests.sources.conftest import many_names
 from wharfinger.content.mime import DIRECTORY
-from wharfinger.errors import InvalidArgument
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder import tree as trees
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.safe_open import NotServed, open_root
 from wharfinger.sources.folder.source import Folder, files
-from wharfinger.sources.folder.tree import DEEPEST, FileTree, Names, TreePosition, read_key, write_key
+from wharfinger.sources.folder.tree import (
+    DEEPEST,
+    SHARED_DIRECTORIES,
+    FileTree,
+    Names,
+    TreePosition,
+    read_key,
+    write_key,
+)
 from wharfinger.types import Resource
 
 
@@ -266,3 +275,66 @@ def test_a_large_tree_is_listed_quickly_and_in_little_memory(
     assert number == directories * each + directories + 1
     assert sorted(slow)[len(slow) * 9 // 10] < 0.05
     assert resident() - before < 32
+
+
+# Reads of one batch
+
+
+def test_a_batch_opens_the_root_once_and_the_next_one_opens_it_again(
+    charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(trees, "open_root", lambda path: (opened.append(path), open_root(path))[1])
+    source = files(charts)
+    for number in range(1, 3):
+        with source.batch():
+            for _ in range(3):
+                assert source.read(f"{source.uri}/README.md").contents[0].text
+                assert source.read(f"{source.uri}/harbours/hull.ts").contents[0].text
+                assert source.stat(f"{source.uri}/harbours").name == "harbours"
+        assert opened == [str(charts)] * number
+    source.read(f"{source.uri}/README.md")
+    assert len(opened) == 3
+
+
+def test_what_changed_between_two_batches_is_seen(charts: Path) -> None:
+    source = files(charts)
+    uri = f"{source.uri}/README.md"
+    with source.batch():
+        assert source.read(uri).contents[0].text
+    charts.rename(charts.with_name("moved"))
+    with source.batch(), pytest.raises(ResourceNotFound):
+        source.read(uri)
+    charts.mkdir()
+    (charts / "README.md").write_text("new")
+    with source.batch():
+        assert source.read(uri).contents[0].text == "new"
+    (charts / ".gitignore").write_text("*.md\n")
+    with source.batch(), pytest.raises(ResourceNotFound):
+        source.read(uri)
+
+
+def test_the_directories_that_a_batch_keeps_open_are_bounded(tmp_path: Path) -> None:
+    paths = [f"d{number}/inner" for number in range(SHARED_DIRECTORIES + 2)]
+    for path in paths:
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "a.txt").write_text(path)
+    source = files(tmp_path, label="x")
+    before = len(os.listdir("/proc/self/fd"))
+    with source.batch():
+        for path in paths * 2:
+            assert source.read(f"file:///x/{path}/a.txt").contents[0].text == path
+        assert len(os.listdir("/proc/self/fd")) - before == SHARED_DIRECTORIES
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_batches_of_two_threads_share_nothing(charts: Path) -> None:
+    source = files(charts)
+    before = len(os.listdir("/proc/self/fd"))
+    with source.batch():
+        source.read(f"{source.uri}/README.md")
+        thread = threading.Thread(target=lambda: source.read(f"{source.uri}/README.md"))
+        thread.start()
+        thread.join()
+        source.read(f"{source.uri}/README.md")
+    assert len(os.listdir("/proc/self/fd")) == before
