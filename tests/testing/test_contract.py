@@ -72,12 +72,12 @@ class CountsForLong(Tiny):
         return "9 texts"
 
 
-@breaks("it_never_tells_its_secret", "Secrets")
+@breaks("its_secret_stays_hidden", "Secrets")
 class ShowsItsPasswordInItsLocation(Tiny):
     location = f"tiny://me:{PASSWORD}@box"
 
 
-@breaks("it_never_tells_its_secret", "Secrets")
+@breaks("its_secret_stays_hidden", "Secrets")
 class ShowsItsPasswordInErrors(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         try:
@@ -511,22 +511,22 @@ class _TellsNobody(Tiny):
         pass
 
 
-@breaks("a_watcher_is_told_of_a_change", "Watching")
+@breaks("a_watcher_hears_of_a_change", "Watching")
 class TellsNobodyOfChanges(_TellsNobody):
     pass
 
 
-@breaks("a_watcher_of_the_list_is_told_of_what_is_added", "Watching")
+@breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
 class TellsNobodyOfTheList(_TellsNobody):
     pass
 
 
-@breaks("a_client_is_told_of_a_change", "Watching")
+@breaks("a_client_hears_of_a_change", "Watching")
 class TellsNoClient(_TellsNobody):
     pass
 
 
-@breaks("a_watcher_is_told_of_a_change", "Watching")
+@breaks("a_watcher_hears_of_a_change", "Watching")
 class TellsOnce(Tiny):
     def tell(self, uri: str | None) -> None:
         if reported := self.watchers.pop(uri, None):
@@ -538,17 +538,17 @@ class _GoesOnTelling(Tiny):
         pass
 
 
-@breaks("a_watcher_is_told_of_a_change", "Watching")
+@breaks("a_watcher_hears_of_a_change", "Watching")
 class GoesOnTellingOfChanges(_GoesOnTelling):
     pass
 
 
-@breaks("a_watcher_of_the_list_is_told_of_what_is_added", "Watching")
+@breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
 class GoesOnTellingOfTheList(_GoesOnTelling):
     pass
 
 
-@breaks("a_watcher_is_told_of_a_change", "Watching")
+@breaks("a_watcher_hears_of_a_change", "Watching")
 class HoldsTheLoopUp(Tiny):
     def watch(self, uri: str | None, changed: Changed) -> None:
         time.sleep(1.1)
@@ -594,7 +594,7 @@ class FailsOnAClientsUris(Tiny):
         return super().find(uri)
 
 
-@breaks("it_starts_and_ends_as_often_as_it_is_told", "start and close")
+@breaks("starting_and_ending_twice_is_harmless", "start and close")
 class EndsOnce(Tiny):
     def __init__(self) -> None:
         super().__init__()

@@ -145,7 +145,7 @@ class ConnectionManager:
 
     @property
     def remote(self) -> bool:
-        """Whether the connection may break unnoticed; that to a process of this machine cannot."""
+        """Whether the connection may break unnoticed; one to a process of this machine cannot."""
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:

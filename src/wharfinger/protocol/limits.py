@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     watched: int = 10_000
     """URIs that one connection or one listen request may watch."""
     watched_total: int = 1_000_000
-    """URIs that all of them may watch together; beyond it only callers with less than an equal part get more."""
+    """URIs that all of them may watch together; beyond it only callers with less than an equal share get more."""
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     refusals and other small messages the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
     """Unsent bytes of all connections of a server, in responses and batches of 256 KiB and more. Beyond it, a caller
-    who has an equal part gets no more large responses; a single one may be larger."""
+    who has an equal share gets no more large responses; a single one may be larger."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content that a handler streams or returns as a path."""
     handler_time: float = 300.0

@@ -60,8 +60,8 @@ class Method:
         """Whether results have `ttlMs` and `cacheScope` in the stateless era."""
         self.long = long
         """Whether the request stays open until the client or the server ends it; it has no deadline."""
-        self.decode_params = self._first_params
-        self.decode_result = self._first_result
+        self.decode_params = self._decode_first_params
+        self.decode_result = self._decode_first_result
 
     @property
     def spec(self) -> tuple[Any, ...]:
@@ -82,11 +82,11 @@ class Method:
         """Return whether the method exists in this revision."""
         return self.first <= rules.order <= self.last
 
-    def _first_params(self, raw: Raw | bytes) -> Any:
+    def _decode_first_params(self, raw: Raw | bytes) -> Any:
         self.decode_params = msgspec.json.Decoder(self.params).decode
         return self.decode_params(raw)
 
-    def _first_result(self, raw: Raw | bytes) -> Any:
+    def _decode_first_result(self, raw: Raw | bytes) -> Any:
         self.decode_result = msgspec.json.Decoder(self.result or t.EmptyResult).decode
         return self.decode_result(raw)
 

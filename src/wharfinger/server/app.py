@@ -435,7 +435,7 @@ def _store(named: Store | str | None) -> Store | None:
 
 @functools.lru_cache(maxsize=100)  # once for each
 def _warn_of(uri: str) -> None:
-    log.warning("resource_updated(%r): this is not a URI, so nobody can watch it", uri)
+    log.warning("resource_updated(%r): this is not a URI, so no client can watch it", uri)
 
 
 def _optional(value: Value | None) -> Value | UnsetType:

@@ -123,10 +123,10 @@ class Context(RequestContext, Generic[State]):
         request = self.request
         if request.caller.rules.logs_by_request:
             meta = request.params.meta
-            least = None if meta is UNSET or meta.log_level is UNSET else meta.log_level
+            threshold = None if meta is UNSET or meta.log_level is UNSET else meta.log_level
         else:
-            least = (request.session and request.session.log_level) or LEVELS[0]
-        if least is None or LEVELS.index(level) < LEVELS.index(least):
+            threshold = (request.session and request.session.log_level) or LEVELS[0]
+        if threshold is None or LEVELS.index(level) < LEVELS.index(threshold):
             return DONE
         if not state_of(self._services, request).count_log():
             return DONE
@@ -384,10 +384,10 @@ class Context(RequestContext, Generic[State]):
 
         wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
 
-        def indexed(documents: float, message: str) -> None:
+        def report_indexing(documents: float, message: str) -> None:
             self.report_progress(documents, message=message)
 
-        return await search(self._services, self.server.resources, self.request, wanted, indexed)
+        return await search(self._services, self.server.resources, self.request, wanted, report_indexing)
 
     def for_plain_function(self) -> Context[State]:
         """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""

@@ -153,7 +153,7 @@ def _inspect(
                 f"{_name(function)}(): the annotation {annotation!r} of {parameter.name!r} is unknown when the server "
                 "runs; import its names outside of `if TYPE_CHECKING:`."
             )
-        elif strict and parameter.default is parameter.empty and parameter.kind not in _ANY:
+        elif strict and parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
                 f"The dependency {_name(function)}() takes {parameter.name!r}, which nothing fills: give it a default, "
                 "or annotate it with Context or Annotated[…, Depends(…)]."
@@ -161,7 +161,7 @@ def _inspect(
     return context, needs
 
 
-_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _name(function: Callable[..., Any]) -> str:

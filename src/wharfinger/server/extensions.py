@@ -31,7 +31,7 @@ _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 """Like keys of `_meta`, with a prefix: `com.example/name` (2026-07-28, extensions)."""
 _METHOD = re.compile(r"(?!rpc\.)[A-Za-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+")
-_STAMPED = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
+_RESERVED_MEMBERS = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 """Members of a result that only a struct of `types` may set, because they differ between revisions."""
 
 
@@ -285,7 +285,7 @@ def _result(request: Request, value: Any) -> Any:
         members = msgspec.json.decode(encoded, type=dict[str, Raw])
     except msgspec.ValidationError:
         raise TypeError(f"{request.method} returned {type(value).__name__}, which is not a JSON object") from None
-    if taken := _STAMPED & members.keys():
+    if taken := _RESERVED_MEMBERS & members.keys():
         raise TypeError(
             f"{request.method} returned a member {min(taken)!r}: return a struct that derives from types.Result"
         )

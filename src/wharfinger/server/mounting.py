@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["WHOLE_SERVER_METHODS", "Mount", "include"]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
-_THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_FEATURE_METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete")
 """The methods that use a feature of a part."""
 
 WHOLE_SERVER_METHODS: dict[str, Callable[[FeatureService], None]] = {}
@@ -98,7 +98,7 @@ class Mount:
     def refresh(self) -> None:
         """Recompute which methods may be called directly, since middleware may be added at any time."""
         other = self.other
-        for method in _THROUGH:
+        for method in _FEATURE_METHODS:
             self.direct[method] = not (
                 other.services.replay
                 or other.methods.has_middleware(method)
@@ -163,7 +163,7 @@ def _refuse_circles(parent: FeatureService, other: FeatureService) -> None:
     while inside:
         server = inside.pop()
         if server is parent:
-            raise ValueError(f"{names[0]!r} cannot include {names[1]!r}, which is itself, or has it inside.")
+            raise ValueError(f"{names[0]!r} cannot include {names[1]!r}: it is the same server, or contains it.")
         inside += [mount.other for mount in server.mounts]
 
 
@@ -182,12 +182,12 @@ def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
 
 def publish_extensions(parent: FeatureService, other: FeatureService) -> None:
     """Serve and declare in `parent` the extensions of `other`, a part of it."""
-    for name in _own(other.handlers):
+    for name in _extension_names(other.handlers):
         if name in WHOLE_SERVER_METHODS:
             WHOLE_SERVER_METHODS[name](parent)
         elif name not in parent.handlers:
             parent.methods.set(name, _handler_of_part(other, name))
-    for name in _own(other.notification_handlers):
+    for name in _extension_names(other.notification_handlers):
         parent.notification_handlers.setdefault(name, other.notification_handlers[name])
     for id, settings in other.extensions.declared.items():
         declare(parent.extensions.declared, id, settings)
@@ -195,7 +195,7 @@ def publish_extensions(parent: FeatureService, other: FeatureService) -> None:
         publish_extensions(mount.parent, parent)
 
 
-def _own(table: Mapping[str, Any]) -> list[str]:
+def _extension_names(table: Mapping[str, Any]) -> list[str]:
     return [name for name in table if name not in CORE]
 
 

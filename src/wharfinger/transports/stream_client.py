@@ -9,7 +9,7 @@ The path of one request:
 
 If the server does not read (`pause_writing`), new requests wait, and responses to its own requests too. A timer per
 deadline would cost more than a request, so one timer (`_arm_timer`) is set to the earliest. An error
-without an id fails no request at once: the response may still be on its way (`_suspect`).
+without an id does not fail a request at once: the response may still be on its way (`_suspect`).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ElicitResult(Result, kw_only=True):
 
 
 class ElicitationCompleteNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/elicitation/complete`: the user is done at the URL (2025-11-25)."""
+    """Params of `notifications/elicitation/complete`: the user has finished at the URL (2025-11-25)."""
 
     elicitation_id: str
 

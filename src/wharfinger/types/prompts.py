@@ -78,7 +78,7 @@ def decode_get_prompt_result(raw: Raw | bytes) -> GetPromptResult:
     """Decode a result of a peer; content of unknown types becomes `UnknownContent`.
 
     Raises:
-        msgspec.ValidationError: it is no such result.
+        msgspec.ValidationError: it is not a valid result.
     """
     try:
         return msgspec.json.decode(raw, type=GetPromptResult)

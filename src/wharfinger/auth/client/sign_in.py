@@ -95,7 +95,7 @@ class SignIn:
             name=client_name,
         )
         self._bound: dict[str, str] = {}
-        """By server, the issuer that a client id without an issuer is used for."""
+        """By server: the issuer for which a client id without an issuer is used."""
         self._tokens: Tokens = tokens if tokens is not None else MemoryTokens()
         self._open_browser = open_browser or _open_page
         self._on_url = on_url
@@ -212,7 +212,7 @@ class SignIn:
         try:
             return read(urlsplit(visited).query)
         except UnrelatedRedirect:
-            raise NotAuthorized(f"{found.issuer} returned another `state` than was sent.") from None
+            raise NotAuthorized(f"{found.issuer} returned another `state` than the one that was sent.") from None
 
 
 async def _open_page(url: str) -> None:

@@ -64,7 +64,7 @@ class TokenManager:
         self._locks: dict[str, asyncio.Lock] = {}
         self._renewed: set[str] = set()
         """Tokens that come from a renewal after a refusal. If such a token is refused, a new one is obtained."""
-        self._times: dict[str, list[float]] = {}
+        self._authorization_times: dict[str, list[float]] = {}
         self._asked: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""
         self._looked: set[str] = set()
@@ -87,10 +87,10 @@ class TokenManager:
                 self._held.setdefault(url, grant)
         if grant is None:
             return {}
-        if self._ending(grant):
+        if self._about_to_expire(grant):
             async with self._lock(url):
                 grant = self._held.get(url)
-                if grant is not None and self._ending(grant):
+                if grant is not None and self._about_to_expire(grant):
                     grant = await self._renew(url, grant)
         return _headers(grant)
 
@@ -112,7 +112,7 @@ class TokenManager:
                 return True  # there is a newer token than the request had
             trace: Trace = []
             self.traces[url] = trace
-            grant = await self._again(url, status, challenge, held, trace)
+            grant = await self._replace(url, status, challenge, held, trace)
             self._held[url] = grant
             await self._tokens.keep(grant)
             return True
@@ -124,7 +124,7 @@ class TokenManager:
             await self._tokens.forget(held)
         return held is not None
 
-    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trace: Trace) -> Grant:
+    async def _replace(self, url: str, status: int, challenge: Challenge, held: Grant | None, trace: Trace) -> Grant:
         fetch = self._fetch(url)
         known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
         found = await run(discover(url, challenge, known, trace), fetch)
@@ -145,7 +145,7 @@ class TokenManager:
             if set(found.scopes) <= had:
                 scopes = shown(" ".join(found.scopes)) or "more"
                 raise self._useless(url, found, trace, f"a token with the requested scope {scopes}")
-        self._count(url)
+        self._count_authorization(url)
         asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
         before = self._asked.get(url, ()) if earlier is not None else ()
         self._asked[url] = {*before, *asked}
@@ -156,56 +156,61 @@ class TokenManager:
         trace.append(TraceStep(url, False, f"it refuses {what}", fix))
         return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
 
-    def _count(self, url: str) -> None:
+    def _count_authorization(self, url: str) -> None:
         now = self._clock()
-        times = [time for time in self._times.get(url, ()) if now - time < AUTHORIZATION_WINDOW_SECONDS]
+        times = [time for time in self._authorization_times.get(url, ()) if now - time < AUTHORIZATION_WINDOW_SECONDS]
         if len(times) >= MAX_AUTH_RETRIES:
             raise NotAuthorized(
                 f"{url} required {len(times)} authorizations within {AUTHORIZATION_WINDOW_SECONDS:g} s: no more are "
                 "attempted."
             )
-        self._times[url] = [*times, now]
+        self._authorization_times[url] = [*times, now]
 
     async def _renew(self, url: str, grant: Grant) -> Grant | None:
         """Return the renewed grant; the old one if it is still valid and there is no answer; None if it has expired."""
-        newer = await self._newer(url, grant)
+        newer = await self._renewed_elsewhere(url, grant)
         if newer is not None:
             return newer
         if grant.refresh_token is not None and forbidden_reason(grant.token_endpoint, url) is None:
             try:
                 renewed = await run(renew(grant, self._clock()), self._fetch(url))
             except (ConnectionFailed, NotAuthorized):
-                if self._ended(grant):
+                if self._expired(grant):
                     raise
                 return grant
             if renewed is not None:
                 self._held[url] = renewed
                 await self._tokens.keep(renewed)
                 return renewed
-            newer = await self._newer(url, grant)
+            newer = await self._renewed_elsewhere(url, grant)
             if newer is not None:
                 return newer
-        if self._ended(grant) or grant.refresh_token is not None:
+        if self._expired(grant) or grant.refresh_token is not None:
             self._held.pop(url, None)
             await self._tokens.forget(grant)
             return None
         return grant
 
-    async def _newer(self, url: str, grant: Grant) -> Grant | None:
+    async def _renewed_elsewhere(self, url: str, grant: Grant) -> Grant | None:
         """Return a grant that another process has renewed meanwhile: a refresh token works only once."""
         kept = await self._tokens.grant(url)
-        if kept is None or kept.access_token == grant.access_token or kept.issuer != grant.issuer or self._ending(kept):
+        if (
+            kept is None
+            or kept.access_token == grant.access_token
+            or kept.issuer != grant.issuer
+            or self._about_to_expire(kept)
+        ):
             return None
         self._held[url] = kept
         return kept
 
-    def _ending(self, grant: Grant) -> bool:
+    def _about_to_expire(self, grant: Grant) -> bool:
         if grant.expires_at is None:
             return False
         early = min(RENEW_EARLY_SECONDS, (grant.expires_at - grant.taken_at) / 4)
         return grant.expires_at - early <= self._clock()
 
-    def _ended(self, grant: Grant) -> bool:
+    def _expired(self, grant: Grant) -> bool:
         return grant.expires_at is not None and grant.expires_at <= self._clock()
 
     def _lock(self, url: str) -> asyncio.Lock:

@@ -1,4 +1,4 @@
-"""The access log: a line per read, call, change and new client, written by the outermost hooks of a server."""
+"""The access log: a line per read, call, change and new client, written by the outermost middleware of a server."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class AccessLog:
         """Return middleware that logs each call after it has ended."""
 
         @transparent
-        async def hook(request: Request, next: Next) -> Any:
+        async def around(request: Request, next: Next) -> Any:
             self._client(request, again=False)
             started = time.perf_counter()
-            what = subject(request.params)  # before a hook of the server changes the params
+            what = subject(request.params)  # before the server's own middleware changes the params
             try:
                 result = await next(request)
             except BaseException as error:
@@ -55,18 +55,18 @@ class AccessLog:
             self._line(verb, what, outcome(result), elapsed(started), client(request))
             return result
 
-        return hook
+        return around
 
     def _log_client(self, *, again: bool) -> Middleware:
         """Return middleware that logs a client after its first request."""
 
         @transparent
-        async def hook(request: Request, next: Next) -> Any:
+        async def around(request: Request, next: Next) -> Any:
             result = await next(request)
             self._client(request, again=again)
             return result
 
-        return hook
+        return around
 
     def _client(self, request: Request, *, again: bool) -> None:
         """Log a client the first time, or with `again` each time that it connects."""

@@ -42,7 +42,7 @@ def take_connection_options(options: dict[str, Any]) -> ConnectionOptions:
 def with_client(
     ctx: click.Context,
     target: Target,
-    how: ConnectionOptions,
+    options: ConnectionOptions,
     work: Callable[[Client], Awaitable[T]],
     stderr: ServerStderr | None = None,
     **handlers: Any,
@@ -52,7 +52,7 @@ def with_client(
     Args:
         ctx: the context of the command.
         target: the server.
-        how: the connection options.
+        options: the connection options.
         work: is called with the open client, and returns the result.
         stderr: keeps the standard error of a server that is started, for the caller.
         handlers: further arguments of `Client`, such as callbacks.
@@ -75,7 +75,7 @@ def with_client(
     stderr.show = verbosity.level > 0
     if stderr.show:  # so that the same lines are not logged too
         logging.getLogger("wharfinger.transports.stdio_client").setLevel(logging.INFO)
-    client = make_client(ctx, target, how, stderr=stderr.take, **handlers)
+    client = make_client(ctx, target, options, stderr=stderr.take, **handlers)
     interrupted: list[bool] = []
 
     async def session() -> T:
@@ -157,25 +157,25 @@ def on_ctrl_c(interrupted: list[bool]) -> None:
         loop.add_signal_handler(signal.SIGINT, stop)
 
 
-def make_client(ctx: click.Context, target: Target, how: ConnectionOptions, **handlers: Any) -> Client:
+def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, **handlers: Any) -> Client:
     """Make the client; an invalid option is a usage error."""
     from wharfinger.protocol.revisions import REVISIONS
 
-    if how.revision is not None and how.revision not in REVISIONS:
-        raise click.UsageError(f"No revision {how.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
-    if not target.url.startswith("http") and (how.headers or how.token_env):
+    if options.revision is not None and options.revision not in REVISIONS:
+        raise click.UsageError(f"No revision {options.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
+    if not target.url.startswith("http") and (options.headers or options.token_env):
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
-    if target.url and how.env:
+    if target.url and options.env:
         raise click.UsageError("--env is for a command.", ctx)
-    given = merge_headers(target.headers, read_headers(ctx, how))
+    given = merge_headers(target.headers, read_headers(ctx, options))
     try:
         return Client(
             target.url or list(target.command),
-            revision=how.revision,
-            timeout=how.timeout,
-            open_timeout=how.timeout,
+            revision=options.revision,
+            timeout=options.timeout,
+            open_timeout=options.timeout,
             headers=given,
-            env={**target.env, **read_environment(ctx, how)},
+            env={**target.env, **read_environment(ctx, options)},
             cwd=target.cwd,
             auth=saved_sign_in(target, given),
             **handlers,
@@ -199,26 +199,26 @@ def merge_headers(configured: Mapping[str, str], given: dict[str, str]) -> dict[
     return {**{name: value for name, value in configured.items() if name.lower() not in names}, **given}
 
 
-def read_headers(ctx: click.Context, how: ConnectionOptions) -> dict[str, str]:
+def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
     """Read `--header` and `--token-env`."""
     found: dict[str, str] = {}
-    for text in how.headers:
+    for text in options.headers:
         name, colon, value = text.partition(":")
         if not colon or not name.strip():
             raise click.UsageError(f"{text!r}: write 'NAME: VALUE'.", ctx)
         found[name.strip()] = value.strip()
-    if how.token_env:
-        token = os.environ.get(how.token_env, "")
+    if options.token_env:
+        token = os.environ.get(options.token_env, "")
         if not token:
-            raise click.UsageError(f"The variable {how.token_env} is not set: put the token into it.", ctx)
+            raise click.UsageError(f"The variable {options.token_env} is not set: put the token into it.", ctx)
         found["Authorization"] = f"Bearer {token}"
     return found
 
 
-def read_environment(ctx: click.Context, how: ConnectionOptions) -> dict[str, str]:
+def read_environment(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
     """Read `--env NAME=VALUE` and `--env NAME`, which passes on the variable of this process."""
     found: dict[str, str] = {}
-    for text in how.env:
+    for text in options.env:
         name, equals, value = text.partition("=")
         if not equals and name not in os.environ:
             raise click.UsageError(f"The variable {name} is not set: write --env {name}=VALUE.", ctx)

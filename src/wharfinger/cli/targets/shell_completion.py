@@ -64,7 +64,7 @@ def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]
 
 
 def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> list[CompletionItem]:
-    """Suggest what a server offers that is already running; none is started for a completion."""
+    """Suggest the features of a server that is already running; completion starts none."""
     from wharfinger.cli.targets.target import parse_target
 
     target = parse_target(ctx, word)

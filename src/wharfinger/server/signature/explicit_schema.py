@@ -35,15 +35,25 @@ class SchemaSignature:
         TypeError: the parameters of the function do not match the schema.
     """
 
-    __slots__ = ("_given", "_signature", "_whole", "context", "needs", "parameters", "returns", "schema", "summary")
+    __slots__ = (
+        "_compiled",
+        "_dict_parameter",
+        "_signature",
+        "context",
+        "needs",
+        "parameters",
+        "returns",
+        "schema",
+        "summary",
+    )
 
     direct = None
     """Arguments always need more than decoding."""
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], what: str) -> None:
         refuse_unbound(function)
-        self._given = CompiledSchema(schema, what)
-        self.schema = self._given.schema
+        self._compiled = CompiledSchema(schema, what)
+        self.schema = self._compiled.schema
         if self.schema.get("type") != "object":
             raise InvalidSchema(f'The {what} must have "type": "object": arguments are always an object.')
         known = annotations_of(function)
@@ -51,7 +61,7 @@ class SchemaSignature:
         self.summary = summary_of(function)
         self.context, self.needs = needs_of(function)
         self._signature: Signature | None = None
-        self._whole = ""
+        self._dict_parameter = ""
         self.parameters = self._match(function, known, what)
 
     def _match(self, function: Callable[..., Any], known: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -68,7 +78,7 @@ class SchemaSignature:
             annotation = known.get(only.name, only.annotation)
             is_dict = (get_origin(annotation) or annotation) in _DICTS
             if only.kind is only.POSITIONAL_OR_KEYWORD and only.name not in properties and is_dict:
-                self._whole = only.name
+                self._dict_parameter = only.name
                 return found
         takes_any = any(p.kind is p.VAR_KEYWORD for p in found.values())
         named = {key: p for key, p in found.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -95,14 +105,14 @@ class SchemaSignature:
             given = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             raise BadArguments(_unreadable(data)) from None
-        faults = self._given.faults(given)
+        faults = self._compiled.faults(given)
         if faults and json_strings and isinstance(given, dict) and self._unwrap(cast("dict[str, Any]", given)):
-            faults = self._given.faults(given)
+            faults = self._compiled.faults(given)
             data = msgspec.json.encode(given)
         if faults:
             raise BadArguments(faults)
-        if self._whole:
-            return {self._whole: given}
+        if self._dict_parameter:
+            return {self._dict_parameter: given}
         if self._signature is not None:
             return self._signature.decode(data)
         return cast("dict[str, Any]", given)

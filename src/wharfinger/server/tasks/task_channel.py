@@ -91,7 +91,7 @@ class RunningTask:
         return self._ask(method, params)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """`Channel`: a task has no connection of its own."""
+        """Return False: a task has no connection that belongs to it alone."""
         return False
 
     async def _ask(self, method: str, params: Any) -> Message:

@@ -63,7 +63,7 @@ class ContentTests(ContractBase):
         """A changed content has a new version, everywhere."""
         uri = self.change(driver.source)
         if uri is None:
-            pytest.skip("nothing of it can be changed")
+            pytest.skip("this suite cannot change the source")
         before = driver.ask("version", uri)
         expect(before, "Versions", f"{uri} can change, and has no version.")
         self.change_again(driver, uri)
@@ -127,7 +127,9 @@ class ContentTests(ContractBase):
             if following is not None:
                 shown = any(content.uri == following for content in contents[1:])
                 expect(shown, "Windows", f"{asked[-1]} continues at {following}, but no further content names it.")
-        expect(len(asked) > 1, "Windows", f"{self.windowed} is read whole: no {NEXT!r} in _meta of its first content.")
+        expect(
+            len(asked) > 1, "Windows", f"{self.windowed} came in one piece: no {NEXT!r} in _meta of its first content."
+        )
         expect(all(pieces), "Windows", "A window is empty.")
         if following is None:
             self._check_whole(driver, pieces)

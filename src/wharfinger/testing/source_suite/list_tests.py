@@ -67,14 +67,14 @@ class ListTests(ContractBase):
         expect(text.isprintable(), "describe", f"describe() is not one line of plain text: {text!r}")
         expect(took < 2, "describe", f"describe() took {took:.1f} s: it has half a second.")
 
-    def test_it_starts_and_ends_as_often_as_it_is_told(self, source: Source) -> None:
+    def test_starting_and_ending_twice_is_harmless(self, source: Source) -> None:
         """A second start or end is harmless."""
         with SourceDriver(source) as driver:
             for method in ("start", "start", "close", "close"):
                 answer = answered(driver, method)
                 expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
 
-    def test_it_never_tells_its_secret(self, driver: SourceDriver) -> None:
+    def test_its_secret_stays_hidden(self, driver: SourceDriver) -> None:
         """The secret is not in names, lists or errors."""
         if not self.secret:
             pytest.skip("has no secret")

@@ -34,11 +34,11 @@ ERAS = ("2025-11-25", "2026-07-28")
 class WatchTests(ContractBase):
     """Watching, threads and clients."""
 
-    def test_a_watcher_is_told_of_a_change(self, driver: SourceDriver) -> None:
+    def test_a_watcher_hears_of_a_change(self, driver: SourceDriver) -> None:
         """Within ten seconds, and every time."""
         uri = self.change(driver.source)
         if uri is None:
-            pytest.skip("nothing of it can be changed")
+            pytest.skip("this suite cannot change the source")
         changes = ChangeRecorder()
         driver.ask("stat", uri)
         self._watch(driver, uri, changes)
@@ -46,10 +46,12 @@ class WatchTests(ContractBase):
             changes.clear()
             self.change_again(driver, uri)
             heard = changes.receives(uri, DEADLINE)
-            expect(heard, "Watching", f"{uri} changed a {time_} time, and no watcher was told within {DEADLINE:g} s.")
+            expect(
+                heard, "Watching", f"{uri} changed a {time_} time, and its watcher heard nothing within {DEADLINE:g} s."
+            )
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
-    def test_a_watcher_of_the_list_is_told_of_what_is_added(self, driver: SourceDriver) -> None:
+    def test_a_watcher_of_the_list_hears_of_an_addition(self, driver: SourceDriver) -> None:
         """Within ten seconds."""
         changes = ChangeRecorder()
         driver.ask("page", None, 10)
@@ -61,7 +63,7 @@ class WatchTests(ContractBase):
             driver.on_loop("unwatch", None)
             pytest.skip("its list never changes")
         heard = changes.receives(None, DEADLINE)
-        expect(heard, "Watching", f"{added} was added, and after {DEADLINE:g} s the list's watcher was not told.")
+        expect(heard, "Watching", f"{added} was added, and after {DEADLINE:g} s the list's watcher had heard nothing.")
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:
@@ -77,7 +79,7 @@ class WatchTests(ContractBase):
         changes.clear()
         do()
         heard = changes.received(2 * QUIET)
-        expect(not heard, "Watching", f"After unwatch({uri!r}) its watcher was still told: {heard}")
+        expect(not heard, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {heard}")
 
     def test_watching_twice_and_unwatching_what_is_unknown_is_harmless(self, driver: SourceDriver) -> None:
         """Watches begin and end in any order, also for missing URIs."""
@@ -131,19 +133,19 @@ class WatchTests(ContractBase):
             expect(shown == [item.uri_template for item in source.templates], "Templates", f"A client sees {shown}.")
             for uri in (self.missing, self.missing + "x" * 5_000, self.missing + "x" * (2 << 20)):
                 error = attempt(partial(served.read, uri))
-                problem = f"A client that reads {brief(uri)} must be told that it is not found: {brief(error)}."
+                problem = f"A client that reads {brief(uri)} must get the error that it is not found: {brief(error)}."
                 expect(isinstance(error, (ResourceNotFound, InvalidParams)), "Errors", problem)
 
     @pytest.mark.parametrize("revision", ERAS)
-    def test_a_client_is_told_of_a_change(self, source: Source, revision: str) -> None:
+    def test_a_client_hears_of_a_change(self, source: Source, revision: str) -> None:
         """Watched over the wire, in both eras."""
         uri = self.change(source)
         if uri is None:
-            pytest.skip("nothing of it can be changed")
+            pytest.skip("this suite cannot change the source")
         with SourceDriver(source) as driver, driver.served(revision) as served, served.watching(uri) as changes:
             self.change_again(driver, uri)
             heard = changes.receives(uri, DEADLINE)
-            expect(heard, "Watching", f"{uri} changed, and after {DEADLINE:g} s its client was not told.")
+            expect(heard, "Watching", f"{uri} changed, and after {DEADLINE:g} s its client had heard nothing.")
 
 
 async def _listed(client: Client) -> list[t.Resource]:

@@ -99,8 +99,8 @@ async def read_body(
     """Read a body, which is one message.
 
     Raises:
-        NoMessage: the body is no message, and the status is an error.
-        NotMCP: the body is no message, but the status is a success.
+        NoMessage: the body is not a message, and the status is an error.
+        NotMCP: the body is not a message, but the status is a success.
     """
     body = await origin.body(response)
     if content_type(response) == "application/json":

@@ -43,7 +43,7 @@ logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
 MAX_POSTS = 64
 """Messages that are sent at the same time; further requests wait."""
 POST_TIME = 30.0
-"""Seconds to wait until the server acknowledges a message. More is no failure: some do so only when they respond."""
+"""Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
 
 
 class _IdAndMethod(msgspec.Struct):

@@ -345,7 +345,7 @@ class HttpApp:
         if self.draining:
             raise _with_headers(Overloaded("The server is stopping."), CLOSE)
         if not request.row.long:  # type: ignore[union-attr]
-            self.calls.check_part(call)
+            self.calls.check_share(call)
             return
         check_stream(headers)
         self.calls.admit_stream(call)

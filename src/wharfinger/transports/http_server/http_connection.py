@@ -10,7 +10,7 @@ head ended, except for content and the sizes of chunks: first the head, then chu
 
 A connection has no timer: `Connections.sweep` checks the deadlines of all connections once a second.
 
-Bytes that are no valid request get an error in JSON. Then the connection closes its sending side, and drops what
+Bytes that are not a valid request get an error in JSON. Then the connection closes its sending side, and drops what
 arrives for `LINGER` seconds. If it left bytes unread, the system would send a reset, which could destroy the answer.
 """
 

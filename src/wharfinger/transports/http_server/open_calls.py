@@ -166,11 +166,11 @@ class OpenCalls:
         return call
 
     def hand_over(self, call: HttpCall) -> None:
-        """Remove a call that a session counts and keeps the time of."""
+        """Remove a call that a session counts, and ends when it takes too long."""
         del self.fresh[call]
         self._uncount(call)
 
-    def check_part(self, call: HttpCall) -> None:
+    def check_share(self, call: HttpCall) -> None:
         """Raise Overloaded if the owner of a call has its equal share of all calls in flight already."""
         if self._in_flight[call.owner] > self.service.limits.in_flight // len(self._in_flight):
             raise Overloaded("Too many requests are in flight: try again later.")
