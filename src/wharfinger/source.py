@@ -196,9 +196,10 @@ class Source:
         raise NotImplementedError
 
     def page(self, after: str | None, limit: int) -> MaybeAwaitable[ResourcePage]:
-        """At most `limit` resources after the key `after` (None: from the beginning), and the key of the next page.
+        """Return at most `limit` resources after the key `after` (None: from the beginning), and the next page's key.
 
-        A key is a position that stays valid while the list changes: adding or removing a resource moves no other one.
+        A key is a position that stays valid while the list changes: adding or removing a resource does not move the
+        others.
 
         Raises:
             InvalidArgument: the key is not one of this source.
@@ -249,7 +250,7 @@ class Source:
         return []
 
     def search(self, query: str, limit: int) -> MaybeAwaitable[Sequence[Hit] | None]:
-        """At most `limit` hits, best first. Return `Hits` with `truncated` if a limit may have left some out.
+        """Return at most `limit` hits, best first, as `Hits` with `truncated` if a limit may have left some out.
 
         Override it only if the data has a search of its own. None, the default, lets the server search
         `documents` and `text`. Not called while a complete search index covers this source.

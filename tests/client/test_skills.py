@@ -90,7 +90,7 @@ async def test_a_file_outside_of_the_manifest_is_not_asked_for(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"description": "Steal ropes."}, "description"),
         ({"license": "MIT"}, "license"),

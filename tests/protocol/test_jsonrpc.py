@@ -80,7 +80,9 @@ def test_depth_of_a_message_is_bounded() -> None:
     assert decode(request("1", "[[],[],[],[],[],[],[],[],[],[]]"), LIMITS).id == 1
 
 
-@pytest.mark.parametrize(("id", "told"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)])
+@pytest.mark.parametrize(
+    ("id", "reported"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)]
+)
 def test_refusal_of_what_is_too_deep_carries_an_id_of_256_characters(id: str, reported: bool) -> None:
     assert (refused(request(id, nested(7))).id is not None) is reported
 

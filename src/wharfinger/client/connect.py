@@ -399,8 +399,8 @@ class _Opening:
 
     async def _reconnect(self, failure: WharfingerError) -> bool:
         """Open another link, and send only `initialize` on it. Returns False if that cannot help."""
-        first_asked_so = self._sent_discover and self._known != "stateless" and self.settings.revision is None
-        if not first_asked_so or not isinstance(self.target, str | list | Socket):
+        discovered_first = self._sent_discover and self._known != "stateless" and self.settings.revision is None
+        if not discovered_first or not isinstance(self.target, str | list | Socket):
             return False
         self._refused = failure
         self._sent_discover = False

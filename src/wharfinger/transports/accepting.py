@@ -16,7 +16,7 @@ __all__ = ["AddressInUse", "CannotListen", "Exhaustion"]
 log = logging.getLogger("wharfinger.transports.accepting")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_AGAIN = 60.0
+_LOG_SECONDS = 60.0
 """Seconds between two log messages about it."""
 
 
@@ -67,7 +67,7 @@ class Exhaustion:
 
     def _log(self, error: OSError) -> None:
         now = time.monotonic()
-        if now - self._logged >= _AGAIN:
+        if now - self._logged >= _LOG_SECONDS:
             self._logged = now
             log.error(
                 "Connections cannot be accepted (%s): raise the limit of open files (ulimit -n, LimitNOFILE= in "

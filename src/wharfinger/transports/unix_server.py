@@ -82,7 +82,7 @@ class UnixServer:
         self._unread = Shares()
         self._server: asyncio.AbstractServer | None = None
         self._exhaustion: Exhaustion | None = None
-        self._made: tuple[int, int] | None = None
+        self._socket_identity: tuple[int, int] | None = None
         """Device and inode of the file that this server created and will remove."""
 
     async def start(self) -> None:
@@ -93,7 +93,7 @@ class UnixServer:
         """
         listener = _bind(self.path, self._mode)
         status = os.stat(self.path)
-        self._made = (status.st_dev, status.st_ino)
+        self._socket_identity = (status.st_dev, status.st_ino)
         try:
             await self._service.start()
             loop = asyncio.get_running_loop()
@@ -135,9 +135,9 @@ class UnixServer:
         """Remove the file, unless another server has replaced it."""
         with suppress(OSError):
             status = os.stat(self.path)
-            if self._made == (status.st_dev, status.st_ino):
+            if self._socket_identity == (status.st_dev, status.st_ino):
                 os.unlink(self.path)
-        self._made = None
+        self._socket_identity = None
 
 
 class _ClientConnection(StreamServer):

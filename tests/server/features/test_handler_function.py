@@ -134,8 +134,8 @@ async def test_context_is_injected_by_annotation_wherever_a_function_is(revision
 @pytest.mark.parametrize(
     ("uri", "function", "message"),
     [
-        ("a:b", lambda x: x, "wants 'x'"),
-        ("a:{x}", lambda x, y: x, "wants 'y'"),
+        ("a:b", lambda x: x, "takes 'x'"),
+        ("a:{x}", lambda x, y: x, "takes 'y'"),
         ("a:{x}", lambda: "", "no parameter for the URI's variable 'x'"),
         ("a:{x}/{y}", lambda x: x, "no parameter for the URI's variable 'y'"),
         ("a:{x}", eval("lambda x, /: x"), "must take 'x' by name"),

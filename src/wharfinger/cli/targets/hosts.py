@@ -43,7 +43,7 @@ class Host(NamedTuple):
     typed: bool
     """Whether an entry names its transport."""
     reference: str
-    """How a value refers to an environment variable; empty if a key of its own names the variable of the token."""
+    """How a value refers to an environment variable; empty if a separate key names the variable of the token."""
     after_add: str
     """What the user should do or know after a server was added."""
     after_remove: str

@@ -126,7 +126,7 @@ class HttpRefusal(InvalidRequest):
 
 # --- headers ---------------------------------------------------------------------------------------------------------
 
-_ONCE = frozenset(
+_UNIQUE_HEADERS = frozenset(
     {
         b"authorization",
         b"content-encoding",
@@ -158,7 +158,7 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
             values[name] = [value]
         elif name.startswith(b"mcp-"):
             raise HeaderMismatch("A routing header occurs twice in the request: send each Mcp-… header once.")
-        elif name in _ONCE:
+        elif name in _UNIQUE_HEADERS:
             raise HttpRefusal(400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE)
         else:
             values[name].append(value)

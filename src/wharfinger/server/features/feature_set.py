@@ -207,7 +207,7 @@ class Features(Generic[F]):
         return ((key, shown[key].feature) for _, key in self._places)
 
     def page(self, after: Any, limit: int) -> tuple[list[tuple[str, F]], Any]:
-        """Return at most `limit` features after a place (0: from the start), with their keys, and where the next page begins.
+        """Return at most `limit` features after a place (0: from the start) with their keys, and the next page's place.
 
         The place of the next page is None on the last one.
         """

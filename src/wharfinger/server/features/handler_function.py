@@ -112,7 +112,7 @@ class HandlerFunction:
                     raise TypeError(f"{name}() must take {parameter.name!r} by name.")
                 self._plan_variable(parameter.name, annotation)
             elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
-                raise TypeError(f"{name}() wants {parameter.name!r}, which the URI does not have as a variable.")
+                raise TypeError(f"{name}() takes {parameter.name!r}, which is not a variable of the URI.")
         missing = [variable for variable in variables if variable not in taken]
         if missing and not takes_any:
             raise TypeError(f"{name}() has no parameter for the URI's variable {missing[0]!r}.")
@@ -145,7 +145,7 @@ class HandlerFunction:
         for name, annotation in self._converted.items():
             if name in arguments:
                 try:
-                    arguments[name] = msgspec.convert(arguments[name], annotation, strict=False, dec_hook=_made)
+                    arguments[name] = msgspec.convert(arguments[name], annotation, strict=False, dec_hook=_convert_text)
                 except msgspec.ValidationError:
                     raise ResourceNotFound(request.params.uri) from None
                 if isinstance(arguments[name], float) and not math.isfinite(arguments[name]):  # "inf", "nan"
@@ -210,6 +210,6 @@ def _is_bounded(annotation: Any) -> bool:
     return any(isinstance(extra, msgspec.Meta) for extra in extras)
 
 
-def _made(kind: Any, text: Any) -> Any:
+def _convert_text(kind: Any, text: Any) -> Any:
     """Convert text to a type that msgspec does not support, such as `Path`; if that fails, no such resource exists."""
     return kind(text)

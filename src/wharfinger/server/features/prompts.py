@@ -217,9 +217,9 @@ def _message(value: Any) -> t.PromptMessage:
     if isinstance(value, t.PromptMessage):
         return value
     role: Any = "user"
-    said = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
-    if len(said) == 2 and "role" in said and "content" in said:  # a message as a dict
-        role, value = said["role"], said["content"]
+    fields = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
+    if len(fields) == 2 and "role" in fields and "content" in fields:  # a message as a dict
+        role, value = fields["role"], fields["content"]
         if isinstance(value, Mapping):
             value = msgspec.convert(cast("object", value), t.ContentBlock)
         if role not in ("user", "assistant"):

@@ -209,13 +209,12 @@ def error_answer(raw: Raw | bytes) -> NoAnswer:
 
 
 def with_replay(services: Services, handler: Handler) -> Handler:
-    """The handler of `Server(replay=True)`: it runs again with the answers in the handshake era too."""
+    """Return a handler that runs again with the answers in the handshake era too, for `Server(replay=True)`."""
 
     async def replay(request: Request) -> Any:
         while True:
-            state_of(
-                services, request
-            )  # created here, so that a mounted server uses the replay setting of the outer server
+            # Create the state here, so that a mounted server uses the replay setting of the outer server.
+            state_of(services, request)
             try:
                 return await handler(request)
             except BaseException as error:

@@ -151,13 +151,13 @@ def limit_rate(
             left.popitem(last=False)
         if tokens < 1:
             wait = math.ceil((1 - tokens) / per_second)
-            raise _come_again(wait)
+            raise _try_again_in(wait)
         return await next(call)
 
     return limits
 
 
-def _come_again(seconds: int) -> Overloaded:
+def _try_again_in(seconds: int) -> Overloaded:
     text = f"Too many calls: try again in {seconds} s."
     refusal = Overloaded(text, data={"retryAfter": seconds}, http_status=429)
     refusal.headers = ((b"retry-after", b"%d" % seconds),)  # type: ignore[attr-defined]  # only the HTTP transport reads it

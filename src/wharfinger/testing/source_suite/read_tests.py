@@ -101,9 +101,7 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
     for limit in () if live else (1, 2, 7):
         found = uris(limit, SAMPLE)
         wanted = whole[: len(found)] if len(found) >= limit * SAMPLE else whole
-        problem = (
-            f"In pages of {limit} the list is another one than in pages of 1,000: {few(set(wanted) ^ set(found))}."
-        )
+        problem = f"In pages of {limit} the list differs from that in pages of 1,000: {few(set(wanted) ^ set(found))}."
         expect(found == wanted, "Pages", problem)
 
 

@@ -54,14 +54,15 @@ class Collector:
                 gc.set_threshold(*_before)
 
     def grew(self, lasting: int) -> None:
-        """Freeze them if there are many more connections and sessions (`lasting`) than at the last freeze."""
+        """Freeze all objects if there are many more connections and sessions (`lasting`) than at the last freeze."""
         if self._active and lasting >= self._frozen + STEP:
             self._freeze(lasting)
 
     def tick(self, lasting: int) -> None:
-        """The same, and find garbage after half of them have gone. Call it once a second."""
+        """Call `grew`, or find garbage after half of them have gone. Call this once a second."""
         fallen, self._last = lasting < self._last, lasting
-        if self._active and self._frozen and lasting <= self._frozen // 2 and not fallen:  # and no more go now
+        # Wait until their number has stopped falling.
+        if self._active and self._frozen and lasting <= self._frozen // 2 and not fallen:
             gc.unfreeze()
             self._freeze(lasting)
         else:
