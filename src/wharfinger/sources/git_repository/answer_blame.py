@@ -43,7 +43,7 @@ _ESCAPE = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 
 
-class Origin(NamedTuple):
+class LineOrigin(NamedTuple):
     """The commit in which a line got its present text, and the path of the file there.
 
     `boundary`: git has looked no further, at the first commit, or where a shallow clone ends.
@@ -142,7 +142,7 @@ class BlameAnswer(GitAnswer):
     def _file(self) -> str:
         return self.uris.tree(self.address.rev, self.address.parts)
 
-    async def _origins(self, first: int, last: int) -> list[Origin]:
+    async def _origins(self, first: int, last: int) -> list[LineOrigin]:
         """Where these lines are from, in order."""
         try:
             output = await run_git(
@@ -159,15 +159,15 @@ class BlameAnswer(GitAnswer):
         return parse_blame(output.data)
 
 
-def parse_blame(data: bytes) -> list[Origin]:
+def parse_blame(data: bytes) -> list[LineOrigin]:
     """What `git blame --porcelain` prints: the facts about a commit are in the first lines of it only."""
-    origins: list[Origin] = []
+    origins: list[LineOrigin] = []
     paths: dict[str, bytes] = {}
     boundaries: set[str] = set()
     oid = ""
     for line in data.split(b"\n"):
         if line.startswith(b"\t"):
-            origins.append(Origin(oid, paths.get(oid, b""), oid in boundaries))
+            origins.append(LineOrigin(oid, paths.get(oid, b""), oid in boundaries))
             oid = ""
         elif not oid:
             header = _HEADER(line)
@@ -205,7 +205,7 @@ def _range(window: Window | None, number: int) -> tuple[int, int]:
 
 
 def _written(
-    lines: list[str], origins: list[Origin], commits: dict[str, Commit], first: int, path: bytes, room: int
+    lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit], first: int, path: bytes, room: int
 ) -> tuple[str, int]:
     """Lines under the commits that wrote them, while there is room; and the number of the last one."""
     out: list[str] = []
@@ -226,7 +226,7 @@ def _written(
     return "".join(out), last
 
 
-def _head(origin: Origin, commit: Commit, path: bytes) -> str:
+def _head(origin: LineOrigin, commit: Commit, path: bytes) -> str:
     try:
         day = time.strftime("%Y-%m-%d", time.gmtime(commit.author.seconds + commit.author.offset * 60))
     except (OverflowError, ValueError, OSError):
