@@ -191,7 +191,7 @@ DEFINED = ("def iter_multi_items(", "class ImmutableList(", "datastructures/stru
 async def ours_symbol_careful(transcript: Transcript, data: Dataset) -> str:
     found = await transcript.call("search", query=SYMBOL, source="code")
     hit = _hit(found, "structures.py")
-    return found + await transcript.call("read_resource", uri=_around(hit, found))
+    return found + await transcript.call("read_resource", uri=_around(hit))
 
 
 async def ours_symbol_careless(transcript: Transcript, data: Dataset) -> str:
@@ -257,13 +257,12 @@ def _hit(found: str, path: str) -> dict[str, str]:
     return next(result for result in results if path in result["id"])
 
 
-def _around(hit: dict[str, str], found: str) -> str:
-    """The URI of the lines around a hit, whose text begins with its line."""
-    base, mark, _ = hit["id"].partition("?")
-    line = re.match(r"(\d+): ", hit.get("text", ""))
-    if mark or line is None:
-        return hit["id"]
-    return f"{base}?lines={max(1, int(line[1]) - 30)}-{int(line[1]) + 30}"
+def _around(hit: dict[str, str]) -> str:
+    """The URI of the lines around a hit, whose text numbers the lines that match."""
+    line = re.search(r"^(\d+): ", hit["text"], re.M)
+    assert line is not None
+    number = int(line[1])
+    return f"{hit['id'].partition('?')[0]}?lines={max(1, number - 5)}-{number + 30}"
 
 
 # All of them
