@@ -60,9 +60,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hits(list[Hit]):
-    """The results of a search. `truncated` is a sentence that says why there may be more, or empty."""
+    """The results of a search. `truncated` is a sentence that says why there may be more, or empty.
+
+    `remark` is one that says how the words were understood: which one was read as another, or that none has all.
+    """
 
     truncated: str = ""
+    remark: str = ""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

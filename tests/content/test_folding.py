@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.content.folding import MAX_QUERY_WORDS, fold, words_of
+from wharfinger.content.folding import fold
 
 
 @given(st.text())
@@ -25,22 +25,3 @@ def test_folding_twice_changes_nothing_more(text: str) -> None:
 )
 def test_cases_are_the_same(one: str, other: str) -> None:
     assert fold(one) == fold(other)
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("Tide  table", ("tide", "table")),
-        ('"Tide  table" hull', ("tide  table", "hull")),
-        ('say "hi', ("say", '"hi')),
-        ("hull HULL", ("hull",)),
-        ("  ", ()),
-        ('""', ('""',)),
-    ],
-)
-def test_words_are_what_is_between_spaces_or_quotes(query: str, words: tuple[str, ...]) -> None:
-    assert words_of(query) == words
-
-
-def test_a_query_has_a_number_of_words_at_most() -> None:
-    assert len(words_of(" ".join(map(str, range(100))))) == MAX_QUERY_WORDS

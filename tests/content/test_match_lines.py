@@ -1,52 +1,142 @@
-"""Looking for words in pieces of text finds what is in the whole, wherever the pieces are cut."""
+"""The best places of a text are found, wherever its pieces are cut, and shown with their neighbours."""
 
 from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wharfinger.content import match_lines
 from wharfinger.content.folding import fold
-from wharfinger.content.match_lines import SNIPPET, look
+from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, PASSAGES, Passage, TextMatch, look
+from wharfinger.content.search_query import query_of
 
 
-def test_the_line_is_shown_with_its_number() -> None:
-    seen = look(["# Charts\n\n  Soundings in FATHOMS.  \n"], ["fathoms"])
-    assert seen is not None
-    assert (seen.snippet, seen.line, seen.counts) == ("3: Soundings in FATHOMS.", 3, (1,))
+def seen(text: str, query: str, **options: bool) -> TextMatch:
+    found = look([text], query_of(query), **options)
+    assert found is not None
+    return found
+
+
+def best(text: str, query: str, **options: bool) -> Passage:
+    return seen(text, query, **options).passages[0]
+
+
+def filled(*lines: str, before: int = 40) -> str:
+    """Lines far apart."""
+    return "".join("nothing\n" * before + line + "\n" for line in lines)
+
+
+def test_the_line_is_shown_with_its_number_and_its_neighbours() -> None:
+    found = best("# Charts\n\n  Soundings in FATHOMS.  \nnext\nlast\nout\n", "fathoms")
+    assert found.line == 3
+    assert found.snippet == "3:   Soundings in FATHOMS.\n4- next\n5- last"
+    assert found.brief.snippet == "3:   Soundings in FATHOMS."
+    assert found.moved(10).snippet.startswith("13:   Soundings")
 
 
 def test_the_line_that_has_more_of_the_words_is_shown() -> None:
-    seen = look(["depth\nsomething\ntide and depth\n"], ["depth", "tide"])
-    assert seen is not None
-    assert seen.snippet == "3: tide and depth"
+    assert best(filled("depth", "tide and depth", "tide"), "depth tide").line == 82
 
 
-def test_all_words_must_occur() -> None:
-    assert look(["one two"], ["one", "three"]) is None
+def test_words_on_lines_beside_each_other_count_together() -> None:
+    assert best(filled("depth", "tide\nof some depth", "tide"), "depth tide").line in (82, 83)
+
+
+def test_a_text_without_the_words_or_without_a_phrase_is_not_found() -> None:
+    assert look(["one two"], query_of("three")) is None
+    assert look(["one two"], query_of('one "two one"')) is None
+    assert look([], query_of("one")) is None
+    assert seen("one two", "one three").counts == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "line"),
+    [
+        (filled("x = load_chart()", "def load_chart():", "load_chart()"), "load_chart", 82),
+        (filled("LoadChart()", "export default class LoadChart {", "// LoadChart"), "LoadChart", 82),
+        (filled("load_chart", "func (s *Server) LoadChart(name string) {", "LoadChart"), "load chart", 82),
+        (filled("select charts", "CREATE TABLE IF NOT EXISTS charts (", "from charts"), "charts", 82),
+        (filled("from charts import depth", "depth", "the depth of the hull"), "depth", 123),
+        (filled("the timeout is long", "timeout: float = 5", "no timeout"), "timeout", 82),
+        (filled("see --timeout", '    "--timeout",', "or --timeout"), "timeout", 41),
+        (filled("parser.add(\n    '--timeout',", "see --timeout", "--timeout"), "--timeout", 42),
+        (filled("the depth", ":param depth: in metres", "depth"), "depth", 82),
+        (filled("tides here", "Tides\n=====\ntext", "more tides"), "tides", 82),
+    ],
+)  # fmt: skip
+def test_a_definition_comes_before_mentions_and_imports_come_last(text: str, query: str, line: int) -> None:
+    assert best(text, query).line == line
+
+
+def test_a_number_sign_is_a_heading_in_prose_and_a_comment_elsewhere() -> None:
+    text = filled("# tide tables", "def tide_tables():")
+    assert best(text, "tide tables").line == 82
+    heading, other = filled("## Tide tables", "the tide tables"), filled("the tide tables", "## Tide tables")
+    assert (best(heading, "tide tables", prose=True).line, best(other, "tide tables", prose=True).line) == (41, 82)
+
+
+def test_the_class_around_a_method_counts_for_it() -> None:
+    text = "class Anchor:\n" + "    pass\n" * 60 + "    def drop(self):\n\nclass Sail:\n" + "    pass\n" * 60
+    text += "    def drop(self):\n"
+    assert best(text, "Sail.drop").line == text.count("\n")
+    assert best(text, "Anchor.drop").line == 62
 
 
 def test_a_very_long_line_is_shown_in_part() -> None:
-    seen = look(["x" * 10_000 + " depth " + "y" * 10_000], ["depth"])
-    assert seen is not None
-    assert "depth" in seen.snippet
-    assert len(seen.snippet) <= SNIPPET + 5
+    found = best("x" * 10_000 + " depth " + "y" * 10_000, "depth")
+    assert "depth" in found.snippet
+    assert len(found.snippet) <= LINE_LENGTH + 10
+
+
+def test_a_few_places_are_returned_that_are_apart() -> None:
+    found = seen(filled(*["a depth"] * 20), "depth")
+    assert found.counts == (20,)
+    assert len(found.passages) == PASSAGES
+    lines = sorted(passage.line for passage in found.passages)
+    assert all(after - before >= match_lines.APART for before, after in itertools.pairwise(lines))
+    assert seen("depth " * (MAX_COUNT + 1), "depth").counts == (MAX_COUNT,)
+
+
+@pytest.mark.parametrize("line_end", ["\n", " "])
+def test_a_text_of_many_blocks_is_searched_to_its_end(line_end: str) -> None:
+    size = match_lines.BLOCK * 5 // 2
+    text = ("nothing here" + line_end) * (size // 13) + "the harbourmaster" + line_end
+    found = best(text, "harbourmaster")
+    assert "the harbourmaster" in found.snippet
+    assert seen(text, "harbourmaster").length == len(text)
+    assert found.line == text.count("\n", 0, text.index("harbourmaster")) + 1
 
 
 @given(
-    st.text(alphabet="abİß\n", max_size=60),
-    st.lists(st.integers(0, 60), max_size=5),
+    st.text(alphabet="abİß_ \n", max_size=80),
+    st.lists(st.integers(0, 80), max_size=5),
     st.lists(st.text(alphabet="abİß", min_size=1, max_size=5), min_size=1, max_size=3, unique=True),
 )
 def test_where_a_text_is_cut_changes_nothing(text: str, cuts: list[int], words: list[str]) -> None:
-    words = [fold(word) for word in words]
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in itertools.pairwise(places)]
-    seen = look(pieces, words)
-    assert (seen is not None) == all(word in fold(text) for word in words)
-    if seen is not None:
-        line = text.split("\n")[seen.line - 1]
-        assert seen.snippet.startswith(f"{seen.line}: ")
-        assert any(word in fold(line) for word in words)
-        assert any(fold(text).startswith(word, seen.offset) for word in words)
+    query = query_of(" ".join(f'"{word}"' for word in words))
+    found = look(pieces, query)
+    assert found == look([text], query)
+    assert (found is not None) == all(fold(word) in fold(text) for word in words)
+    if found is not None:
+        for passage in found.passages:
+            line = text.split("\n")[passage.line - 1]
+            assert f"{passage.line}: {line}".rstrip() in passage.snippet.split("\n")
+            assert any(fold(word) in fold(line) for word in words)
+
+
+@given(st.text(max_size=400), st.text(max_size=60))
+def test_any_text_and_any_query_give_lines_of_the_text(text: str, asked: str) -> None:
+    found = look([text], query_of(asked))
+    if found is None:
+        return
+    lines = text.split("\n")
+    for passage in found.passages:
+        for number, shown in passage.lines:
+            assert shown.strip("…") in lines[number - 1]
+            assert len(shown) <= LINE_LENGTH + 2
+        assert 0 <= min(passage.evidence) <= max(passage.evidence) <= 1

@@ -1,15 +1,8 @@
-"""Case-insensitive text for search, and the words of a query."""
+"""Case-insensitive text for search."""
 
 from __future__ import annotations
 
-import re
-
-__all__ = ["MAX_QUERY_WORDS", "fold", "words_of"]
-
-MAX_QUERY_WORDS = 16
-"""The maximum number of words in a query; further words are ignored."""
-
-_WORD = re.compile(r'"([^"]+)"|(\S+)')
+__all__ = ["fold"]
 
 
 def fold(text: str) -> str:
@@ -33,9 +26,3 @@ class _Folded(dict[int, int]):
 
 
 _FOLDED = _Folded()
-
-
-def words_of(query: str) -> tuple[str, ...]:
-    """Return the folded words of a query without duplicates; text in double quotes is one word."""
-    found = (fold(quoted or word) for quoted, word in _WORD.findall(query))
-    return tuple(dict.fromkeys(found))[:MAX_QUERY_WORDS]

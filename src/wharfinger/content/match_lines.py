@@ -1,84 +1,446 @@
-"""Find words in a text that comes in pieces: how often they occur, and the line that shows them best."""
+"""Find the places of a text that answer a query, and show each by its best line and the neighbours of that line.
+
+The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
+gathered by line. A line is worth what it has of each word, and less of what its neighbours have; the nearer, the more.
+A line that defines something (a function, a class, a setting, a heading) reaches further down, since what follows
+belongs to it, and is worth more if what it defines has the name that is looked for. The best lines then also count the
+words of the definitions and headings that enclose them. Imports, and lists of bare names, are worth little.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from wharfinger.content.folding import fold
+from wharfinger.content.search_query import Query, Word, identifier_parts
 
-__all__ = ["SNIPPET", "LineMatch", "look"]
+__all__ = ["LINE_LENGTH", "Passage", "TextMatch", "look", "score_of"]
 
-SNIPPET = 200
-"""Characters of a line that are shown."""
-MAX_PLACES = 50
-"""Occurrences of a word among which the best line is chosen."""
+BLOCK = 1 << 18
+"""Characters that are searched at once."""
+OVERLAP = 1 << 10
+"""Characters of a block that the next one repeats if it ends within a line."""
+MAX_PLACES = 2_000
+"""Occurrences of one word in a block that are graded."""
 MAX_COUNT = 1_000
 """Occurrences of one word that are counted."""
+CLOSE = 48
+"""Lines of a block whose neighbours are looked at."""
+BEST = 8
+"""Lines of a block whose enclosing definitions are looked at."""
+PASSAGES = 5
+"""Places of one text that are returned."""
+APART = 12
+"""Lines between two such places, at least."""
+REACH, DEFINED_REACH = 6, 24
+"""Lines after a line, and after a definition, that count for it; before it, only REACH lines do."""
+OFTEN = 5
+"""Lines around a line with a word; more say nothing more."""
+ENCLOSING, ENCLOSING_LINES = 4, 400
+"""Definitions around a line that are looked for, and how many lines are looked through."""
+LINE_LENGTH = 160
+"""Characters of a line that are shown."""
+LONG_LINE = 2_000
+"""A line of more characters is data rather than text, and worth less."""
+BEFORE, AFTER, DEFINED_AFTER = 1, 2, 3
+"""Lines that are shown before the best one, after it, and after a definition."""
+
+_MODIFIERS = frozenset(
+    """
+    abstract async cdef cpdef create data declare default export extern final global inline internal local open or
+    override partial private protected pub public readonly replace sealed static temporary typedef unique unsafe virtual
+    """.split()  # noqa: SIM905
+)
+_KEYWORDS = frozenset(
+    """
+    class const def domain enum fn fun func function index interface let macro message method module namespace object
+    package procedure protocol record service struct sub table trait trigger type union val var view #define
+    """.split()  # noqa: SIM905
+)
+"""What begins a definition, in some common languages, after modifiers."""
+_NAME = re.compile(r"[\"'`\[(]?([\w$.]+)")
+_GO_METHOD = re.compile(r"\s*func\s+\([^)]{1,80}\)\s+(\w+)")
+_ROLE = re.compile(
+    r"\s*\.\. (?:[\w-]+:)?(?!code|note|warning|versionadded|versionchanged|image|literal)[\w-]+:: (.{1,120})"
+)
+_TITLE = re.compile(r"\s{0,3}#{1,6} +(.{1,160})|\s*<h[1-6][^>]{0,80}>(.{1,160})")
+_PARAMETER = re.compile(
+    r"\s*(?:[:@](?:param|arg|keyword|raises|ivar|cvar|attribute)\s+(?:[\w\[\].]+\s+)?|[-*] +)"
+    r"`{0,2}\**([\w.-]+)`{0,2}\**\s*(?:=[^:]{1,40})?(?::| -|$)"
+)
+_SETTING = re.compile(
+    r"\s*(?:(?:export|static|public|private|final|readonly)\s+)*(?:self\.|this\.)?"
+    r"[\"'\[]?([A-Za-z_$][\w$.-]*)[\"'\]]?\??\s*(?:=(?!=)|:=|:(?!:))"
+)
+_OPTION = re.compile(r"\s*[\"'](-{0,2}[\w.-]+)[\"'],?\s*$")
+_IMPORT = re.compile(
+    r"\s*(?:from\s+\S+\s+import\b|import\s|#\s*include\b|use\s+\w+::|require\(|@import\b|\.\. (?:auto|currentmodule))"
+)
+_BARE = re.compile(r"\s*(?:[\w.]+|[\"'][A-Z]\w*[\"'])(?:\s+as\s+\w+)?,?\s*$")
+_DEFINES = (
+    (_ROLE, 0.9), (_PARAMETER, 0.6), (_OPTION, 0.5), (_SETTING, 0.4),
+)  # fmt: skip
+"""What a line may define, by its beginning, and how much that is worth."""
+_LOOKED_AT = 400
+"""Characters of a line that are compared with these."""
 
 
-class LineMatch(NamedTuple):
-    """How often each word occurs, and the best line: `line` counts from 1, `offset` in characters from 0."""
+class Passage(NamedTuple):
+    """A place in a text."""
+
+    score: float
+    """What it is worth within its text."""
+    line: int
+    """The number of the best line, from 1."""
+    evidence: tuple[float, ...]
+    """How well each word of the query fits here, from 0 to 1."""
+    bonus: float
+    """What it has beyond its words: it defines what is looked for, or has the words side by side."""
+    factor: float
+    """Less than 1 if it is an import, a list of names or a line of data."""
+    lines: tuple[tuple[int, str], ...]
+    """The lines to show, with their numbers."""
+
+    @property
+    def snippet(self) -> str:
+        """The lines as `grep -C` shows them: `12:` before the number of the best line, `13-` before those beside it."""
+        return "\n".join(
+            f"{number}{':' if number == self.line else '-'} {text}".rstrip() for number, text in self.lines
+        )
+
+    @property
+    def brief(self) -> Passage:
+        """The same place with its best line alone."""
+        return self._replace(lines=tuple(line for line in self.lines if line[0] == self.line))
+
+    def moved(self, lines: int) -> Passage:
+        """The same place, with so many lines before the text."""
+        return self._replace(line=self.line + lines, lines=tuple((at + lines, text) for at, text in self.lines))
+
+
+class TextMatch(NamedTuple):
+    """What a text has of a query: how often each word, and the best places, the best first."""
 
     counts: tuple[int, ...]
-    snippet: str
-    line: int
-    offset: int
+    passages: tuple[Passage, ...]
+    lines: int
+    """How many lines the text has; if only part of it was read, the lines of that part."""
+    length: int
+    """How many characters were read."""
 
 
-def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
-    """Find all of the `words`, which must be folded; None if one of them does not occur."""
+def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False) -> TextMatch | None:
+    """Find a query in a text that comes in pieces; None if it has none of the words, or lacks a phrase.
+
+    `named` says how well each word fits the name of the text, from 0 to 1: a place need not repeat it. In `prose`, a
+    line that begins with `#` is a heading; elsewhere it is a comment.
+    """
+    words = query.words
     counts = [0] * len(words)
-    keep = max(SNIPPET, *(len(word) for word in words))
-    best: tuple[int, str, int, int] | None = None
-    tail, lines, length = "", 0, 0
-    for piece in pieces:
-        text = tail + piece
-        folded = fold(text)
-        for number, word in enumerate(words):
-            # Occurrences that end in the tail were counted with the piece before.
-            begin = max(0, len(tail) - len(word) + 1)
-            counts[number] = min(MAX_COUNT, counts[number] + folded.count(word, begin))
-        if best is None and (found := _best_line(text, folded, words)) is not None:
-            fitting, at = found
-            best = (fitting, _snippet(text, at, words), lines + text.count("\n", 0, at) + 1, length + at)
-        if best is not None and tail and all(counts):
-            break  # a large text: more of it says nothing new
-        kept = text[-keep:]
-        length += len(text) - len(kept)
-        lines += text.count("\n", 0, len(text) - len(kept))
-        tail = kept
-    if best is None or not all(counts):
+    given = [0.5 * one for one in named] or [0.0] * len(words)
+    best: list[Passage] = []
+    first, length = 1, 0
+    for text, following in _blocks(pieces):
+        block = _Block(text, query, given, counts, first, prose)
+        best = heapq.nlargest(PASSAGES * 4, [*best, *block.passages()], key=lambda one: (one.score, -one.line))
+        first += text.count("\n", 0, following)
+        length += following
+    missing = any(
+        word.phrase and not count and not name for word, count, name in zip(words, counts, given, strict=True)
+    )
+    if missing or not best:
         return None
-    _, snippet, line, offset = best
-    return LineMatch(tuple(counts), f"{line}: {snippet}", line, offset)
+    return TextMatch(tuple(counts), tuple(_apart(best)), first, length)
 
 
-def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return how many of the words the best line has, and the place of one; the first of equally good lines."""
-    best: tuple[int, int] | None = None
-    for word in words:
-        at = folded.find(word)
-        for _ in range(MAX_PLACES):
-            if at < 0:
+def _apart(passages: Iterable[Passage]) -> Iterator[Passage]:
+    """The best passages that are not close to a better one."""
+    shown: list[int] = []
+    for passage in passages:
+        if len(shown) < PASSAGES and all(abs(passage.line - line) >= APART for line in shown):
+            shown.append(passage.line)
+            yield passage
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """The text in blocks, each with the place where the next one begins: after a line or, in a long one, in it."""
+    waiting: list[str] = []
+    length = 0
+    for piece in pieces:
+        waiting.append(piece)
+        length += len(piece)
+        if length <= BLOCK:
+            continue
+        text = "".join(waiting)
+        while len(text) > BLOCK:
+            cut = text.rfind("\n", BLOCK // 2, BLOCK) + 1
+            end, following = (cut, cut) if cut else (BLOCK, BLOCK - OVERLAP)
+            yield text[:end], following
+            text = text[following:]
+        waiting, length = [text], len(text)
+    text = "".join(waiting)
+    if text:
+        yield text, len(text)
+
+
+class _Line:
+    """A line with words of the query: how well each fits, and where."""
+
+    __slots__ = ("at", "evidence", "worth")
+
+    def __init__(self, size: int) -> None:
+        self.evidence = [0.0] * size
+        self.at: list[tuple[int, int, int]] = []
+        """`(begin, end, number)` of occurrences of words."""
+        self.worth = 0.0
+
+
+class _Block:
+    """Some lines of a text, and what they have of a query."""
+
+    def __init__(
+        self,
+        text: str,
+        query: Query,
+        given: Sequence[float],
+        counts: list[int],
+        first: int,
+        prose: bool,
+    ) -> None:
+        self.text = text
+        self.folded = fold(text)
+        self.query = query
+        self.given = given
+        self.first = first
+        self.total = query.weight or 1.0
+        self.prose = prose
+        self.found: dict[int, _Line] = {}
+        self.definitions: dict[int, float] = {}
+        """How much of the query a line defines, of those that were asked."""
+        places = [list(self._places(word)) for word in query.words]
+        for number, found in enumerate(places):
+            counts[number] = min(MAX_COUNT, counts[number] + len(found))
+        if not any(places):
+            return
+        self.lines = text.split("\n")
+        self.starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        for number, (word, found) in enumerate(zip(query.words, places, strict=True)):
+            self._grade(number, word, found)
+
+    def _places(self, word: Word) -> Iterator[tuple[int, str]]:
+        """Where a word occurs, and with which probe."""
+        for probe in word.probes:
+            at = self.folded.find(probe)
+            for _ in range(MAX_PLACES):
+                if at < 0:
+                    break
+                yield at, probe
+                at = self.folded.find(probe, at + len(probe))
+
+    def _grade(self, number: int, word: Word, places: Iterable[tuple[int, str]]) -> None:
+        for at, probe in places:
+            row = bisect_right(self.starts, at) - 1
+            line = self.found.get(row)
+            if line is None:
+                line = self.found[row] = _Line(len(self.query.words))
+            if line.evidence[number] < 1 and len(line.at) < 4 * len(self.query.words):
+                quality = word.quality(self.text, self.folded, at, probe)
+                line.at.append((at, at + len(probe), number))
+                if quality > line.evidence[number]:
+                    line.worth += word.weight * (quality - line.evidence[number])
+                    line.evidence[number] = quality
+
+    def passages(self) -> list[Passage]:
+        """The best places of this block."""
+        if not self.found:
+            return []
+        rows = heapq.nlargest(CLOSE, self.found, key=lambda row: (self._first_worth(row), -row))
+        graded = sorted((self._with_neighbours(row) for row in rows), key=lambda one: (-one.score, one.line))
+        best = sorted((self._enclosed(one) for one in graded[:BEST]), key=lambda one: (-one.score, one.line))
+        return [one._replace(lines=tuple(self._shown(one))) for one in _apart(best)]
+
+    def _first_worth(self, row: int) -> float:
+        """What a line is worth by itself, roughly: this is asked of every line that has a word."""
+        worth = self.found[row].worth
+        return 1.5 * worth if _definition(self.lines[row]) else worth
+
+    def _factor(self, row: int) -> float:
+        line = self.lines[row]
+        if len(line) > LONG_LINE:
+            return 0.4
+        if _IMPORT.match(line):
+            return 0.4
+        if _BARE.match(line) and not self._is_heading(row):
+            previous = self.lines[row - 1].rstrip() if row else ""
+            return 1.0 if previous.endswith("(") and not _IMPORT.match(previous) and _OPTION.match(line) else 0.4
+        return 1.0
+
+    def _defined(self, row: int) -> float:
+        """How much of the query is the name of what this line defines, from 0 to 1."""
+        if row not in self.definitions:
+            self.definitions[row] = self._defined_by(row)
+        return self.definitions[row]
+
+    def _defined_by(self, row: int) -> float:
+        line = self.lines[row][:_LOOKED_AT]
+        if name := _definition(line):
+            return self._of_name(name)
+        best = 0.9 * self._of_name(line) if self._is_heading(row) else 0.0
+        for pattern, worth in _DEFINES:
+            matched = pattern.match(line)
+            if matched is not None and (pattern is not _OPTION or self._begins_value(row)):
+                best = max(best, worth * self._of_name(matched[1]))
+        return best
+
+    def _begins_value(self, row: int) -> bool:
+        """Whether a line is an argument or an entry of its own, not a part of a text that began before."""
+        return row > 0 and self.lines[row - 1].rstrip().endswith(("(", "[", "{", ",", ":"))
+
+    def _of_name(self, name: str) -> float:
+        """How well a name fits the query: which share of the words it has, and which share of its parts they are."""
+        parts = identifier_parts(name)
+        if not parts:
+            return 0.0
+        fits = self.query.names(name, fold(name))
+        has = sum(word.weight * fit for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
+        covered = sum(len(word.parts) or 1 for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
+        return has / self.total * (0.4 + 0.6 * min(1.0, covered / len(parts)))
+
+    def _with_neighbours(self, row: int) -> Passage:
+        """A line with what its neighbours add."""
+        line = self.found[row]
+        evidence = [max(one, name) for one, name in zip(line.evidence, self.given, strict=True)]
+        defined = self._defined(row)
+        reach = DEFINED_REACH if defined > 0.15 else REACH
+        often = [0] * len(evidence)
+        for other in range(row - REACH, row + reach + 1):
+            beside = self.found.get(other)
+            if beside is None or other == row:
+                continue
+            if other > row and not self._belongs(other, row):
                 break
-            begin, end = _line_at(folded, at)
-            fitting = sum(folded.find(other, begin, max(end, at + len(word))) >= 0 for other in words)
-            if best is None or fitting > best[0]:
-                best = (fitting, at)
-            if fitting == len(words):
-                return best
-            at = folded.find(word, at + len(word))
-    return best
+            distance = abs(other - row)
+            fade = 0.85 - 0.5 * distance / (reach if other > row else REACH)
+            for number, quality in enumerate(beside.evidence):
+                evidence[number] = max(evidence[number], fade * quality)
+                often[number] += quality > 0.4
+        repeated = sum(word.weight * min(1.0, many / OFTEN) for word, many in zip(self.query.words, often, strict=True))
+        bonus = defined + 0.3 * repeated / self.total + self._side_by_side(line)
+        return self._passage(row, evidence, bonus, self._factor(row))
+
+    def _belongs(self, below: int, row: int) -> bool:
+        """Whether a line below another one belongs to it: not if it defines something that encloses more."""
+        return _indent(self.lines[below]) >= _indent(self.lines[row]) or not _definition(self.lines[below])
+
+    def _side_by_side(self, line: _Line) -> float:
+        """Whether words that follow each other in the query do so in the line; more if the line has all of it."""
+        if not self.query.whole:
+            return 0.0
+        begin, end = line.at[0][0], line.at[0][1]
+        row_begin = self.folded.rfind("\n", 0, begin) + 1
+        row_end = self.folded.find("\n", end)
+        if self.folded.find(self.query.whole, row_begin, row_end if row_end >= 0 else len(self.folded)) >= 0:
+            return 0.6
+        places = sorted(line.at)
+        pairs = sum(
+            after[2] == before[2] + 1 and 0 <= after[0] - before[1] <= 6
+            for at, before in enumerate(places)
+            for after in places[at + 1 : at + 3]
+        )
+        return 0.3 * min(1.0, pairs / max(1, len(self.query.words) - 1))
+
+    def _enclosed(self, passage: Passage) -> Passage:
+        """A passage with what the definitions and headings around it add."""
+        row = passage.line - self.first
+        evidence = list(passage.evidence)
+        indent = _indent(self.lines[row])
+        seen = 0
+        deeper = " " * indent if indent else "\0"
+        for above in range(row - 1, max(-1, row - ENCLOSING_LINES), -1):
+            line = self.lines[above]
+            if not line or line.startswith(deeper) or (line[0] == "\t" and indent):
+                continue
+            heading = self._is_heading(above)
+            if not heading and (not indent or not _definition(line)):
+                continue
+            indent = _indent(line)
+            deeper = " " * indent if indent else "\0"
+            found = self.found.get(above)
+            if found is not None:
+                for number, quality in enumerate(found.evidence):
+                    evidence[number] = max(evidence[number], 0.6 * quality)
+            seen += 1
+            if seen == ENCLOSING or heading or indent == 0:
+                break
+        return self._passage(row, evidence, passage.bonus, passage.factor)
+
+    def _is_heading(self, row: int) -> bool:
+        """Whether a line is the title of what follows."""
+        line = self.lines[row]
+        if line[:1] == "#" or line.lstrip()[:2] == "<h":
+            return self.prose and _TITLE.match(line) is not None
+        if row + 1 >= len(self.lines) or len(line) > LINE_LENGTH:
+            return False
+        below = self.lines[row + 1].strip()
+        return 3 <= len(below) >= len(line.strip()) > 0 and below[0] in '=-~^"' and not below.strip(below[0])
+
+    def _passage(self, row: int, evidence: Sequence[float], bonus: float, factor: float) -> Passage:
+        score = score_of(self.query, evidence, bonus, factor)
+        return Passage(score, self.first + row, tuple(evidence), bonus, factor, ())
+
+    def _shown(self, passage: Passage) -> Iterator[tuple[int, str]]:
+        """The best line and its neighbours, without empty lines at either end."""
+        row = passage.line - self.first
+        after = DEFINED_AFTER if self._defined(row) > 0.15 else AFTER
+        begin, end = max(0, row - BEFORE), min(len(self.lines), row + after + 1)
+        while begin < row and not self.lines[begin].strip():
+            begin += 1
+        while end > row + 1 and not self.lines[end - 1].strip():
+            end -= 1
+        for each in range(begin, end):
+            yield self.first + each, self._cut(each, row)
+
+    def _cut(self, row: int, best: int) -> str:
+        """A line, or the part of a long one that has a word."""
+        line = self.lines[row].rstrip()
+        if len(line) <= LINE_LENGTH:
+            return line
+        at = min(self.found[row].at)[0] - self.starts[row] if row == best else 0
+        begin = max(0, min(at - LINE_LENGTH // 3, len(line) - LINE_LENGTH)) if at > LINE_LENGTH - 40 else 0
+        return (
+            f"{'…' if begin else ''}{line[begin : begin + LINE_LENGTH]}{'…' if begin + LINE_LENGTH < len(line) else ''}"
+        )
 
 
-def _line_at(text: str, at: int) -> tuple[int, int]:
-    """Return where the part of a line around a place begins and ends: at most SNIPPET characters."""
-    begin = max(text.rfind("\n", max(0, at - SNIPPET), at) + 1, at - SNIPPET // 2, 0)
-    end = text.find("\n", at, begin + SNIPPET)
-    return begin, min(begin + SNIPPET, len(text)) if end < 0 else end
+def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: float) -> float:
+    """What a place is worth: mostly the share of the query's words that it has."""
+    share = sum(word.weight * one for word, one in zip(query.words, evidence, strict=True)) / (query.weight or 1.0)
+    return float(share**1.25 + 0.65 * bonus) * factor
 
 
-def _snippet(text: str, at: int, words: Sequence[str]) -> str:
-    begin, end = _line_at(text, at)
-    return " ".join(text[begin:end].split())
+def _definition(line: str) -> str:
+    """The name of the function, class, table or the like that a line defines; empty if it defines none."""
+    words = iter(line[:_LOOKED_AT].split(None, 8))
+    for word in words:
+        word = word.lower()
+        if word in _MODIFIERS or word[0] == "@" or word.startswith("pub("):
+            continue
+        if word not in _KEYWORDS:
+            return ""
+        break
+    name = next(words, "")
+    while name.lower() in ("if", "not", "exists", "class"):
+        name = next(words, "")
+    if name.startswith("(") and (method := _GO_METHOD.match(line)):
+        return method[1]
+    matched = _NAME.match(name)
+    return matched[1] if matched is not None else ""
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

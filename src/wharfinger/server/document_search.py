@@ -1,8 +1,8 @@
 """Searching the documents of one source, and calling sources from a thread to do so.
 
-Every source is searched in the same way, from its `documents` and `text`: first those whose names have all the words,
-the best names first, then those that have the missing words in their text, in the order of the list. The index of
-`sources.search` finds the same documents without reading everything.
+Every source is searched in the same way, from its `documents` and `text`: the documents whose names fit best are read
+first, then the others in the order of the list. What was found is ranked by `search_ranking`. The index of
+`sources.search` ranks in the same way, but knows which documents to read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
-from urllib.parse import unquote
 
-from msgspec import UNSET
-
-from wharfinger import types as t
-from wharfinger.content.folding import fold, words_of
+from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import look
+from wharfinger.content.near_words import NearWords
+from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
+from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_worth
 from wharfinger.source import (
     Document,
     DocumentPage,
-    Hit,
     Hits,
     MaybeAwaitable,
     Source,
@@ -34,21 +32,14 @@ from wharfinger.source import (
     outage_of,
 )
 
-__all__ = [
-    "SearchBounds",
-    "SourceReader",
-    "Stopped",
-    "has_text",
-    "hit_of",
-    "name_of",
-    "name_rank",
-    "search_documents",
-]
+__all__ = ["BoundedPieces", "SearchBounds", "SourceReader", "Stopped", "has_text", "search_documents"]
 
 PAGE = 256
 """Documents in each page that is requested from a source."""
 COROUTINE_SECONDS = 60.0
 """How long a coroutine of a source may take."""
+NEAR_CHARACTERS, NEAR_SECONDS = 4 << 20, 0.3
+"""How much text is compared, and for how long, to find the spelling of a word that occurs nowhere."""
 MEDIA = ("image/", "audio/", "video/", "font/")
 """Prefixes of MIME types without text, whose documents are not read."""
 MISSING = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
@@ -162,56 +153,116 @@ class SearchBounds(NamedTuple):
 def search_documents(
     source: Source, query: str, limit: int, reader: SourceReader | None = None, bounds: SearchBounds | None = None
 ) -> Hits:
-    """At most `limit` documents that have every word of `query` in their name or text, best first. Blocks.
+    """At most `limit` places in documents that have the words of `query` in their name or text, best first. Blocks.
 
-    `truncated` says which bound ended the search, if one did before `limit` documents were found.
+    `truncated` says which bound ended the search, if one did before enough documents were found.
     """
     reader, bounds = reader or SourceReader(), bounds or SearchBounds()
-    words = words_of(query)
-    hits = Hits()
-    if not words or limit < 1:
-        return hits
-    began = time.monotonic()
-    ends = began + bounds.seconds
-    named: list[tuple[tuple[int, int], Document]] = []
-    others: list[tuple[Document, list[str]]] = []
-    reached = ""
-    for number, document in enumerate(_documents(reader, source)):
-        if number == bounds.documents:
-            reached = f"after {bounds.documents:,} documents"
-            break
-        if time.monotonic() > began + bounds.seconds / 2:
-            reached = f"after {bounds.seconds:g} s"
-            break
-        name = name_of(document)
-        rest = [word for word in words if word not in name]
-        if not rest:
-            named.append((name_rank(name, words), document))
-        elif has_text(document) and len(others) <= bounds.texts:
-            others.append((document, rest))
-    named.sort(key=lambda ranked: ranked[0])
-    hits += [hit_of(document.uri, document.title, document.mime_type) for _, document in named[:limit]]
-    left = bounds.characters
-    for number, (document, rest) in enumerate(others):
-        if len(hits) == limit:
-            break
-        if number == bounds.texts:
-            reached = f"after {bounds.texts:,} texts"
-            break
-        if left <= 0:
-            reached = f"after {bounds.characters >> 20} MiB of text"
-            break
-        if time.monotonic() > ends:
-            reached = f"after {bounds.seconds:g} s"
-            break
-        pieces = _Pieces(reader.text(source, document.uri), min(bounds.text_characters, left), ends)
-        match = look(pieces, rest)
-        left -= pieces.read
-        if match is not None:
-            hits.append(hit_of(document.uri, document.title, document.mime_type, match.snippet))
-    if reached and len(hits) < limit:
-        hits.truncated = f"The search of {source.name or source.uri} ended {reached}: there may be more."
+    wanted = query_of(query)
+    if not wanted.words or limit < 1:
+        return Hits()
+    found = _Searched(source, wanted, limit, reader, bounds)
+    hits = found.hits()
+    corrected, remark = correct(wanted, found.unknown(), found.near)
+    if corrected != wanted:
+        hits = _Searched(source, corrected, limit, reader, bounds).hits()
+    hits.remark = remark or hits.remark
     return hits
+
+
+class _Searched:
+    """The documents of a source, in the order in which they are read, and what was found in them."""
+
+    def __init__(self, source: Source, query: Query, limit: int, reader: SourceReader, bounds: SearchBounds) -> None:
+        self.source = source
+        self.query = query
+        self.limit = limit
+        self.reader = reader
+        self.bounds = bounds
+        self.reached = ""
+        self.documents = self._by_name()
+        self.seen = [False] * len(query.words)
+        self.complete = False
+
+    def _by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
+        """The documents, those with the better names first."""
+        began = time.monotonic()
+        found: list[tuple[float, int, Document, tuple[float, ...]]] = []
+        for number, document in enumerate(_documents(self.reader, self.source)):
+            if number == self.bounds.documents:
+                self.reached = f"after {self.bounds.documents:,} documents"
+                break
+            if time.monotonic() > began + self.bounds.seconds / 2:
+                self.reached = f"after {self.bounds.seconds:g} s"
+                break
+            name = name_of(document)
+            names = self.query.names(name, fold(name))
+            if has_text(document) or all(names):
+                found.append((-name_worth(self.query, name, names), number, document, names))
+        self.ends = began + self.bounds.seconds
+        found.sort(key=lambda one: one[:2])
+        return [(document, names) for _, _, document, names in found]
+
+    def hits(self) -> Hits:
+        """Read texts until enough have all the words, or a bound is reached; return the best places."""
+        ranking = Ranking(self.query, self.limit)
+        left = self.bounds.characters
+        texts = 0
+        for document, names in self.documents:
+            if ranking.enough:
+                break
+            match = None
+            if has_text(document):
+                reached = self._bound_of_texts(texts, left)
+                if reached and not all(names):
+                    self.reached = reached
+                    break
+                if not reached:
+                    texts += 1
+                    text = self.reader.text(self.source, document.uri)
+                    pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.ends)
+                    match = look(pieces, self.query, names, prose=is_prose(document.title))
+                    left -= pieces.read
+            ranking.add(FoundDocument(self.source, document.uri, document.title, document.mime_type, names, match))
+        hits = ranking.hits(self.reader, self.ends)
+        self.seen, self.complete = ranking.seen, not ranking.enough
+        if self.reached and not ranking.enough:
+            hits.truncated = (
+                f"The search of {self.source.name or self.source.uri} ended {self.reached}: there may be more."
+            )
+        return hits
+
+    def _bound_of_texts(self, texts: int, left: int) -> str:
+        """Which bound keeps another text from being read; empty if none does."""
+        if texts == self.bounds.texts:
+            return f"after {self.bounds.texts:,} texts"
+        if left <= 0:
+            return f"after {self.bounds.characters >> 20} MiB of text"
+        if time.monotonic() > self.ends:
+            return f"after {self.bounds.seconds:g} s"
+        return ""
+
+    def unknown(self) -> set[str]:
+        """The words that occur nowhere; none if not everything was read."""
+        if self.reached or not self.complete:
+            return set()
+        return {word.text for word, seen in zip(self.query.words, self.seen, strict=True) if not seen}
+
+    def near(self, word: Word) -> str:
+        """The spelling nearest to a word in the names and in the first texts; empty if there is none."""
+        near = NearWords(word.text)
+        left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        for document, _ in self.documents:
+            near.add(name_of(document))
+        for document, _ in self.documents:
+            if left <= 0 or time.monotonic() > ends:
+                break
+            if has_text(document):
+                pieces = BoundedPieces(self.reader.text(self.source, document.uri), left, ends)
+                for piece in pieces:
+                    near.add(piece)
+                left -= pieces.read
+        return near.best()
 
 
 def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
@@ -241,7 +292,7 @@ def _recorded(source: Source) -> Generator[None]:
         raise
 
 
-class _Pieces:
+class BoundedPieces:
     """Pieces of a text up to a number of characters and a time; `read` counts the characters."""
 
     def __init__(self, pieces: Iterable[str], most: int, ends: float) -> None:
@@ -262,27 +313,3 @@ class _Pieces:
 def has_text(document: Document) -> bool:
     """Whether a document may have text, by its MIME type."""
     return not document.mime_type.startswith(MEDIA) or document.mime_type == "image/svg+xml"
-
-
-def name_of(document: Document) -> str:
-    """A document's folded name: its title, and the last part of its URI if the title does not contain it."""
-    last = unquote(document.uri.rstrip("/").rpartition("/")[2])
-    return fold(document.title if last in document.title else f"{document.title}\n{last}")
-
-
-def name_rank(name: str, words: Sequence[str]) -> tuple[int, int]:
-    """How well a name fits; lower is better. Ranks by the number of words found, how they match, and the depth."""
-    named = sum(word in name for word in words)
-    if not named:
-        return 0, 0
-    last = name.partition("\n")[0].rstrip("/").rpartition("/")[2]
-    wanted = " ".join(words)
-    fits = (last == wanted or last.rpartition(".")[0] == wanted, last.startswith(wanted), wanted in last, True)
-    return -named, 64 * fits.index(True) + min(name.count("/"), 63)
-
-
-def hit_of(uri: str, title: str, mime_type: str, snippet: str = "") -> Hit:
-    """A document that was found, as a hit with a resource."""
-    name = title.rstrip("/").rpartition("/")[2] or title
-    resource = t.Resource(uri=uri, name=name, title=title, mime_type=mime_type or UNSET)
-    return Hit(uri=uri, title=title, snippet=snippet, resource=resource)

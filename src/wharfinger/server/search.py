@@ -7,14 +7,19 @@ if the caller can read the resource, and its text as the caller reads it contain
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import UNSET
 
+from wharfinger.content.folding import fold
 from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, Matcher, compile_glob
+from wharfinger.content.match_lines import look
+from wharfinger.content.search_query import MAX_QUERY_CHARACTERS, Query, query_of
 from wharfinger.errors import (
     InternalError,
     InvalidArgument,
@@ -28,6 +33,7 @@ from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
+from wharfinger.server.search_ranking import FoundHit, is_prose
 from wharfinger.source import Hit, Hits, Source, outage_of
 
 if TYPE_CHECKING:
@@ -36,11 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
-LONGEST_QUERY = 2_000
+LONGEST_QUERY = MAX_QUERY_CHARACTERS
 """Characters of the words of one search, and of the name of a source or type."""
-
-WORDS = 16
-"""Words of a query that are looked for among the registered resources."""
 
 WIDER = 10
 """Factor by which more hits are requested from a source if a filter will drop some of them."""
@@ -87,6 +90,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return not self.path or self.fits_path(hit.title) or self.fits_path(hit.uri)
 
 
+_WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")
+"""The first line of a window, in its URI."""
+
+
 @lru_cache(maxsize=16)
 def _compiled(pattern: str) -> Matcher:
     return compile_glob(pattern, path=False)
@@ -129,12 +136,13 @@ async def search(
     if wanted.source and not sources:
         names = sorted({source_name(source) for source in resources.every_source()})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
-    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, wanted.query) if wanted.fits(hit))
+    query = query_of(wanted.query)
+    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.fits(hit))
     owner = owner_of(request)
     if resources.index is not None:
         found, sources = await _search_index(resources, resources.index, owner, wanted, progress, sources)
         hits += found
-        hits.truncated = found.truncated
+        hits.truncated, hits.remark = found.truncated, found.remark
     left = wanted.limit - len(hits)
     away: list[Source] = []
     if left > 0 and sources:
@@ -146,18 +154,30 @@ async def search(
         }
         await _wait_for_all(asked.values())
         away = [source for source, answer in asked.items() if _is_unreachable(answer)]
-        for source, answer in asked.items():
-            if source not in away:
-                hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
-                hits.truncated = hits.truncated or getattr(answer.result(), "truncated", "")
+        answers = [answer.result() for source, answer in asked.items() if source not in away]
+        shown = [[hit for hit in answer if hit.uri not in known and wanted.fits(hit)] for answer in answers]
+        hits.truncated = next(
+            filter(None, (hits.truncated, *(getattr(answer, "truncated", "") for answer in answers))), ""
+        )
+        _merge(hits, shown, [getattr(answer, "remark", "") for answer in answers])
         hits.truncated = not_searched(away) if away else hits.truncated
     missing = [source for source, _ in resources.missing() if wanted.takes(source)]
     if missing:  # also those that the index covers, which may be out of date
         hits.truncated = not_searched({*missing, *away})
     if resources.may_differ():
-        hits = await _readable(services, request, wanted.query, hits)
+        hits = await _readable(services, request, query, hits)
     del hits[wanted.limit :]
     return hits
+
+
+def _merge(hits: Hits, found: Sequence[Sequence[Hit]], remarks: Sequence[str]) -> None:
+    """Add what sources found, the best first; what they found only by another spelling, or in part, follows."""
+    exact = [one for one, remark in zip(found, remarks, strict=True) if not remark]
+    other = [one for one, remark in zip(found, remarks, strict=True) if remark]
+    if not hits and not any(exact):
+        hits.remark = next(filter(None, remarks), "")
+    for group in (exact, other):
+        hits += sorted(chain.from_iterable(group), key=lambda hit: -hit.score if isinstance(hit, FoundHit) else -1.0)
 
 
 async def _search_index(
@@ -243,32 +263,32 @@ def _names(source: Source) -> set[str]:
     return {name.casefold() for name in (source.name, source.uri) if name}
 
 
-def _registered(resources: Resources, query: str) -> Iterator[Hit]:
-    """Registered resources whose name, title, description or URI contains the words."""
-    words = query.casefold().split()[:WORDS]
+def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
+    """Registered resources whose name, title, description or URI has all the words."""
     for feature in resources.static:
         shown: Any = feature.definition
-        text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri))).casefold()
-        if words and all(word in text for word in words):
+        text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri)))
+        if query.words and all(query.names(text, fold(text))):
             yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
 
 
-async def _readable(services: Services, request: Request, query: str, hits: Hits) -> Hits:
-    """The hits that the caller can read, each with a snippet of the text that the caller reads."""
+async def _readable(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
+    """The hits that the caller can read, each with a snippet of the text that the caller reads.
+
+    That text must have every word for which the hit was found: otherwise a hit would tell a word that is kept from the
+    caller. For the same reason nothing is said of other spellings.
+    """
     kept = Hits()
     kept.truncated = hits.truncated
-    words = query.replace('"', " ").casefold().split()
     owner = owner_of(request)
     for hit in hits:
         text = await _read(services, request, hit.uri)
         if text is None:
             continue
-        name = f"{hit.title}\n{hit.uri}".casefold()
-        rest = [word for word in words if word not in name]
         if not hit.snippet:
             kept.append(hit)
-        elif (line := await services.pool.run(owner, _line_of, text, rest)) is not None:
-            kept.append(msgspec.structs.replace(hit, snippet=line))
+        elif (snippet := await services.pool.run(owner, _snippet_of, text, query, hit)) is not None:
+            kept.append(msgspec.structs.replace(hit, snippet=snippet))
     return kept
 
 
@@ -283,12 +303,18 @@ async def _read(services: Services, request: Request, uri: str) -> str | None:
     return "\n".join(content.text for content in contents if content.text is not UNSET)
 
 
-def _line_of(text: str, words: list[str]) -> str | None:
-    """The first line with one of the words; None if the text does not have all of them. Large texts take a while."""
-    folded = text.casefold()
-    if not all(word in folded for word in words):
-        return None
-    for line in text.splitlines():
-        if any(word in line.casefold() for word in words):
-            return line.strip()[:200]
-    return ""
+def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
+    """The best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
+    name = f"{hit.title}\n{hit.uri}"
+    names = query.names(name, fold(name))
+    match = look([text], query, names, prose=is_prose(hit.title))
+    counts = match.counts if match is not None else (0,) * len(names)
+    needed = hit.words if isinstance(hit, FoundHit) else {word.text for word in query.words}
+    for word, count, fits in zip(query.words, counts, names, strict=True):
+        if word.text in needed and not count and not fits:
+            return None
+    if match is None:
+        return ""
+    window = _WINDOW.search(hit.uri)
+    before = int(window[1]) - 1 if window is not None else 0
+    return match.passages[0].moved(before).snippet

@@ -104,7 +104,7 @@ def test_hits_are_shown_by_a_line_and_what_is_named_so_comes_first(tmp_path: Pat
             hits = await searched.find("depth")
             assert [(hit.uri, hit.snippet) for hit in hits] == [
                 ("file:///charts/depth.md", ""),
-                ("file:///charts/hull.ts", "2: export const Depth = 4;"),
+                ("file:///charts/hull.ts", "1- // Hull\n2: export const Depth = 4;"),
             ]
             assert hits[1].resource == t.Resource(
                 uri="file:///charts/hull.ts", name="hull.ts", title="hull.ts", mime_type="text/x-typescript"
@@ -294,7 +294,7 @@ def test_a_hook_that_only_looks_on_changes_no_hit(serving: Serving) -> None:
         async with serving(Shelf(one="nothing\nalpha")) as searched:
             searched.server.methods.add_middleware(looking_on, ("resources/read",))
             await searched.complete()
-            assert [hit.snippet for hit in await searched.find("alpha")] == ["2: alpha"]
+            assert [hit.snippet for hit in await searched.find("alpha")] == ["1- nothing\n2: alpha"]
 
     run(main())
 
@@ -450,8 +450,8 @@ def test_what_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
 
             hits = await searched.find("alpha")
             assert sorted((hit.uri, hit.snippet) for hit in hits) == [
-                ("shelf://one", "alpha open"),
-                ("shelf://three", "alpha ------"),
+                ("shelf://one", "1: alpha open"),
+                ("shelf://three", "1: alpha ------"),
             ]
             assert await searched.uris("secret") == []
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.content.folding import fold, words_of
+from wharfinger.content.folding import fold
+from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.source import Document
 from wharfinger.sources.search import index_store as module
 from wharfinger.sources.search.index_store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, IndexStore
@@ -33,7 +34,7 @@ def put(store: IndexStore, uri: str, *pieces: str, version: str = "1", most: int
 
 
 def uris(store: IndexStore, query: str, filters: Filters = EVERYWHERE) -> list[str]:
-    return [row.uri for row in store.find(words_of(query), filters, 1_000)]
+    return [row.uri for row in store.find(query_of(query), filters, 1_000).rows]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,7 +47,8 @@ def test_everything_that_holds_a_word_is_found(store: IndexStore, texts: list[st
     for number, text in enumerate(texts):
         put(store, f"x:{number}", text)
     word = fold(word)
-    found = {row.uri for row in store.find([word], EVERYWHERE, 100)}
+    phrase = Query((Word(word, word, (word,), (word,), phrase=True),))
+    found = {row.uri for row in store.find(phrase, EVERYWHERE, 100).rows}
     assert {f"x:{number}" for number, text in enumerate(texts) if word in fold(text)} <= found
 
 

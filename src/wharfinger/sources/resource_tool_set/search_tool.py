@@ -78,7 +78,7 @@ async def search(
     with errors_for_models():
         hits = await ctx.search(query, MAX_RESULTS, source=source, type=type, path=path)
     results = [_result(hit) for hit in hits]
-    notes = [hits.truncated] if hits.truncated else []
+    notes = [note for note in (hits.remark, hits.truncated) if note]
     if (number := fitting(results, ROOM // (2 if links else 1))) < len(results):
         notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
         del results[number:], hits[number:]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wharfinger.content.folding import words_of
+from wharfinger.content.search_query import query_of
 from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search.index_cache import IndexFile, cache_folder, open_index_file
@@ -151,12 +151,13 @@ class SearchIndex:
         chosen = {key: source for key, source in everything.items() if wanted.takes(source)}
         pending = indexing.progress.pending
         uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.empty]
-        words = words_of(wanted.query)
-        if store is None or reader is None or not words or wanted.limit < 1:
+        query = query_of(wanted.query)
+        if store is None or reader is None or not query.words or wanted.limit < 1:
             return Hits(), uncovered
         filters = Filters(tuple(chosen) if len(chosen) < len(everything) else (), wanted.type, wanted.pattern)
+        complete = not uncovered and pending.isdisjoint(chosen)
         try:
-            hits = await server.pool.run(owner, find, store, chosen, reader, words, filters, wanted.limit)
+            hits = await server.pool.run(owner, find, store, chosen, reader, query, filters, wanted.limit, complete)
         except sqlite3.Error as error:
             log.warning("The search index could not be read: %s", error)
             return Hits(), list(chosen.values())

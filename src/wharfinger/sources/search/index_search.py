@@ -1,21 +1,18 @@
-"""From words to hits: candidates of the index are read as they are now, ranked, and shown by a line.
-
-Ranking, in this order: documents that have more of the words in their name, those whose name fits better, those
-in whose text the words occur more often, those that changed last.
-"""
+"""From words to hits: candidates of the index are read as they are now, and ranked as any search ranks."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from wharfinger.content.match_lines import LineMatch, look
+from wharfinger.content.match_lines import look
+from wharfinger.content.near_words import NearWords
+from wharfinger.content.search_query import Query, Word
 from wharfinger.errors import InternalError
-from wharfinger.server.document_search import SourceReader, hit_of, name_rank
+from wharfinger.server.document_search import BoundedPieces, SourceReader, has_text
 from wharfinger.server.search import not_searched
-from wharfinger.source import Hit, Hits, Source
+from wharfinger.server.search_ranking import RANKED, FoundDocument, Ranking, correct, is_aside, is_prose, name_text
+from wharfinger.source import Document, Hits, Source
 from wharfinger.sources.search.index_store import TEXT, Filters, IndexRow, IndexStore
 
 __all__ = ["find"]
@@ -24,97 +21,143 @@ CANDIDATES = 20_000
 """Documents that one search may consider."""
 SECONDS = 2.0
 """How long one search may read documents."""
-RANKED = 3
-"""So many times the wanted hits are read before the best are taken."""
-LARGE_LINES, LARGE = 2_000, 1 << 18
-"""A hit after this number of lines or characters links to a window around it."""
-BEFORE, AFTER = 20, 180
-"""Lines of such a window around the hit."""
+READ = 200
+"""Documents that are read, at least, before the best are taken."""
+ASIDE = 0.3
+"""What the promise of a document must be higher if it is aside: a test, a copy, a list of changes."""
+QUICK_SECONDS = 0.5
+"""After this time, a search ends with fewer."""
+DOUBTFUL = 30
+"""If so few documents may have a word, they are read to see whether one has it."""
+NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3
+"""How much is compared to find the spelling of a word that occurs nowhere."""
 
 
-class Verified(NamedTuple):
-    """A document that fits as it is now."""
+class IndexedSearch:
+    """One search of an index."""
 
-    row: IndexRow
-    named: int
-    match: LineMatch | None
+    def __init__(
+        self, store: IndexStore, sources: Mapping[str, Source], reader: SourceReader, filters: Filters, limit: int
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._reader = reader
+        self._filters = filters
+        self._limit = limit
+        self._ends = time.monotonic() + SECONDS
+        self._down: dict[str, Source] = {}
 
-    @property
-    def score(self) -> float:
-        """How often the words occur in the text; further occurrences count less and less."""
-        return 0.0 if self.match is None else sum(math.log2(1 + count) for count in self.match.counts)
+    def hits(self, query: Query, complete: bool) -> Hits:
+        """At most `limit` hits, best first; words that are unknown are replaced if the index is `complete`.
+
+        Raises:
+            sqlite3.DatabaseError: the index is damaged.
+        """
+        most = max(CANDIDATES, self._limit)
+        rows, weighted, counts = self._store.find(query, self._filters, most)
+        ranking = Ranking(weighted, self._limit)
+        looked_at = self._read(rows, ranking)
+        only = len(query.words) == 1 and looked_at == len(rows)
+        states = zip(query.words, counts, ranking.seen, strict=True)
+        unseen = [word for word, count, seen in states if not seen and (only or self._is_unknown(word, count))]
+        unknown = {word.text for word in unseen} if complete and time.monotonic() < self._ends else set[str]()
+        corrected, remark = correct(query, unknown, self._near)
+        if corrected != query:
+            rows, weighted, _ = self._store.find(corrected, self._filters, most)
+            ranking = Ranking(weighted, self._limit)
+            looked_at = self._read(rows, ranking)
+        hits = ranking.hits(self._reader, self._ends)
+        hits.remark = remark or hits.remark
+        if time.monotonic() > self._ends:
+            left = len(rows) - looked_at
+            hits.truncated = f"The search took its {SECONDS:g} s: {left:,} documents that may match too were not read."
+        if len(rows) >= most:
+            hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
+        if self._down:
+            hits.truncated = not_searched(self._down.values())
+        return hits
+
+    def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
+        """Read the documents until enough are found; returns how many were looked at."""
+        rows = sorted(rows, key=lambda row: ASIDE * is_aside(row.title) - row.promise)
+        quick = time.monotonic() + QUICK_SECONDS
+        least = RANKED * self._limit
+        looked_at = 0
+        for row in rows:
+            now = time.monotonic()
+            if now > self._ends or (ranking.number >= least and (now > quick or looked_at >= READ)):
+                break
+            looked_at += 1
+            source = self._sources.get(row.source)
+            if source is None or row.source in self._down:
+                continue
+            try:
+                found = self._look(source, row, ranking.query)
+            except (InternalError, OSError):  # one that is down hides nothing of the others
+                self._down[row.source] = source
+                continue
+            if found is not None:
+                ranking.add(found)
+        return looked_at
+
+    def _look(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
+        """What a document has as it is now; None if it is gone, or has nothing."""
+        names = query.names(name_text(row.title, row.uri), row.name)
+        match = None
+        if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
+            match = look(
+                BoundedPieces(self._reader.text(source, row.uri), TEXT, self._ends),
+                query,
+                names,
+                prose=is_prose(row.title),
+            )
+        if match is None and not (all(names) and self._reader.document(source, row.uri) is not None):
+            return None
+        return FoundDocument(source, row.uri, row.title, row.kind, names, match, row.changed)
+
+    def _is_unknown(self, word: Word, count: int) -> bool:
+        """Whether a word occurs nowhere, though some documents may have it: the index knows only parts of words."""
+        if count > DOUBTFUL:
+            return False
+        query = Query((word,))
+        rows = self._store.find(query, self._filters, count).rows if count else []
+        return not any(
+            (source := self._sources.get(row.source)) is not None and self._look(source, row, query) for row in rows
+        )
+
+    def _near(self, word: Word) -> str:
+        """The spelling nearest to a word, in the documents that may have it."""
+        near = NearWords(word.text)
+        left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
+            near.add(row.title)
+            source = self._sources.get(row.source)
+            if source is None or left <= 0 or time.monotonic() > ends:
+                continue
+            try:
+                pieces = BoundedPieces(self._reader.text(source, row.uri), left, ends)
+                for piece in pieces:
+                    near.add(piece)
+                left -= pieces.read
+            except (InternalError, OSError):
+                continue
+        return near.best()
 
 
 def find(
     store: IndexStore,
     sources: Mapping[str, Source],
     reader: SourceReader,
-    words: Sequence[str],
+    query: Query,
     filters: Filters,
     limit: int,
+    complete: bool = True,
 ) -> Hits:
     """Return at most `limit` hits, best first. Blocks.
+
+    Until the index is `complete`, a word that it does not have is not read as another.
 
     Raises:
         sqlite3.DatabaseError: the index is damaged.
     """
-    most = max(CANDIDATES, limit)
-    rows = store.find(words, filters, most)
-    rows.sort(key=lambda row: (*name_rank(row.name, words), -row.changed))
-    ends = time.monotonic() + SECONDS
-    verified: list[Verified] = []
-    hits = Hits()
-    looked_at = 0
-    down: dict[str, Source] = {}
-    for row in rows:
-        if len(verified) >= RANKED * limit or time.monotonic() > ends:
-            break
-        looked_at += 1
-        source = sources.get(row.source)
-        if source is None or row.source in down:
-            continue
-        try:
-            fitting = _verify(source, reader, row, words, ends)
-        except (InternalError, OSError):  # one that is down hides nothing of the others
-            down[row.source] = source
-            continue
-        if fitting is not None:
-            verified.append(fitting)
-    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -one.score, -one.row.changed))
-    hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
-    if time.monotonic() > ends:
-        left = len(rows) - looked_at
-        hits.truncated = f"The search took its {SECONDS:g} s: {left:,} documents that may match too were not read."
-    if len(rows) >= most:
-        hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
-    if down:
-        hits.truncated = not_searched(down.values())
-    return hits
-
-
-def _verify(source: Source, reader: SourceReader, row: IndexRow, words: Sequence[str], ends: float) -> Verified | None:
-    rest = [word for word in words if word not in row.name]
-    if not rest:
-        return None if reader.document(source, row.uri) is None else Verified(row, len(words), None)
-    match = look(_within(reader.text(source, row.uri), ends), rest)
-    return None if match is None else Verified(row, len(words) - len(rest), match)
-
-
-def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
-    """The pieces of a text that may be read: as much as is indexed, and until the time is over."""
-    left = TEXT
-    for piece in pieces:
-        yield piece
-        left -= len(piece)
-        if left <= 0 or time.monotonic() > ends:
-            return
-
-
-def _hit(source: Source, reader: SourceReader, found: Verified) -> Hit:
-    row, seen = found.row, found.match
-    uri = row.uri
-    if seen is not None and (seen.line > LARGE_LINES or seen.offset > LARGE):
-        window = f"{uri}?lines={max(1, seen.line - BEFORE)}-{seen.line + AFTER}"
-        if "?" not in uri and source.matches(window) and reader.exists(source, window):
-            uri = window
-    return hit_of(uri, row.title, row.kind, "" if seen is None else seen.snippet)
+    return IndexedSearch(store, sources, reader, filters, limit).hits(query, complete)

@@ -10,9 +10,11 @@ changed parts stay, belong to no document, and are dropped when the index is bui
 from __future__ import annotations
 
 import hashlib
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +22,11 @@ import msgspec
 
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
-from wharfinger.server.document_search import name_of
+from wharfinger.content.search_query import Query
+from wharfinger.server.search_ranking import LEAST_SHARE, name_of
 from wharfinger.source import Document
 
-__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexStore", "IndexedVersion"]
+__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexRows", "IndexStore", "IndexedVersion"]
 
 APPLICATION = 0x57686173
 """`PRAGMA application_id`: the file is one of ours."""
@@ -46,6 +49,10 @@ CHECK_BYTES = 1 << 26
 END = "\n" * (GRAM - 1)
 """Appended to every part, so that each character begins a trigram."""
 LAST = "\U0010ffff"
+FEW = 200
+"""If no more documents have a word, all of them are read, and what they may define is not asked."""
+KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
+"""What stands before a name where it is defined."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
 """How much of a document's text is indexed: none, because the index is full; all of it; its first TEXT characters."""
 
@@ -94,7 +101,7 @@ class IndexedVersion(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A document that may match; `name` is folded."""
+    """A document that may match; `name` is folded. `promise` is higher the more the index speaks for it."""
 
     source: str
     uri: str
@@ -102,6 +109,15 @@ class IndexRow(NamedTuple):
     kind: str
     name: str
     changed: int
+    promise: float = 0.0
+
+
+class IndexRows(NamedTuple):
+    """Documents that may match, the query with the weights of its words, and how many documents may have each word."""
+
+    rows: list[IndexRow]
+    query: Query
+    counts: list[int]
 
 
 class Filters(NamedTuple):
@@ -180,7 +196,7 @@ class IndexStore:
             "uri": document.uri,
             "title": document.title,
             "kind": document.mime_type,
-            "name": name_of(document),
+            "name": fold(name_of(document)),
             "version": document.version,
             "extent": (BEGINNING if most else NAME_ONLY) if text.cut else WHOLE,
             "changed": self._clock,
@@ -283,41 +299,117 @@ class IndexStore:
             row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
         return int(row[0]), int(row[1])
 
-    def find(self, words: Sequence[str], filters: Filters, most: int) -> list[IndexRow]:
-        """Up to `most` documents that may have all words in name or text: those with most words in the name first.
+    def find(self, query: Query, filters: Filters, most: int) -> IndexRows:
+        """Up to `most` documents that may have the words in name or text.
 
-        Among these, the newest come first.
+        A word that few documents have weighs more. Documents with most of the weight come first; among these, those
+        with the words in the name, then those that may define one of them or have two side by side, then the newest.
+        Those with less than half of the weight, or without a phrase, are left out.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
         """
-        fits: list[str] = []
-        values: list[object] = []
-        for word in words:
-            held, arguments = _holding(word)
-            fits.append(f"(instr(name, ?) OR documents.id IN ({held}))")
-            values += [word, *arguments]
-        for condition, given in _conditions(filters):
-            fits.append(condition)
-            values += given
-        named = " + ".join(["(instr(name, ?) > 0)"] * len(words))
-        query = (
-            f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {' AND '.join(fits)} "  # noqa: S608
-            f"ORDER BY {named} DESC, changed DESC LIMIT ?"
-        )
         with closing(self._connect()) as reader:
             # SQLite's own GLOB backtracks for every `*`.
             reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
-            return [IndexRow(*row) for row in reader.execute(query, (*values, *words, most))]
+            reader.execute("PRAGMA temp_store = MEMORY")
+            conditions = list(_conditions(filters))
+            where = " AND ".join(["1", *(condition for condition, _ in conditions)])
+            filtered = [value for _, given in conditions for value in given]
+            fits: list[str] = []
+            probes: list[object] = []
+            for number, word in enumerate(query.words):
+                reader.execute(f"CREATE TEMP TABLE held{number} (document INTEGER PRIMARY KEY)")
+                for held, arguments in map(_holding, word.probes):
+                    reader.execute(f"INSERT OR IGNORE INTO held{number} {held}", arguments)
+                named = " OR ".join(["instr(name, ?)"] * len(word.probes))
+                fits.append(f"({named} OR documents.id IN (SELECT document FROM held{number}))")  # noqa: S608
+                probes += map(_clean, word.probes)
+            if len(query.words) > 1:
+                sums = "".join(f", coalesce(sum{each}, 0)" for each in fits)
+                counted = f"SELECT count(*){sums} FROM documents WHERE {where}"  # noqa: S608
+                total, *counts = reader.execute(counted, (*probes, *filtered)).fetchone()
+                query = query.weighted(_rarity(count, total) for count in counts)
+            else:
+                counts = list(reader.execute("SELECT count(*) FROM held0").fetchone())
+            weight = " + ".join(f"{word.weight:.6f} * {fit}" for word, fit in zip(query.words, fits, strict=True))
+            named = " + ".join(
+                "(" + " OR ".join(["instr(name, ?) > 0"] * len(word.probes)) + ")" for word in query.words
+            )
+            phrases = _phrases(query) if max(counts) > FEW else ()
+            likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
+            needed = [fit for word, fit in zip(query.words, fits, strict=True) if word.phrase] or ["1"]
+            needed_probes = [_clean(probe) for word in query.words if word.phrase for probe in word.probes]
+            is_likely = f"documents.id IN ({_HOLDS})" if likely else "0"
+            statement = f"""
+                SELECT source, uri, title, kind, name, changed, weight + 0.2 * named + 0.2 * likely AS promise
+                FROM (
+                    SELECT *, {weight} AS weight, {named} AS named, {is_likely} AS likely
+                    FROM documents WHERE {where} AND {" AND ".join(needed)}
+                )
+                WHERE weight >= ? ORDER BY promise DESC, changed DESC LIMIT ?
+                """  # noqa: S608
+            values = (*probes, *probes, *([likely] if likely else []), *filtered, *needed_probes)
+            rows = reader.execute(statement, (*values, LEAST_SHARE * query.weight - 1e-6, most))
+            found = [IndexRow(*row) for row in rows]
+            return IndexRows(found, query, counts if len(counts) > 1 else [len(found)])
+
+    def near(self, word: str, filters: Filters, most: int) -> list[IndexRow]:
+        """Up to `most` documents that may have a word which differs in one place: in a letter or two beside each other.
+
+        Raises:
+            sqlite3.DatabaseError: the file is damaged.
+        """
+        text = _clean(word)[:OVERLAP]
+        around = [
+            " AND ".join(map(_matching, kept))
+            for at in range(len(text))
+            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM])
+            and sum(map(len, kept)) >= len(text) // 2
+        ]
+        if not around:
+            return []
+        conditions = list(_conditions(filters))
+        where = " AND ".join(["1", *(condition for condition, _ in conditions)])
+        filtered = [value for _, given in conditions for value in given]
+        with closing(self._connect()) as reader:
+            reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
+            rows = reader.execute(
+                f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
+                f"AND documents.id IN ({_HOLDS}) ORDER BY changed DESC LIMIT ?",
+                (*filtered, " OR ".join(f"({each})" for each in around), most),
+            )
+            return [IndexRow(*row) for row in rows]
 
 
-def _holding(word: str) -> tuple[str, list[object]]:
-    """A query for the documents that may hold a word."""
-    probe = _clean(word)[: OVERLAP + 1]
+def _rarity(count: int, total: int) -> float:
+    """What a word counts that so many of all documents have: 1 if hardly any has it, a quarter if all have."""
+    return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))
+
+
+def _phrases(query: Query) -> Iterator[str]:
+    """Texts that a document which answers the query may have: a word as it is defined, and words side by side."""
+    words = [word for word in query.words if not word.phrase]
+    for word in sorted(words, key=lambda word: -word.weight)[:2]:
+        for spelling in word.spellings[:2]:
+            yield from (f"{keyword} {spelling}" for keyword in KEYWORDS)
+    for one, other in pairwise(words[:6]):
+        yield from (f"{one.probes[0]}{sign}{other.probes[0]}" for sign in ("_", " ", ""))
+
+
+def _holding(probe: str) -> tuple[str, list[object]]:
+    """A query for the documents that may hold a text."""
+    probe = _clean(probe)[: OVERLAP + 1]
     if len(probe) < GRAM:
         return _HOLDS_SHORT, [probe, probe + LAST]
-    grams = dict.fromkeys(probe[at : at + GRAM] for at in range(len(probe) - GRAM + 1))
-    return _HOLDS, [" AND ".join(_quoted(gram) for gram in list(grams)[:64])]
+    return _HOLDS, [_matching(probe)]
+
+
+def _matching(text: str) -> str:
+    """An FTS5 query for the trigrams of a text, of which the first 64 are enough."""
+    text = _clean(text)[: OVERLAP + 1]
+    grams = dict.fromkeys(text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1)))
+    return " AND ".join(_quoted(gram) for gram in list(grams)[:64])
 
 
 def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:

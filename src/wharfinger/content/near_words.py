@@ -1,0 +1,75 @@
+"""Find the word nearest to one that occurs nowhere: a letter is missing, wrong, doubled, or changed places."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from wharfinger.content.folding import fold
+from wharfinger.content.search_query import identifier_parts
+
+__all__ = ["NearWords", "distance"]
+
+LEAST, LONG, MOST = 4, 8, 64
+"""Characters: a shorter word has no near ones, a LONG one may differ in two places, one over MOST is not compared."""
+MAX_COMPARED = 50_000
+"""Different words that are compared."""
+
+_NAME = re.compile(r"\w+")
+
+
+class NearWords:
+    """Collects the words of some texts that are near to one word."""
+
+    def __init__(self, word: str) -> None:
+        self._word = fold(word)
+        self._most = 0 if not LEAST <= len(word) <= MOST else 1 if len(word) < LONG else 2
+        self._compared: set[str] = set()
+        self._near: Counter[str] = Counter()
+
+    def add(self, text: str) -> None:
+        """Compare the words of a text, and the parts of its identifiers."""
+        if not self._most or len(self._compared) >= MAX_COMPARED:
+            return
+        size, most = len(self._word), self._most
+        names = Counter(_NAME.findall(text))
+        for name, count in names.items():
+            whole = fold(name)
+            parts = () if len(name) < size - most else {whole, whole.strip("_"), *map(fold, identifier_parts(name))}
+            for part in parts:
+                if abs(len(part) - size) > most or part == self._word:
+                    continue
+                if part in self._near:
+                    self._near[part] += count
+                elif part not in self._compared and len(self._compared) < MAX_COMPARED:
+                    self._compared.add(part)
+                    if distance(self._word, part, most) <= most:
+                        self._near[part] += count
+
+    def best(self) -> str:
+        """The nearest word, of equally near ones the most frequent; empty if none is near."""
+        if not self._near:
+            return ""
+        return min(self._near, key=lambda word: (distance(self._word, word, self._most), -self._near[word], word))
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """How many letters are to be added, removed, replaced or swapped with the next one; `most + 1` if more than that.
+
+    The optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `most`.
+    """
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        before, last, row = row, before, [at] + [most + 1] * len(other)
+        for to in range(max(1, at - most), min(len(other), at + most) + 1):
+            same = letter == other[to - 1]
+            value = min(before[to - 1] + (not same), before[to] + 1, row[to - 1] + 1)
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == other[to - 1]:
+                value = min(value, last[to - 2] + 1)
+            row[to] = value
+        if min(row) > most:
+            return most + 1
+    return min(row[-1], most + 1)

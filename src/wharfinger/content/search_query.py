@@ -1,0 +1,322 @@
+"""What a query looks for: words without stop words, exact phrases, and identifiers in each of their spellings.
+
+A query is cut into chunks at spaces. A chunk in double quotes is a phrase, which must occur as it is, except for case.
+Any other chunk is cut into words at its punctuation: `ClientSession.get()` is `ClientSession` and `get`. A word of
+several parts, such as `TypeChecker`, `type_checker` or `type-checker`, is looked for in all of these spellings. An
+English word also stands for its other forms: `connecting` finds `connect` and `connections`.
+
+Each word has `probes`: texts of which one occurs wherever the word does. They are what an index can answer, and what
+`str.find` looks for; `Word.quality` then says how well an occurrence fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from wharfinger.content.folding import fold
+
+__all__ = ["MAX_QUERY_CHARACTERS", "MAX_QUERY_WORDS", "Query", "Word", "identifier_parts", "query_of"]
+
+MAX_QUERY_CHARACTERS = 2_000
+"""Characters of a query that are read."""
+MAX_QUERY_WORDS = 16
+"""The maximum number of words in a query; further words are ignored."""
+MAX_PARTS = 8
+"""Parts of an identifier; one with more is looked for only as it is written."""
+MAX_TAIL = 24
+"""Characters after an occurrence that are compared."""
+
+STOP_WORDS = frozenset(
+    """
+    a about all am an and any are as at be because been being but by can could did do does doing done for from had
+    has have having he her here his how i if in into is it its just kind made me my no nor not of on or our out over
+    own please she should so some such than that the their them then there these they this those to too up us very
+    was we were what when where which while who whom whose why will with would you your
+    """.split()  # noqa: SIM905
+)
+"""Words that say nothing of what is looked for. They count only in a phrase, or if a query has no others."""
+WEAK_WORDS = frozenset(
+    """
+    after again also another before between big called case change class code computed configure configured contain
+    contains create created current data decided declared define defined determined different each exist explain
+    file files find found function get gets give given gives go handle handled happen happens help implement
+    implemented kind know large last list long look make makes many mean means method most much multiple must name
+    need needed new next number object one only other place previous put run same say see set sets several short
+    show shown single small something start take tell thing try two type under use used uses using value values want
+    way work works
+    """.split()  # noqa: SIM905
+)
+"""Words that say little."""
+WEAK = 0.45
+"""The weight of a weak word, of a number among words, and of what precedes the last part of a dotted name."""
+FILE = re.compile(
+    r"[\w.-]+\.(?:py|pyi|md|rst|txt|js|ts|tsx|jsx|json|toml|cfg|ini|ya?ml|csv|html?|css|c|cc|cpp|h|hpp|go|rs|java|kt|rb"
+    r"|php|sh|sql|xml|log|lock|conf)"
+)
+"""The name of a file, which is one word."""
+
+_CHUNK = re.compile(r'"([^"]+)"|(\S+)')
+_WORD = re.compile(r"\d+(?:\.\d+)+|--?\w[\w-]*|\w+(?:-\w+)*[+#]{0,2}")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_RUN = re.compile(r"[^\W\d_]+|\d+")
+_PLAIN = re.compile(r"[a-z]{4,}")
+_INFLECTIONS = (("ies", 4), ("ying", 4), ("ied", 4), ("ing", 4), ("ed", 4), ("es", 4), ("s", 3), ("e", 4), ("y", 4))
+_DERIVATIONS = (
+    ("ations", 5),
+    ("ation", 5),
+    ("ions", 6),
+    ("ion", 6),
+    ("ments", 5),
+    ("ment", 5),
+    ("ers", 5),
+    ("er", 5),
+    ("ors", 5),
+    ("or", 5),
+)
+
+
+_SHORT = """
+argument arg args | attribute attr | authentication auth authenticate | authorization authz | buffer buf | button btn
+character char | command cmd | configuration config conf cfg | configure config | connection conn | constant const
+context ctx | database db | default dflt | definition defn | delete del | dependency dep deps | destination dest dst
+development dev | dictionary dict | directory dir dirs | document doc docs | documentation docs doc | environment env
+error err | event evt | exception exc | execute exec | expression expr | extension ext | function func fn
+generator gen | identifier ident id | image img | implementation impl | index idx | information info | initialize init
+initialization init | integer int | iterator iter | iteration iter | keyword kw | language lang | length len
+library lib | maximum max | memory mem | message msg | minimum min | module mod | operator op | operation op
+original orig | package pkg | parameter param params | password passwd pwd | pointer ptr | position pos | previous prev
+procedure proc | process proc | production prod | property prop props | reference ref | regular reg | repository repo
+request req | response resp | result res | separator sep | sequence seq | source src | specification spec
+statement stmt | statistics stats | string str | synchronize sync | system sys | synchronous sync | table tbl
+temporary temp tmp | transaction txn | utility util utils | value val | variable var | version ver | window win
+asynchronous async | average avg | calculate calc | column col | counter cnt | day days | description desc
+difference diff | hardware hw | kubernetes k8s | number num | object obj | pixel px | second sec secs | millisecond ms
+"""
+_ABBREVIATIONS = {
+    words[0]: words[1:] for line in _SHORT.replace("\n", "|").split("|") if (words := tuple(line.split()))
+}
+"""How programs shorten a word."""
+
+
+class Word(NamedTuple):
+    """One word, or phrase, of a query."""
+
+    text: str
+    """What was written, folded."""
+    written: str
+    """What was written."""
+    probes: tuple[str, ...]
+    """Folded texts; wherever the word occurs, one of them does."""
+    spellings: tuple[str, ...]
+    """The folded spellings that are the word itself, not another form of it."""
+    weight: float = 1.0
+    """What it counts beside the other words."""
+    phrase: bool = False
+    """Whether it must occur, exactly so."""
+    parts: tuple[str, ...] = ()
+    """The parts of an identifier, folded; empty if it has only one."""
+    short: tuple[str, ...] = ()
+    """How programs shorten it."""
+
+    def quality(self, text: str, folded: str, begin: int, probe: str) -> float:
+        """How well the occurrence of a probe fits, from 0 to 1: as a whole, as part of a name, as another form."""
+        if self.phrase:
+            return 1.0
+        for spelling in self.spellings:
+            if len(spelling) > len(probe) and folded.startswith(spelling, begin):
+                probe = spelling
+                break
+        end = begin + len(probe)
+        before = _starts(text, begin)
+        if not before:
+            return 0.25 if len(probe) > 3 else 0.1
+        tail = _tail(text, end)
+        exact = probe in self.spellings
+        if exact and not tail:
+            whole = before == WHOLE and not (text[end : end + 1] == "_" or text[end : end + 1].isalnum())
+            same = self.written == self.text or text.startswith(self.written, begin)
+            return (1.0 if whole else 0.9) - (0.0 if same else 0.1)
+        form = folded[begin : end + len(tail)]
+        known = _inflection(self.text)
+        if _inflection(form) == known:
+            return 0.88 if before == WHOLE else 0.8
+        if form in self.short:
+            return 0.7
+        return 0.5 if _derivation(form) == _derivation(self.text) else 0.35
+
+
+class Query(NamedTuple):
+    """The words of a query, and all of it as one text if it has several."""
+
+    words: tuple[Word, ...] = ()
+    whole: str = ""
+
+    @property
+    def weight(self) -> float:
+        """The weight of all words together."""
+        return sum(word.weight for word in self.words)
+
+    def weighted(self, factors: Iterable[float]) -> Query:
+        """The query with the weight of each word multiplied by a factor."""
+        words = (word._replace(weight=word.weight * factor) for word, factor in zip(self.words, factors, strict=True))
+        return self._replace(words=tuple(words))
+
+    def replaced(self, old: Word, new: str) -> Query:
+        """The query with another text for one of its words."""
+        words = list(_words_of(new, old.weight)) if new.strip() else [old]
+        every = [other for word in self.words for other in (words if word is old else (word,))]
+        return Query(_unique(every), "")
+
+    def names(self, text: str, folded: str) -> tuple[float, ...]:
+        """How well each word fits a name, such as a path: the best of its occurrences."""
+        return tuple(
+            max(
+                (word.quality(text, folded, at, probe) for probe in word.probes if (at := folded.rfind(probe)) >= 0),
+                default=0.0,
+            )
+            for word in self.words
+        )
+
+
+def query_of(query: str) -> Query:
+    """Return the words of a query; none if it has only spaces."""
+    query = query[:MAX_QUERY_CHARACTERS]
+    words: list[Word] = []
+    for quoted, chunk in _CHUNK.findall(query):
+        if quoted:
+            text = fold(quoted)
+            words.append(Word(text, quoted, (text,), (text,), phrase=True))
+        else:
+            words += _words_of(chunk)
+    useful = [word for word in words if word.phrase or word.text not in STOP_WORDS]
+    words = useful or words
+    if len(words) > 1:
+        words = [word._replace(weight=WEAK) if _is_weak(word) else word for word in words]
+    whole = " ".join(fold(query).replace('"', " ").split())
+    return Query(_unique(words), whole if len(words) > 1 else "")
+
+
+def _is_weak(word: Word) -> bool:
+    return not word.phrase and (word.text in WEAK_WORDS or word.text.isdigit())
+
+
+def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
+    found: dict[tuple[str, bool], Word] = {}
+    for word in words:
+        key = (word.text, word.phrase)
+        if key not in found or found[key].weight < word.weight:
+            found[key] = word
+    return tuple(found.values())[:MAX_QUERY_WORDS]
+
+
+def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
+    """The words of a chunk without spaces; all of it is one if it has only punctuation, or is the name of a file."""
+    bare = chunk.strip(".,;:!?()[]{}<>'`\"*")
+    if FILE.fullmatch(bare):
+        yield _word(bare, weight)
+        return
+    found: list[str] = _WORD.findall(bare)
+    if not found:
+        text = fold(chunk)
+        yield Word(text, chunk, (text,), (text,), weight)
+        return
+    *owners, last = found
+    for owner in owners:
+        yield _word(owner, weight * WEAK if "." in bare or ":" in bare else weight)
+    yield _word(last, weight)
+
+
+def _word(written: str, weight: float) -> Word:
+    text = fold(written)
+    bare = written.strip("-")
+    parts = tuple(map(fold, identifier_parts(bare)))
+    if 1 < len(parts) <= MAX_PARTS and not written.startswith("__") and "." not in written and written[0] != "-":
+        joined = (sign.join(each) for each in (parts, _with_digits(parts)) for sign in ("_", "", "-", " "))
+        spellings = tuple(dict.fromkeys((text, *joined)))
+        return Word(text, written, _without_longer(spellings), spellings, weight, parts=parts)
+    if not _PLAIN.fullmatch(text):
+        return Word(text, written, (text,), (text,), weight)
+    short = _ABBREVIATIONS.get(text) or _ABBREVIATIONS.get(text.removesuffix("s"), ())
+    probes = (_derivation(text), *(one for one in short if len(one) > 2))
+    return Word(text, written, _without_longer(probes), (text,), weight, short=short)
+
+
+def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts without those that contain another one."""
+    return tuple(one for one in dict.fromkeys(texts) if not any(other != one and other in one for other in texts))
+
+
+def _with_digits(parts: Sequence[str]) -> list[str]:
+    """The parts with digits joined to what precedes them: `http`, `server2`."""
+    found: list[str] = []
+    for part in parts:
+        if part.isdigit() and found:
+            found[-1] += part
+        else:
+            found.append(part)
+    return found
+
+
+def identifier_parts(name: str) -> list[str]:
+    """The parts of an identifier: `HTTPServer2` has `HTTP`, `Server` and `2`, and `type_checker` two."""
+    if name.isascii():
+        return _PART.findall(name)
+    parts: list[str] = []
+    for run in _RUN.findall(name):
+        begins = [at for at in range(len(run)) if at == 0 or _starts(run, at)]
+        parts += [run[begin:end] for begin, end in pairwise([*begins, len(run)])]
+    return parts
+
+
+@lru_cache(maxsize=4_096)
+def _inflection(word: str) -> str:
+    """An English word without its ending of number or tense."""
+    for ending, least in _INFLECTIONS:
+        if word.endswith(ending) and len(word) - len(ending) >= least and not word.endswith(("ss", "us")):
+            bare = word[: -len(ending)]
+            if ending in ("ing", "ed") and bare[-1] == bare[-2] and bare[-1] not in "ls":
+                return bare[:-1]
+            return bare[:-1] if ending == "s" and bare.endswith("e") and len(bare) > 4 else bare
+    return word
+
+
+@lru_cache(maxsize=4_096)
+def _derivation(word: str) -> str:
+    """An English word without the endings that make nouns, or without its ending of number or tense."""
+    for ending, least in _DERIVATIONS:
+        if word.endswith(ending) and len(word) - len(ending) >= least:
+            return word[: -len(ending)]
+    return _inflection(word)
+
+
+WHOLE, PART = 2, 1
+
+
+def _starts(text: str, at: int) -> int:
+    """Whether a word (WHOLE), or a part of an identifier (PART), begins at a place; 0 if neither does."""
+    if at == 0:
+        return WHOLE
+    before, first = text[at - 1], text[at]
+    if not before.isalnum():
+        return PART if before == "_" else WHOLE
+    if not first.isalnum():
+        return WHOLE
+    if before.isdigit() != first.isdigit() or not (before.isupper() or before.islower()):
+        return PART
+    if first.isupper() and (before.islower() or text[at + 1 : at + 2].islower()):
+        return PART
+    return 0
+
+
+def _tail(text: str, at: int) -> str:
+    """The rest of a word after a place: letters until the next part of an identifier begins."""
+    if at == 0 or not text[at - 1].isalnum():
+        return ""
+    last = at
+    while last < len(text) and last < at + MAX_TAIL and text[last].isalpha() and not _starts(text, last):
+        last += 1
+    return text[at:last]

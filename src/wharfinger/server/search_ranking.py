@@ -1,0 +1,284 @@
+"""The order in which a search shows what it found, and how each hit is shown.
+
+A place in a text is worth what `match_lines` says, and more if its document's name has the words. Of a long document
+up to three places are shown, each with the window that holds it; places in one window are one hit. Documents that lack
+a word follow those that have all, unless they have a much better place; those with little of the query are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.folding import fold
+from wharfinger.content.match_lines import Passage, TextMatch, score_of
+from wharfinger.content.search_query import Query, Word
+from wharfinger.content.text import printable
+from wharfinger.source import Document, Hit, Hits, Source
+
+if TYPE_CHECKING:
+    from wharfinger.server.document_search import SourceReader
+
+__all__ = [
+    "LEAST_SHARE",
+    "RANKED",
+    "FoundDocument",
+    "FoundHit",
+    "Ranking",
+    "correct",
+    "is_prose",
+    "name_of",
+    "name_text",
+    "name_worth",
+]
+
+RANKED = 3
+"""So many times the wanted hits are read before the best are taken."""
+SMALL_LINES, SMALL = 200, 10_000
+"""A text of no more lines and characters is linked as a whole; in a larger one, a hit links to its window."""
+BEFORE, AFTER = 20, 180
+"""Lines of such a window around the hit."""
+WINDOWS = 3
+"""Windows of one document that are shown, and places of one window."""
+LATER = 0.85
+"""What a second place of a document is worth, beside the first one."""
+PRESENT = 0.35
+"""What a word counts for a place if the document has it only elsewhere."""
+LEAST_SHARE, LEAST_SCORE = 0.5, 0.4
+"""A document that lacks words must have this share of their weight, and this share of the best score."""
+FULL = 8
+"""So many hits show the neighbours of their lines; the others show their best line."""
+ALSO = 0.6
+"""Another place in the window of a hit is shown if it has this share of its score."""
+
+MAX_CORRECTED = 8
+"""Words of a query that are checked for their spelling."""
+
+_ASIDE = re.compile(
+    r"(?:^|/)(?:tests?|testing|specs?|__tests__|testdata|test-data|fixtures|vendor(?:ed)?|third_party|node_modules"
+    r"|typeshed|locales?|dist|build)/"
+    r"|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*_test\.\w+|[^/]*\.(?:lock|min\.js|map|svg|csv|po|pyi))$"
+    r"|(?:^|/)(?:change(?:s|log)|history|news|release[-_]?notes)\b[^/]*$|(?:^|/)(?:[^/]*-lock|_?version)\.\w+$",
+    re.IGNORECASE,
+)
+_ASIDE_FACTOR = 0.6
+"""Tests, copies of other projects, lists of changes and generated files mention things, and rarely explain them."""
+
+
+class FoundHit(Hit, frozen=True, kw_only=True):
+    """A hit that says which words of the query its text has, and what it is worth beside other hits."""
+
+    words: tuple[str, ...] = ()
+    score: float = 0.0
+
+
+class FoundDocument(NamedTuple):
+    """A document that may fit. `names` says how well each word fits its name, `match` what its text has."""
+
+    source: Source
+    uri: str
+    title: str
+    kind: str
+    names: tuple[float, ...]
+    match: TextMatch | None
+    changed: int = 0
+
+
+@dataclass(slots=True)
+class _Place:
+    """A hit to be: a document, or a window of it, with its places, the best first."""
+
+    score: float
+    order: int
+    found: FoundDocument
+    passages: list[Passage] = field(default_factory=list)
+    window: bool = False
+
+
+class Ranking:
+    """Takes what was found in any order, and gives the best hits."""
+
+    def __init__(self, query: Query, limit: int) -> None:
+        self.query = query
+        self.limit = limit
+        self.seen = [False] * len(query.words)
+        """Whether any document has each of the words."""
+        self.number = 0
+        """Documents that have some of the words."""
+        self._whole: list[_Place] = []
+        self._partial: list[tuple[float, list[_Place]]] = []
+        self._complete = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many documents have all the words that more would not change what is shown much."""
+        return self._complete >= RANKED * self.limit
+
+    def add(self, found: FoundDocument) -> None:
+        """Take a document, unless it has none of the words or lacks a phrase."""
+        counts = found.match.counts if found.match is not None else (0,) * len(found.names)
+        has = [bool(count) or name > 0 for count, name in zip(counts, found.names, strict=True)]
+        if not any(has):
+            return
+        if found.match is None and any(
+            word.phrase and not name for word, name in zip(self.query.words, found.names, strict=True)
+        ):
+            return
+        self.number += 1
+        self.seen = [before or now for before, now in zip(self.seen, has, strict=True)]
+        places = list(self._places(found))
+        if all(has):
+            self._complete += 1
+            self._whole += places
+        else:
+            share = sum(word.weight for word, one in zip(self.query.words, has, strict=True) if one)
+            share /= self.query.weight or 1.0
+            for place in places:
+                place.score *= 0.5 + 0.5 * share
+            self._partial.append((share, places))
+
+    def _places(self, found: FoundDocument) -> Iterator[_Place]:
+        """The hits of one document: it as a whole, or windows of it."""
+        name = name_worth(self.query, name_text(found.title, found.uri), found.names)
+        factor = _ASIDE_FACTOR if is_aside(found.title) and not self._asks_for_tests() else 1.0
+        if found.match is None:
+            evidence = tuple(0.8 * one for one in found.names)
+            share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
+            yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found)
+            return
+        places: list[_Place] = []
+        present = [PRESENT * (count > 0) for count in found.match.counts]
+        large = found.match.lines > SMALL_LINES or found.match.length > SMALL
+        for passage in found.match.passages:
+            has = tuple(map(max, passage.evidence, present))
+            score = score_of(self.query, has, passage.bonus, passage.factor)
+            score = (score + name) * factor * LATER ** len(places)
+            known = next((place for place in places if not large or _in_window(place.passages[0], passage)), None)
+            if known is None and len(places) < WINDOWS:
+                places.append(_Place(score, self.number, found, [passage], large))
+            elif known is not None and self._is_also_shown(known, passage):
+                known.passages.append(passage)
+        yield from places
+
+    def _is_also_shown(self, place: _Place, passage: Passage) -> bool:
+        return len(place.passages) < WINDOWS and passage.score >= ALSO * place.passages[0].score
+
+    def _asks_for_tests(self) -> bool:
+        return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
+
+    def hits(self, reader: SourceReader, ends: float) -> Hits:
+        """The best hits. Until the time `ends`, the source is asked whether it has the window of a hit."""
+        top = max((place.score for place in self._whole), default=0.0)
+        top = max([top, *(place.score for _, places in self._partial for place in places)])
+        places = self._whole + [
+            place
+            for share, each in self._partial
+            for place in each
+            if share >= LEAST_SHARE and place.score >= LEAST_SCORE * top
+        ]
+        places.sort(key=lambda place: (-round(place.score, 6), -place.found.changed, place.order))
+        hits = Hits()
+        shown: dict[str, int] = {}
+        for place in places:
+            if len(hits) == self.limit:
+                break
+            hit = self._hit(place, reader, ends, brief=len(hits) >= FULL)
+            if hit.uri not in shown:
+                shown[hit.uri] = len(hits)
+                hits.append(hit)
+        if not self._whole and hits:
+            hits.remark = "No document has all the words; these have most of them."
+        return hits
+
+    def _hit(self, place: _Place, reader: SourceReader, ends: float, *, brief: bool) -> Hit:
+        found = place.found
+        uri = found.uri
+        if place.window and "?" not in uri and time.monotonic() < ends:
+            line = place.passages[0].line
+            window = f"{uri}?lines={max(1, line - BEFORE)}-{line + AFTER}"
+            if found.source.matches(window) and reader.exists(found.source, window):
+                uri = window
+        name = found.title.rstrip("/").rpartition("/")[2] or found.title
+        resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=found.kind or UNSET)
+        has = [any(passage.evidence[number] > 0 for passage in place.passages) for number in range(len(found.names))]
+        words = tuple(
+            word.text for word, one, name in zip(self.query.words, has, found.names, strict=True) if one and not name
+        )
+        shown = [passage.brief for passage in place.passages[:1]] if brief else place.passages
+        snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda one: one.line))
+        return FoundHit(uri=uri, title=found.title, snippet=snippet, resource=resource, words=words, score=place.score)
+
+
+def _in_window(first: Passage, other: Passage) -> bool:
+    return first.line - BEFORE <= other.line <= first.line + AFTER
+
+
+def name_text(title: str, uri: str) -> str:
+    """A title, and the last part of the URI if the title does not contain it."""
+    last = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2])
+    return title if last in title else f"{title}\n{last}"
+
+
+def is_aside(title: str) -> bool:
+    """Whether a document is a test, a copy of another project, a list of changes, or generated: by its path."""
+    return _ASIDE.search(title) is not None
+
+
+def is_prose(title: str) -> bool:
+    """Whether a document is written text, by the ending of its name."""
+    return title.lower().endswith((".md", ".rst", ".txt", ".adoc", ".mdx", ".markdown", ".html"))
+
+
+def name_of(document: Document) -> str:
+    """A document's name: its title, and the last part of its URI if the title does not contain it."""
+    return name_text(document.title, document.uri)
+
+
+def name_worth(query: Query, name: str, names: Sequence[float]) -> float:
+    """What a name adds: most if it is what is looked for, less if it has all the words, little if it has some."""
+    if not any(names):
+        return 0.0
+    folded = fold(name)
+    last = folded.partition("\n")[0].rstrip("/").rpartition("/")[2]
+    depth = 0.005 * min(folded.count("/"), 40)
+    wanted = {query.whole} if query.whole else set(query.words[0].spellings)
+    if last in wanted or last.rpartition(".")[0] in wanted:
+        return 1.6 - depth
+    has = sum(word.weight * one for word, one in zip(query.words, names, strict=True)) / (query.weight or 1.0)
+    if not all(names):
+        return 0.3 * has - depth / 10
+    start = name[len(name.partition("\n")[0]) - len(last) :] if last else name
+    whole = all(query.names(start, fold(start)))
+    return (0.6 + 0.5 * whole) * (0.4 + 0.6 * has) - depth
+
+
+def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tuple[Query, str]:
+    """The query with another spelling of each `unknown` word, and a sentence about them; empty if there are none.
+
+    If no spelling is near, a name of several parts becomes these parts.
+    """
+    said: list[str] = []
+    missing: list[str] = []
+    for word in query.words[:MAX_CORRECTED]:
+        if word.phrase or word.text not in unknown:
+            continue
+        if other := near(word) or " ".join(word.parts):
+            query = query.replaced(word, other)
+            said.append(f"Nothing has {quoted(word.text)}: searched for {quoted(other)}.")
+        else:
+            missing.append(quoted(word.text))
+    if missing:
+        said.append(f"Nothing has {' or '.join(missing)}.")
+    return query, " ".join(said)
+
+
+def quoted(word: str) -> str:
+    """A word for a sentence."""
+    return f"“{printable(word, 60)}”"
