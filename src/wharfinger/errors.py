@@ -41,7 +41,7 @@ server are not passed on. Every other exception becomes an `InternalError` witho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 __all__ = [
@@ -233,9 +233,24 @@ class ResourceNotFound(ProtocolError):
     code = -32602
     uri: str
 
+    near: tuple[str, ...] = ()
+    """URIs that may have been meant, the nearest first."""
+
     def __init__(self, uri: str) -> None:
         self.uri = uri
         super().__init__(f"Resource not found: {uri}", data={"uri": uri})
+
+    def suggest(self, uris: Iterable[str]) -> None:
+        """Ask in the message whether one of these URIs was meant, instead of those that were suggested before."""
+        bare = self.message.removesuffix(self.advice)
+        self.near = tuple(uris)
+        self.message = bare + self.advice
+        self.args = (self.message,)
+
+    @property
+    def advice(self) -> str:
+        """The question whether one of `near` was meant, after a full stop; empty if there are none."""
+        return f". Did you mean {' or '.join(self.near)}?" if self.near else ""
 
 
 class PermissionDenied(ProtocolError):

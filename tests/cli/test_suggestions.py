@@ -115,7 +115,7 @@ def test_a_mistake_is_reported_with_a_suggestion(
         (["call", "harbour.py", "xyz"], "There is: berth."),
         (["prompt", "harbour.py", "brief"], "Did you mean 'briefing'?"),
         (["complete", "harbour.py", "breifing", "ship"], "Did you mean 'briefing'?"),
-        (["read", "harbour.py", "harbour://tides"], "Did you mean 'harbour://tide'?"),
+        (["read", "harbour.py", "harbour://tides"], "Did you mean harbour://tide?"),
     ],
 )
 def test_an_unknown_name_is_reported_with_the_nearest(

@@ -62,7 +62,7 @@ async def suggest_names(
     try:
         yield
     except (RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError) as error:
-        if isinstance(error, ToolError) and not UNKNOWN.search(str(error)):
+        if "Did you mean" in str(error) or (isinstance(error, ToolError) and not UNKNOWN.search(str(error))):
             raise
         names = await list_names(lists)
         if (

@@ -497,8 +497,8 @@ async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -
         raise ResourceNotFound(f"raises:{x}")
 
     code = -32602 if revision == STATELESS else -32002
-    for uri in ("a:c", "secret:x", "raises:x", "Z:é", "a:B"):
-        expected = {"code": code, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
+    for uri, advice in (("a:c", ""), ("secret:x", ""), ("raises:x", ""), ("Z:é", ""), ("a:B", ". Did you mean a:b?")):
+        expected = {"code": code, "message": f"Resource not found: {uri}{advice}", "data": {"uri": uri}}
         assert await read(server, uri, revision) == expected
 
 

@@ -33,6 +33,7 @@ from wharfinger.server.features.resource import ResourceFeature, ResourceOptions
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
+from wharfinger.server.near_uris import add_near_uris
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, Wanted, search
@@ -93,6 +94,8 @@ class Resources:
         """Calls the sources, and knows which ones are missing."""
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
+        self.looking = 0
+        """Requests that look for the URI that was meant."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
@@ -295,7 +298,12 @@ class Resources:
             check_uri(uri)
             match = self._index.find(uri)
             if match is None:
-                return await self.read_source(request, uri)
+                try:
+                    return await self.read_source(request, uri)
+                except (ResourceNotFound, PermissionDenied) as error:
+                    missing = error if isinstance(error, ResourceNotFound) else ResourceNotFound(uri)
+                    await add_near_uris(self._services, self, request, missing)
+                    raise missing from None
             (feature, part), values = match
         if part is not None and not part.direct["resources/read"]:
             return await part.serve(request)  # type: ignore[no-any-return]

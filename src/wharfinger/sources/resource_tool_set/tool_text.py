@@ -31,8 +31,9 @@ def errors_for_models(uri: str = "") -> Generator[None, None, None]:
     """
     try:
         yield
-    except ResourceNotFound:
-        raise ToolError(f"There is no resource {clipped(uri)}: search, or list resources, to find its URI.") from None
+    except ResourceNotFound as error:
+        advice = error.advice or ": search, or list resources, to find its URI."
+        raise ToolError(f"There is no resource {clipped(uri)}{advice}") from None
     except (InvalidParams, InternalError) as error:
         raise ToolError(str(error)) from None
 

@@ -21,7 +21,7 @@ CANDIDATES = 20_000
 """Documents that one search may consider."""
 SECONDS = 2.0
 """How long one search may read documents."""
-READ = 200
+READ = 100
 """Documents that are read, at least, before the best are taken."""
 ASIDE = 0.3
 """What the promise of a document must be higher if it is aside: a test, a copy, a list of changes."""

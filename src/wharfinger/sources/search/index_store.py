@@ -310,49 +310,53 @@ class IndexStore:
             sqlite3.DatabaseError: the file is damaged.
         """
         with closing(self._connect()) as reader:
-            # SQLite's own GLOB backtracks for every `*`.
-            reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
-            reader.execute("PRAGMA temp_store = MEMORY")
-            conditions = list(_conditions(filters))
-            where = " AND ".join(["1", *(condition for condition, _ in conditions)])
-            filtered = [value for _, given in conditions for value in given]
-            fits: list[str] = []
-            probes: list[object] = []
-            for number, word in enumerate(query.words):
-                reader.execute(f"CREATE TEMP TABLE held{number} (document INTEGER PRIMARY KEY)")
-                for held, arguments in map(_holding, word.probes):
-                    reader.execute(f"INSERT OR IGNORE INTO held{number} {held}", arguments)
-                named = " OR ".join(["instr(name, ?)"] * len(word.probes))
-                fits.append(f"({named} OR documents.id IN (SELECT document FROM held{number}))")  # noqa: S608
-                probes += map(_clean, word.probes)
+            self._gather(reader, query)
+            where, given = self._where(reader, filters)
+            total, counts = _counted(reader, len(query.words), where, given)
             if len(query.words) > 1:
-                sums = "".join(f", coalesce(sum{each}, 0)" for each in fits)
-                counted = f"SELECT count(*){sums} FROM documents WHERE {where}"  # noqa: S608
-                total, *counts = reader.execute(counted, (*probes, *filtered)).fetchone()
                 query = query.weighted(_rarity(count, total) for count in counts)
-            else:
-                counts = list(reader.execute("SELECT count(*) FROM held0").fetchone())
-            weight = " + ".join(f"{word.weight:.6f} * {fit}" for word, fit in zip(query.words, fits, strict=True))
-            named = " + ".join(
-                "(" + " OR ".join(["instr(name, ?) > 0"] * len(word.probes)) + ")" for word in query.words
-            )
             phrases = _phrases(query) if max(counts) > FEW else ()
             likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
-            needed = [fit for word, fit in zip(query.words, fits, strict=True) if word.phrase] or ["1"]
-            needed_probes = [_clean(probe) for word in query.words if word.phrase for probe in word.probes]
-            is_likely = f"documents.id IN ({_HOLDS})" if likely else "0"
+            numbers = range(len(query.words))
+            joins = " ".join(f"LEFT JOIN held{at} ON held{at}.document = documents.id" for at in numbers)
+            weight = " + ".join(
+                f"{word.weight:.6f} * (held{at}.document IS NOT NULL)" for at, word in enumerate(query.words)
+            )
+            named = " + ".join(f"coalesce(held{at}.named, 0)" for at in numbers)
+            needed = "".join(
+                f" AND held{at}.document IS NOT NULL" for at, word in enumerate(query.words) if word.phrase
+            )
             statement = f"""
-                SELECT source, uri, title, kind, name, changed, weight + 0.2 * named + 0.2 * likely AS promise
-                FROM (
-                    SELECT *, {weight} AS weight, {named} AS named, {is_likely} AS likely
-                    FROM documents WHERE {where} AND {" AND ".join(needed)}
-                )
-                WHERE weight >= ? ORDER BY promise DESC, changed DESC LIMIT ?
+                SELECT source, uri, title, kind, name, changed,
+                    {weight} + 0.2 * ({named}) + 0.2 * {f"(documents.id IN ({_HOLDS}))" if likely else "0"} AS promise
+                FROM documents {joins} WHERE {where}{needed} AND {weight} >= ?
+                ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
-            values = (*probes, *probes, *([likely] if likely else []), *filtered, *needed_probes)
-            rows = reader.execute(statement, (*values, LEAST_SHARE * query.weight - 1e-6, most))
-            found = [IndexRow(*row) for row in rows]
-            return IndexRows(found, query, counts if len(counts) > 1 else [len(found)])
+            values = (*([likely] if likely else []), *given, LEAST_SHARE * query.weight - 1e-6, most)
+            found = [IndexRow(*row) for row in reader.execute(statement, values)]
+            return IndexRows(found, query, counts)
+
+    def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
+        """Write the documents that may hold each word to a temporary table of its own, `held0` and so on."""
+        reader.execute("PRAGMA temp_store = MEMORY")
+        for number, word in enumerate(query.words):
+            held = f"held{number}"
+            reader.execute(f"CREATE TEMP TABLE {held} (document INTEGER PRIMARY KEY, named INTEGER NOT NULL)")
+            named = " OR ".join(["instr(name, ?)"] * len(word.probes))
+            reader.execute(
+                f"INSERT INTO {held} SELECT id, 1 FROM documents WHERE {named}",  # noqa: S608
+                tuple(map(_clean, word.probes)),
+            )
+            for holding, arguments in map(_holding, word.probes):
+                reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({holding})", arguments)  # noqa: S608
+
+    def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
+        """The filters as a condition on `documents`, and its values."""
+        # SQLite's own GLOB backtracks for every `*`.
+        reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
+        conditions = list(_conditions(filters))
+        where = " AND ".join(["1", *(condition for condition, _ in conditions)])
+        return where, [value for _, given in conditions for value in given]
 
     def near(self, word: str, filters: Filters, most: int) -> list[IndexRow]:
         """Up to `most` documents that may have a word which differs in one place: in a letter or two beside each other.
@@ -369,17 +373,24 @@ class IndexStore:
         ]
         if not around:
             return []
-        conditions = list(_conditions(filters))
-        where = " AND ".join(["1", *(condition for condition, _ in conditions)])
-        filtered = [value for _, given in conditions for value in given]
         with closing(self._connect()) as reader:
-            reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
+            where, given = self._where(reader, filters)
             rows = reader.execute(
                 f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
                 f"AND documents.id IN ({_HOLDS}) ORDER BY changed DESC LIMIT ?",
-                (*filtered, " OR ".join(f"({each})" for each in around), most),
+                (*given, " OR ".join(f"({each})" for each in around), most),
             )
             return [IndexRow(*row) for row in rows]
+
+
+def _counted(reader: sqlite3.Connection, words: int, where: str, given: Sequence[object]) -> tuple[int, list[int]]:
+    """How many documents pass the filters, and how many of them may hold each word."""
+    counted = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
+    for at in range(words):
+        joined = f"held{at} JOIN documents ON id = document" if where != "1" else f"held{at}"
+        counted.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
+    total, *counts = reader.execute(f"SELECT {', '.join(counted)}", [*given] * len(counted)).fetchone()
+    return total, counts
 
 
 def _rarity(count: int, total: int) -> float:

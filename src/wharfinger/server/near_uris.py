@@ -1,0 +1,131 @@
+"""The URIs nearest to one that does not exist, for the error that says so.
+
+What is suggested is listed anyway, so the error reveals nothing: a file that is kept back looks like one that does not
+exist. Where middleware may let one caller read what another may not, nothing is suggested. The cost is bounded in
+documents, in time, and in how many requests look for suggestions at once; the others get their error without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from wharfinger.content.near_words import distance
+from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound
+from wharfinger.protocol.request import Request
+from wharfinger.server.document_search import PAGE, SourceReader, Stopped
+from wharfinger.server.owners import owner_of
+from wharfinger.source import Source
+
+if TYPE_CHECKING:
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.services import Services
+
+__all__ = ["add_near_uris", "near_uris"]
+
+SECONDS = 0.25
+"""How long the sources are asked."""
+DOCUMENTS = 5_000
+"""URIs that are compared."""
+AT_ONCE = 2
+"""Requests that look for suggestions at once."""
+SUGGESTED = 3
+"""URIs that are suggested."""
+LONGEST = 400
+"""Characters of a URI that is compared."""
+
+_SEPARATOR = re.compile(r"[/?#]+")
+
+
+async def add_near_uris(services: Services, resources: Resources, request: Request, error: ResourceNotFound) -> None:
+    """Add the URIs nearest to the one that was not found to the error, if there are any."""
+    if resources.may_differ():
+        error.suggest(())  # a mounted server does not know of middleware around it
+        return
+    if error.near or len(error.uri) > LONGEST or resources.looking >= AT_ONCE:
+        return
+    sources = [source for source in resources.every_source() if source.cache_scope == "public"]
+    # The source that the URI belongs to is asked first, and alone if it is one: others may be slow.
+    asked = [source for source in sources if source.matches(error.uri)] or sources
+    reader = SourceReader(asyncio.get_running_loop(), SECONDS)
+    resources.looking += 1
+    try:
+        async with asyncio.timeout(2 * SECONDS):
+            known = list(resources.uris())[:DOCUMENTS]
+            error.suggest(await services.pool.run(owner_of(request), _look, error.uri, known, asked, reader))
+    except (TimeoutError, InternalError, InvalidParams, OSError):
+        return
+    finally:
+        resources.looking -= 1
+        reader.stopped.set()
+
+
+def _look(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
+    ends = time.monotonic() + SECONDS
+
+    def every() -> Iterator[str]:
+        yield from known
+        left = DOCUMENTS - len(known)
+        for source in sources:
+            after: str | None = None
+            try:
+                while left > 0 and time.monotonic() < ends:
+                    documents, after = reader.documents(source, after, min(PAGE, left))
+                    yield from (document.uri for document in documents)
+                    left -= len(documents)
+                    if after is None:
+                        break
+            except (InternalError, OSError, TimeoutError, Stopped):
+                continue
+
+    return near_uris(uri, every())
+
+
+def near_uris(uri: str, known: Iterable[str]) -> list[str]:
+    """The known URIs that end like this one, or nearly so, the nearest first: at most SUGGESTED.
+
+    The last part must be the same, or be misspelled, or have another ending; the parts before it decide between them.
+    """
+    wanted = _parts(uri)
+    if not wanted:
+        return []
+    asked = uri.partition("?")[0]  # one that is there and may not be read is not suggested for itself
+    best = heapq.nsmallest(
+        SUGGESTED, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != asked}
+    )
+    top = best[0][0] if best else 0.0
+    return [one for likeness, _, one in best if likeness <= min(-1.0, top + 0.7)]
+
+
+def _parts(uri: str) -> list[str]:
+    """The parts of a path, without scheme, window and escapes."""
+    path = uri[:LONGEST].partition("?")[0].partition("#")[0].rpartition("://")[2]
+    return [unquote(part).casefold() for part in _SEPARATOR.split(path) if part]
+
+
+def _likeness(wanted: list[str], other: list[str]) -> float:
+    """How much two paths are alike: at least 1 if their last parts are."""
+    if not other:
+        return 0.0
+    last, known = wanted[-1], other[-1]
+    most = 1 if len(last) < 8 else 2
+    if last == known:
+        likeness = 2.0
+    elif len(last) > 3 and distance(last, known, most) <= most:
+        likeness = 1.5
+    elif len(last) > 3 and known.rpartition(".")[0] in (last, last.rpartition(".")[0] or last):
+        likeness = 1.2
+    else:
+        return 0.0
+    shared = sum(part in other[:-1] for part in wanted[:-1])
+    same_end = 0
+    for one, two in zip(reversed(wanted[:-1]), reversed(other[:-1]), strict=False):
+        if one != two:
+            break
+        same_end += 1
+    return likeness + 0.3 * min(shared, 10) + 0.2 * min(same_end, 10)
