@@ -115,6 +115,8 @@ class Word(NamedTuple):
     """The folded spellings that are the word itself, not another form of it."""
     weight: float = 1.0
     """What it counts beside the other words."""
+    base: float = 1.0
+    """What it counts without regard to how rare it is."""
     phrase: bool = False
     """Whether it must occur, exactly so."""
     parts: tuple[str, ...] = ()
@@ -196,6 +198,7 @@ def query_of(query: str) -> Query:
     words = useful or words
     if len(words) > 1:
         words = [word._replace(weight=WEAK) if _is_weak(word) else word for word in words]
+    words = [word._replace(base=word.weight) for word in words]
     whole = " ".join(fold(query).replace('"', " ").split())
     return Query(_unique(words), whole if len(words) > 1 else "")
 
@@ -222,7 +225,7 @@ def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
     found: list[str] = _WORD.findall(bare)
     if not found:
         text = fold(chunk)
-        yield Word(text, chunk, (text,), (text,), weight)
+        yield Word(text, chunk, (text,), (text,), weight, weight)
         return
     *owners, last = found
     for owner in owners:
@@ -237,12 +240,12 @@ def _word(written: str, weight: float) -> Word:
     if 1 < len(parts) <= MAX_PARTS and not written.startswith("__") and "." not in written and written[0] != "-":
         joined = (sign.join(each) for each in (parts, _with_digits(parts)) for sign in ("_", "", "-", " "))
         spellings = tuple(dict.fromkeys((text, *joined)))
-        return Word(text, written, _without_longer(spellings), spellings, weight, parts=parts)
+        return Word(text, written, _without_longer(spellings), spellings, weight, weight, parts=parts)
     if not _PLAIN.fullmatch(text):
-        return Word(text, written, (text,), (text,), weight)
+        return Word(text, written, (text,), (text,), weight, weight)
     short = _ABBREVIATIONS.get(text) or _ABBREVIATIONS.get(text.removesuffix("s"), ())
     probes = (_derivation(text), *(one for one in short if len(one) > 2))
-    return Word(text, written, _without_longer(probes), (text,), weight, short=short)
+    return Word(text, written, _without_longer(probes), (text,), weight, weight, short=short)
 
 
 def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ a word follow those that have all, unless they have a much better place; those w
 
 from __future__ import annotations
 
+import heapq
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.server.document_search import SourceReader
 
 __all__ = [
+    "LEAST_BASE",
     "LEAST_SHARE",
     "RANKED",
     "FoundDocument",
@@ -51,8 +52,11 @@ LATER = 0.85
 """What a second place of a document is worth, beside the first one."""
 PRESENT = 0.35
 """What a word counts for a place if the document has it only elsewhere."""
-LEAST_SHARE, LEAST_SCORE = 0.5, 0.4
-"""A document that lacks words must have this share of their weight, and this share of the best score."""
+LEAST_SHARE, LEAST_BASE, LEAST_SCORE = 0.5, 0.6, 0.4
+"""What a document that lacks words must have: a share of their weight, or one of their weight without regard to how
+rare they are, and a share of the best score."""
+KEPT = 500
+"""Documents that are kept in mind, or as many as are wanted."""
 FULL = 8
 """So many hits show the neighbours of their lines; the others show their best line."""
 ALSO = 0.6
@@ -91,14 +95,13 @@ class FoundDocument(NamedTuple):
     changed: int = 0
 
 
-@dataclass(slots=True)
-class _Place:
-    """A hit to be: a document, or a window of it, with its places, the best first."""
+class _Place(NamedTuple):
+    """A hit to be: a document, or a window of it, with its passages, the best first."""
 
     score: float
     order: int
     found: FoundDocument
-    passages: list[Passage] = field(default_factory=list)
+    passages: list[Passage]
     window: bool = False
 
 
@@ -112,8 +115,8 @@ class Ranking:
         """Whether any document has each of the words."""
         self.number = 0
         """Documents that have some of the words."""
-        self._whole: list[_Place] = []
-        self._partial: list[tuple[float, list[_Place]]] = []
+        self._found: list[tuple[list[bool], list[_Place]]] = []
+        self._kept = max(KEPT, RANKED * limit)
         self._complete = 0
 
     @property
@@ -133,16 +136,13 @@ class Ranking:
             return
         self.number += 1
         self.seen = [before or now for before, now in zip(self.seen, has, strict=True)]
-        places = list(self._places(found))
-        if all(has):
-            self._complete += 1
-            self._whole += places
-        else:
-            share = sum(word.weight for word, one in zip(self.query.words, has, strict=True) if one)
-            share /= self.query.weight or 1.0
-            for place in places:
-                place.score *= 0.5 + 0.5 * share
-            self._partial.append((share, places))
+        self._complete += all(one or not word.weight for one, word in zip(has, self.query.words, strict=True))
+        self._found.append((has, list(self._places(found))))
+        if len(self._found) > 2 * self._kept:
+            self._found = heapq.nlargest(self._kept, self._found, key=lambda one: self._worth(*one))
+
+    def _worth(self, has: Sequence[bool], places: Sequence[_Place]) -> tuple[bool, float]:
+        return all(has), max(place.score for place in places)
 
     def _places(self, found: FoundDocument) -> Iterator[_Place]:
         """The hits of one document: it as a whole, or windows of it."""
@@ -151,7 +151,7 @@ class Ranking:
         if found.match is None:
             evidence = tuple(0.8 * one for one in found.names)
             share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
-            yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found)
+            yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
             return
         places: list[_Place] = []
         present = [PRESENT * (count > 0) for count in found.match.counts]
@@ -170,19 +170,30 @@ class Ranking:
     def _is_also_shown(self, place: _Place, passage: Passage) -> bool:
         return len(place.passages) < WINDOWS and passage.score >= ALSO * place.passages[0].score
 
+    def _share(self, has: Sequence[bool], base: bool = False) -> float:
+        """Which share of the weight of the words that occur anywhere a document has."""
+        weights = [word.base if base else word.weight for word in self.query.words]
+        known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
+        return sum(weight for weight, one in zip(weights, has, strict=True) if one) / (known or 1.0)
+
+    def _is_enough(self, has: Sequence[bool]) -> bool:
+        """Whether a document that lacks words has enough of the others."""
+        return self._share(has) >= LEAST_SHARE or self._share(has, base=True) >= LEAST_BASE
+
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, ends: float) -> Hits:
         """The best hits. Until the time `ends`, the source is asked whether it has the window of a hit."""
-        top = max((place.score for place in self._whole), default=0.0)
-        top = max([top, *(place.score for _, places in self._partial for place in places)])
-        places = self._whole + [
-            place
-            for share, each in self._partial
-            for place in each
-            if share >= LEAST_SHARE and place.score >= LEAST_SCORE * top
-        ]
+        places: list[_Place] = []
+        top = max((place.score for _, each in self._found for place in each), default=0.0)
+        for has, each in self._found:
+            lacks = [word for word, seen, one in zip(self.query.words, self.seen, has, strict=True) if seen and not one]
+            if lacks:
+                share = self._share(has)
+                each = [place._replace(score=place.score * (0.5 + 0.5 * share)) for place in each]
+                each = [place for place in each if self._is_enough(has) and place.score >= LEAST_SCORE * top]
+            places += each
         places.sort(key=lambda place: (-round(place.score, 6), -place.found.changed, place.order))
         hits = Hits()
         shown: dict[str, int] = {}
@@ -193,7 +204,7 @@ class Ranking:
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)
-        if not self._whole and hits:
+        if hits and not any(all(has) for has, _ in self._found):
             hits.remark = "No document has all the words; these have most of them."
         return hits
 

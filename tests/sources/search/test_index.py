@@ -347,6 +347,29 @@ def test_a_damaged_index_is_made_anew_and_that_is_told(
     assert "made anew" in caplog.text
 
 
+def test_an_index_of_another_version_is_made_anew_without_a_warning(
+    cache: Path, serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = Shelf(one="alpha")
+
+    async def main() -> None:
+        async with serving(shelf) as searched:
+            await searched.complete()
+            assert await searched.uris("alpha") == ["shelf://one"]
+
+    run(main())
+    (path,) = cache.glob("*.sqlite")
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {index_store.LAYOUT + 1}")
+    database.commit()
+    database.close()
+    shelf.read_uris.clear()
+    with caplog.at_level(logging.INFO):
+        run(main())
+    assert shelf.read_uris[0] == "shelf://one"
+    assert [record.levelname for record in caplog.records if "made anew" in record.message] == ["INFO"]
+
+
 def test_two_servers_keep_an_index_of_their_own(cache: Path, serving: Serving) -> None:
     async def main() -> None:
         async with serving(Shelf(one="alpha")) as first, serving(Shelf(one="alpha")) as second:
@@ -619,5 +642,94 @@ def test_a_source_without_documents_is_asked_itself(serving: Serving) -> None:
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://slow"]
             assert not hits.truncated
+
+    run(main())
+
+
+HOSTILE = (
+    "a" * 2_000, "aB" * 1_000, "a_" * 1_000, " ".join(f"FooBarBazQux{number}Xyz" for number in range(60)), '"' * 2_000,
+    '" ' * 1_000, "NEAR(a b) OR x*", "a OR", "^x", "-", "'; --", "\0", "\ud800", "\U0001f4a5", "((((", "{}[]",
+    "\u202e\u0301" * 900, "\u00e9" * 2_000, "." * 2_000, "a.b" * 600, "--a " * 500, "__" * 900, "\u0661\u0662 " * 600,
+    "\ufb00\ufb01" * 900, "\u0130" * 1_000, "x" * 257, '"unbalanced', 'colon: a:b -c +d "e', "%s %d {x}", "\r\n\t",
+)  # fmt: skip
+
+
+def test_any_query_is_answered_soon(serving: Serving) -> None:
+    """Within the bounds of a search, and with nothing but hits that are there."""
+    text = "NEAR(a b) OR 'x' ^ * FooBarBazQux1Xyz heartbeat \0\n" * 50
+    shelf = Shelf(one=text, two="x" * 100_000, three=" ".join("aBcDeFgH" for _ in range(10_000)))
+
+    async def main() -> None:
+        async with serving(shelf) as searched:
+            await searched.complete()
+            for query in HOSTILE:
+                began = time.monotonic()
+                hits = await searched.find(query)
+                assert time.monotonic() - began < 2 * index_search.SECONDS, query[:20]
+                assert {hit.uri.partition("?")[0] for hit in hits} <= {"shelf://one", "shelf://two", "shelf://three"}
+                assert len(hits.remark) < 2_000
+
+    run(main())
+
+
+def test_a_word_with_a_slip_is_read_as_the_nearest_and_that_is_said(serving: Serving) -> None:
+    shelf = Shelf(one="the heartbeat of it", two="a harbour", three="class HarbourMaster:\n    def call(self):")
+
+    async def main() -> None:
+        async with serving(shelf) as searched:
+            await searched.complete()
+            hits = await searched.find("heartbaet")
+            assert [hit.uri for hit in hits] == ["shelf://one"]
+            assert hits.remark == "Nothing has \u201cheartbaet\u201d: searched for \u201cheartbeat\u201d."
+            hits = await searched.find("harbour_masters_call")
+            assert hits[0].uri == "shelf://three"
+            assert "searched for \u201charbour masters call\u201d" in hits.remark
+            hits = await searched.find("quite unheard zzz")
+            assert (list(hits), hits.remark[:12]) == ([], "Nothing has ")
+            assert await searched.uris('"heartbaet"') == []
+
+    run(main())
+
+
+def test_a_definition_comes_before_mentions_in_any_document(tmp_path: Path, serving: Serving) -> None:
+    root = tmp_path / "code"
+    (root / "tests").mkdir(parents=True)
+    for number in range(300):
+        (root / f"use{number}.py").write_text(f"from charts import load_chart\nload_chart({number})\n")
+    (root / "tests" / "test_charts.py").write_text("def load_chart(): ...\n")
+    (root / "charts.py").write_text("import os\n\ndef load_chart(name):\n    return os.open(name)\n")
+
+    async def main() -> None:
+        async with serving(files(root)) as searched:
+            await searched.complete()
+            for query in ("load_chart", "LoadChart", "where is load_chart defined?", "load chart"):
+                hits = await searched.find(query)
+                assert hits[0].uri == "file:///code/charts.py", query
+                assert "3: def load_chart(name):" in hits[0].snippet
+
+    run(main())
+
+
+def test_places_of_a_long_document_are_linked_by_their_windows(tmp_path: Path, serving: Serving) -> None:
+    root = tmp_path / "charts"
+    root.mkdir()
+    lines = ["nothing"] * 2_000
+    for at in (100, 110, 900, 1_500, 1_900):
+        lines[at] = "the depth"
+    (root / "long.txt").write_text("\n".join(lines))
+    (root / "short.txt").write_text("\n".join(lines[90:130]))
+
+    async def main() -> None:
+        async with serving(files(root)) as searched:
+            await searched.complete()
+            hits = await searched.find("depth")
+            assert sorted(hit.uri for hit in hits) == [
+                "file:///charts/long.txt?lines=1481-1681",
+                "file:///charts/long.txt?lines=81-281",
+                "file:///charts/long.txt?lines=881-1081",
+                "file:///charts/short.txt",
+            ]
+            (first,) = (hit for hit in hits if hit.uri.endswith("=881-1081"))
+            assert first.snippet == "900- nothing\n901: the depth\n902- nothing\n903- nothing"
 
     run(main())

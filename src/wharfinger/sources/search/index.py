@@ -16,7 +16,7 @@ from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search.index_cache import IndexFile, cache_folder, open_index_file
 from wharfinger.sources.search.index_search import find
-from wharfinger.sources.search.index_store import Filters, IndexStore
+from wharfinger.sources.search.index_store import Filters, IndexStore, OtherLayout
 from wharfinger.sources.search.indexing import Indexing
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class SearchIndex:
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            log.warning("The search index %s is made anew: %s", self._file.path.name, error)
+            level = logging.INFO if isinstance(error, OtherLayout) else logging.WARNING
+            log.log(level, "The search index %s is made anew: %s", self._file.path.name, error)
             self._file.clear()
             store = IndexStore(self._file.path)
         self._store = store

@@ -23,10 +23,10 @@ import msgspec
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
 from wharfinger.content.search_query import Query
-from wharfinger.server.search_ranking import LEAST_SHARE, name_of
+from wharfinger.server.search_ranking import LEAST_BASE, LEAST_SHARE, name_of
 from wharfinger.source import Document
 
-__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexRows", "IndexStore", "IndexedVersion"]
+__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexRows", "IndexStore", "IndexedVersion", "OtherLayout"]
 
 APPLICATION = 0x57686173
 """`PRAGMA application_id`: the file is one of ours."""
@@ -88,6 +88,10 @@ RETURNING id
 """
 _HOLDS = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE grams MATCH ?)"
 _HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
+
+
+class OtherLayout(sqlite3.DatabaseError):
+    """The file is an index of another version of this program."""
 
 
 class IndexedVersion(NamedTuple):
@@ -159,7 +163,9 @@ class IndexStore:
         if not write("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             self._writer.executescript(_TABLES)
         application, layout = (write(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        if (application, layout) != (APPLICATION, LAYOUT):
+        if application == APPLICATION and layout != LAYOUT:
+            raise OtherLayout(f"it has layout {layout} of another version")
+        if application != APPLICATION:
             raise sqlite3.DatabaseError("it is not an index of this version")
         if self.path.stat().st_size < CHECK_BYTES and write("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
@@ -304,7 +310,7 @@ class IndexStore:
 
         A word that few documents have weighs more. Documents with most of the weight come first; among these, those
         with the words in the name, then those that may define one of them or have two side by side, then the newest.
-        Those with less than half of the weight, or without a phrase, are left out.
+        Those with too little of the words (`search_ranking`), or without a phrase, are left out.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -315,6 +321,8 @@ class IndexStore:
             total, counts = _counted(reader, len(query.words), where, given)
             if len(query.words) > 1:
                 query = query.weighted(_rarity(count, total) for count in counts)
+            if not any(word.weight for word in query.words):
+                return IndexRows([], query, counts)
             phrases = _phrases(query) if max(counts) > FEW else ()
             likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
             numbers = range(len(query.words))
@@ -322,6 +330,12 @@ class IndexStore:
             weight = " + ".join(
                 f"{word.weight:.6f} * (held{at}.document IS NOT NULL)" for at, word in enumerate(query.words)
             )
+            base = " + ".join(
+                f"{word.base:.6f} * (held{at}.document IS NOT NULL)"
+                for at, word in enumerate(query.words)
+                if word.weight
+            )
+            least = f"({weight} >= {LEAST_SHARE * query.weight:.6f} - 1e-5 OR {base} >= ?)"
             named = " + ".join(f"coalesce(held{at}.named, 0)" for at in numbers)
             needed = "".join(
                 f" AND held{at}.document IS NOT NULL" for at, word in enumerate(query.words) if word.phrase
@@ -329,10 +343,11 @@ class IndexStore:
             statement = f"""
                 SELECT source, uri, title, kind, name, changed,
                     {weight} + 0.2 * ({named}) + 0.2 * {f"(documents.id IN ({_HOLDS}))" if likely else "0"} AS promise
-                FROM documents {joins} WHERE {where}{needed} AND {weight} >= ?
+                FROM documents {joins} WHERE {where}{needed} AND {least}
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
-            values = (*([likely] if likely else []), *given, LEAST_SHARE * query.weight - 1e-6, most)
+            base_weight = sum(word.base for word in query.words if word.weight)
+            values = (*([likely] if likely else []), *given, LEAST_BASE * base_weight - 1e-5, most)
             found = [IndexRow(*row) for row in reader.execute(statement, values)]
             return IndexRows(found, query, counts)
 
@@ -394,7 +409,9 @@ def _counted(reader: sqlite3.Connection, words: int, where: str, given: Sequence
 
 
 def _rarity(count: int, total: int) -> float:
-    """What a word counts that so many of all documents have: 1 if hardly any has it, a quarter if all have."""
+    """What a word counts that so many documents have: 1 if hardly any has it, a quarter if all have, 0 if none."""
+    if not count:
+        return 0.0
     return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))
 
 
