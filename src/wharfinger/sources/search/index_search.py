@@ -57,7 +57,7 @@ class IndexedSearch:
         rows, weighted, counts = self._store.find(query, self._filters, most)
         ranking = Ranking(weighted, self._limit)
         looked_at = self._read(rows, ranking)
-        only = len(query.words) == 1 and looked_at == len(rows)
+        only = len(query.words) == 1 and looked_at == len(rows) and not self._down
         states = zip(query.words, counts, ranking.seen, strict=True)
         unseen = [word for word, count, seen in states if not seen and (only or self._is_unknown(word, count))]
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._ends else set[str]()
@@ -116,14 +116,16 @@ class IndexedSearch:
         return FoundDocument(source, row.uri, row.title, row.kind, names, match, row.changed)
 
     def _is_unknown(self, word: Word, count: int) -> bool:
-        """Whether a word occurs nowhere, though some documents may have it: the index knows only parts of words."""
-        if count > DOUBTFUL:
+        """Whether a word occurs nowhere, though some documents may have it: the index knows only parts of words.
+
+        False if a source that may have it is down.
+        """
+        if count > DOUBTFUL or self._down:
             return False
         query = Query((word,))
-        rows = self._store.find(query, self._filters, count).rows if count else []
-        return not any(
-            (source := self._sources.get(row.source)) is not None and self._look(source, row, query) for row in rows
-        )
+        ranking = Ranking(query, DOUBTFUL)
+        self._read(self._store.find(query, self._filters, count).rows if count else [], ranking)
+        return not ranking.number and not self._down
 
     def _near(self, word: Word) -> str:
         """The spelling nearest to a word, in the documents that may have it."""
