@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from wharfinger import Client, Context, Server
+from wharfinger.server.document_search import search_documents
 from wharfinger.sources import files
 from wharfinger.sources.search import search_index
 
@@ -88,7 +89,7 @@ async def measure(root: Path, cache: Path, size: int, queries: list[str]) -> Non
                 hits = (await client.call_tool("find", {"query": query})).structured
                 times.append(time.perf_counter() - asked)
             asked = time.perf_counter()
-            await asyncio.to_thread(folder.search, query, 20)
+            await asyncio.to_thread(search_documents, folder, query, 20)
             reading = time.perf_counter() - asked
             grep = await asyncio.to_thread(grepped, root, query)
             ours = min(times)
