@@ -264,7 +264,7 @@ class Source:
     def documents(self, after: str | None, limit: int) -> MaybeAwaitable[DocumentPage]:
         """Return the documents to search, in pages like those of `page`. By default, all resources except directories.
 
-        The server looks for the words of a query in their titles and, if they are not there, in their text.
+        The server looks for the words of a query in their titles and in their text.
         """
         return _then(self.page(after, limit), _documents_of)
 

@@ -50,7 +50,7 @@ WIDER = 10
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: words that must all occur, and filters; an empty filter passes everything.
+    """What to look for: a query (see `content.search_query`), and filters; an empty filter passes everything.
 
     `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
     pattern with `*`, `?` and `[…]`, or a prefix, of titles (which are paths) or URIs.

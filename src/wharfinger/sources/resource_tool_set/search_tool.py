@@ -69,7 +69,7 @@ async def search(
     """Search names and texts of everything this server publishes; use `fetch` with an id to read a result.
 
     Args:
-        query: Words that must all occur, in any order and case; "several words" in quotes are a phrase.
+        query: A question, words, or identifiers in any spelling; "several words" in quotes are an exact phrase.
         source: Only search the source with this name.
         type: Only this MIME type, or family such as `image`.
         path: Only paths that start with this, or match a pattern such as `*.md`.
