@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from wharfinger import Context, Server
-from wharfinger.content import globs
-from wharfinger.server import cursors
+from wharfinger.content import globs, search_query
+from wharfinger.server import cursors, near_uris
 from wharfinger.server import search as searching
 from wharfinger.server.features import completion, pages
 from wharfinger.server.features import listing as lists
@@ -41,7 +41,9 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (arguments, {"MAX_DECODERS": 256}),
     (resource_features, {"LONGEST_URI": 8_192}),
     (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
-    (searching, {"PATIENCE": 5.0, "LONGEST_QUERY": 2_000, "WORDS": 16, "WIDER": 10}),
+    (searching, {"PATIENCE": 5.0, "LONGEST_QUERY": 2_000, "WIDER": 10}),
+    (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
+    (near_uris, {"SECONDS": 0.25, "DOCUMENTS": 5_000, "AT_ONCE": 2, "SUGGESTED": 3, "LONGEST": 400}),
     (
         serving,
         {

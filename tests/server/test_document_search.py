@@ -12,6 +12,7 @@ from tests.server.driving import looped
 from tests.sources.conftest import charts, many_names
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound
+from wharfinger.server import search_ranking
 from wharfinger.server.document_search import SearchBounds, SourceReader, Stopped, search_documents
 from wharfinger.source import Document, DocumentPage, Hits, Source
 from wharfinger.sources import files
@@ -133,6 +134,41 @@ def test_a_text_that_went_meanwhile_is_left_out() -> None:
             return super().text(uri)
 
     assert found(Gone(a="needle", b="needle"), "needle") == ["b"]
+
+
+def test_a_definition_comes_before_mentions_whatever_the_order_of_the_list() -> None:
+    notes = Notes(
+        a="from z import load_chart\n",
+        b="load_chart(1)\n",
+        c="the chart is loaded\n",
+        z="def load_chart(name):\n    pass\n",
+    )
+    hits = search_documents(notes, "where is LoadChart defined?", 5)
+    assert (titles(hits)[0], hits[0].snippet) == ("z", "1: def load_chart(name):\n2-     pass")
+    assert titles(hits)[1:3] == ["b", "a"]
+
+
+def test_a_word_with_a_slip_is_read_as_the_nearest_and_that_is_said() -> None:
+    notes = Notes(a="nothing", b="a heartbeat", heartburn="no")
+    hits = search_documents(notes, "heartbaet", 5)
+    assert (titles(hits), hits.remark) == (["b"], "Nothing has “heartbaet”: searched for “heartbeat”.")
+    hits = search_documents(notes, "quite unheard", 5)
+    assert (titles(hits), hits.remark) == ([], "Nothing has “quite” or “unheard”.")
+
+
+def test_a_long_text_is_linked_by_the_windows_of_its_places(source: Folder, charts: Path) -> None:
+    lines = ["nothing"] * 1_000
+    lines[500] = lines[508] = lines[900] = "needle"
+    (charts / "long.txt").write_text("\n".join(lines))
+    hits = search_documents(source, "needle", 5)
+    assert [hit.uri.partition("?")[2] for hit in hits] == ["lines=481-681", "lines=881-1081"]
+    assert all(source.read(hit.uri).contents[0].text for hit in hits)
+
+
+def test_no_more_documents_are_kept_in_mind_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_ranking, "KEPT", 3)
+    texts = {f"n{number}": "one of them" for number in range(40)} | {"z": "def one(): ..."}
+    assert found(Notes(**texts), "one two", 1) == ["z"]
 
 
 # -- bounds

@@ -377,6 +377,9 @@ class Context(RequestContext, Generic[State]):
         is the name of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a
         path or URI, or a pattern such as `*.md`. While an index is being built, its progress is reported to the
         caller.
+        The query is a question, words or identifiers; a phrase in double quotes must occur as it is. `source` is the
+        name of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a path or URI,
+        or a pattern such as `*.md`. While an index is not complete, its progress is reported to the caller.
 
         Raises:
             InvalidArgument: there is no such source.
