@@ -91,6 +91,10 @@ def test_a_very_long_line_is_shown_in_part() -> None:
     assert len(found.snippet) <= LINE_LENGTH + 10
 
 
+def test_a_frequent_word_of_a_line_hides_no_other_word() -> None:
+    assert best("depth " * 500 + "tide", "depth tide").evidence == (1.0, 1.0)
+
+
 def test_a_few_places_are_returned_that_are_apart() -> None:
     found = seen(filled(*["a depth"] * 20), "depth")
     assert found.counts == (20,)

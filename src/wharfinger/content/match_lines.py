@@ -27,6 +27,8 @@ OVERLAP = 1 << 10
 """Characters of a block that the next one repeats if it ends within a line."""
 MAX_PLACES = 2_000
 """Occurrences of one word in a block that are graded."""
+GRADED = 4
+"""Occurrences of one word in a line that are graded."""
 MAX_COUNT = 1_000
 """Occurrences of one word that are counted."""
 CLOSE = 48
@@ -191,12 +193,13 @@ def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
 class _Line:
     """A line with words of the query: how well each fits, and where."""
 
-    __slots__ = ("at", "evidence", "worth")
+    __slots__ = ("at", "evidence", "graded", "worth")
 
     def __init__(self, size: int) -> None:
         self.evidence = [0.0] * size
         self.at: list[tuple[int, int, int]] = []
         """`(begin, end, number)` of occurrences of words."""
+        self.graded = [0] * size
         self.worth = 0.0
 
 
@@ -248,7 +251,8 @@ class _Block:
             line = self.found.get(row)
             if line is None:
                 line = self.found[row] = _Line(len(self.query.words))
-            if line.evidence[number] < 1 and len(line.at) < 4 * len(self.query.words):
+            if line.evidence[number] < 1 and line.graded[number] < GRADED:
+                line.graded[number] += 1
                 quality = word.quality(self.text, self.folded, at, probe)
                 line.at.append((at, at + len(probe), number))
                 if quality > line.evidence[number]:
