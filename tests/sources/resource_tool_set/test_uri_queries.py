@@ -72,7 +72,7 @@ PUBLISHED: dict[str, tuple[Callable[[Path], Source], dict[str, str]]] = {
     "folder": (folder_of, {"path": "app.log"}),
     "log": (log, {"path": "app.log"}),
     "sql": (shop, {"table": "ports"}),
-    "git": (harbour, {"rev": "HEAD", "path": "app.log"}),
+    "git": (harbour, {"rev": "HEAD", "from": "HEAD", "to": "HEAD", "path": "app.log"}),
     "tables": (sales, {"path": "app.csv"}),
     "objects": (archive, {"key": "app.log", "path": "app.log"}),
     "system": (lambda folder: system(), {}),
@@ -86,30 +86,26 @@ def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> Non
     server = Server("asked")
     server.include(source)
     query = re.compile(r"\{[?&]([^}]*)\}")
-    named = {name for each in source.templates for held in query.findall(each.uri_template) for name in held.split(",")}
-    uris = [
-        (each.uri_template, name)
-        for each in source.templates
-        for held in query.findall(each.uri_template)
-        for name in held.split(",")
-        if name in source.parameters
-    ]
-    plain = next((each.uri_template for each in source.templates if "path}" in each.uri_template), "")
-    uris += [(plain, name) for name in source.parameters if name not in named]
+
+    def filled(template: str, names: list[str]) -> str:
+        base = re.sub(r"\{\+?(\w+)\}", lambda found: values[found[1]], query.sub("", template))
+        asked = [f"{name}={source.parameters[name].example}" for name in names if name in source.parameters]
+        return f"{base}?{'&'.join(one for one in asked if not one.endswith('=KEY'))}"
+
+    named = {each.uri_template: ",".join(query.findall(each.uri_template)).split(",") for each in source.templates}
+    uris = [filled(template, names) for template, names in named.items() if names != [""]]
+    for name in source.parameters:
+        if name != "COLUMN" and not any(name in names for names in named.values()):
+            uris += [filled(template, [name]) for template in named if template.endswith(("{+path}", "{+key}"))][:1]
     assert uris
+    assert {name for names in named.values() for name in names} - {"", "after"} <= set(source.parameters)
 
-    async def main() -> list[str]:
-        read: list[str] = []
+    async def main() -> None:
         async with Client(server) as client:
-            for template, name in uris:
-                if (example := source.parameters[name].example) == "KEY":
-                    continue
-                base = re.sub(r"\{\+?(\w+)\}", lambda found: values[found[1]], query.sub("", template))
-                await client.read_resource(f"{base}?{name}={example}")
-                read.append(name)
-        return read
+            for uri in uris:
+                await client.read_resource(uri)
 
-    assert asyncio.run(main())
+    asyncio.run(main())
 
 
 class Tides(Source):

@@ -90,6 +90,7 @@ class GitSource(Source):
         "grep": UriParameter("timeout", "commits with this text in their message"),
         "pickaxe": UriParameter("TIMEOUT", "commits that added or removed this text"),
         "limit": UriParameter("50", "this number of commits"),
+        "text": UriParameter("routing", "lines with this text, with their files"),
         **{name: PARAMETERS[name] for name in ("lines", "tail")},
     }
 

@@ -24,7 +24,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 PARAMETERS: Mapping[str, UriParameter] = {
     "tail": UriParameter("200", "the last lines"),
     "since": UriParameter("15m", "entries since then, or since a time such as 2026-11-20T10:00:00Z"),
-    "until": UriParameter("2026-11-20T10:10:00Z", "entries before then"),
+    "until": UriParameter("5m", "entries before then"),
     "level": UriParameter("error", "entries of this level and above"),
     "text": UriParameter("timeout", "entries with this text, in any case"),
     "lines": UriParameter("1-200", "these lines"),

@@ -7,18 +7,14 @@ line, JSON element or word, lists and rows after an element. An answer that was 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from wharfinger.content.mime import sniff
-from wharfinger.content.text import size_text
 from wharfinger.errors import ToolError
 
-__all__ = ["MAX_TOKENS", "TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell", "short_rows"]
+__all__ = ["MAX_TOKENS", "TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell"]
 
 TOKENS = 10_000
 """Tokens of an answer, unless its caller asks for another number."""
@@ -30,10 +26,6 @@ NOTES = 1_000
 """Characters of an answer that are kept free for the next call and other remarks, besides those of URIs."""
 CELL_CHARACTERS = 2_000
 """Characters of one value in a row that is too long for the budget."""
-
-_BYTES = {"base64", "cut", "bytes"}
-_CUT = {"text", "cut", "characters", "bytes"}
-"""The keys of a value of bytes, and of one that was cut (see the values of `sql()`)."""
 
 _ENDS: tuple[tuple[str, float], ...] = (
     ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),
@@ -98,52 +90,18 @@ def fitting(items: Sequence[Any], room: int) -> int:
     return len(items)
 
 
-def short_cell(value: Any, most: int | None = None) -> Any:
-    """A value of a row for a model: bytes become their type and size, and a text that was cut says its length.
-
-    With `most`, a longer value is cut to this number of characters.
-    """
-    if _is_mapping(value) and ((said := _bytes(value)) or (said := _cut_text(value, most))):
-        return said
-    if most is None:
-        return value
-    if isinstance(value, str) and len(value) > most:
-        return f"{value[:most]}… ({len(value):,} characters)"
+def short_cell(value: Any, most: int) -> Any:
+    """A value of a row with at most this number of characters: a longer one becomes its beginning and its length."""
+    if isinstance(value, str):
+        return _beginning(value, most)
+    if _is_mapping(value) and "cut" in value and isinstance(text := value.get("text"), str):
+        return {**value, "text": text[:most]}  # the source cut it already
     nested = msgspec.json.encode(value).decode() if type(value) in (dict, list) else ""
-    return f"{nested[:most]}… ({len(nested):,} characters)" if len(nested) > most else value
+    return _beginning(nested, most) if len(nested) > most else value
 
 
-def _bytes(value: Mapping[str, Any]) -> str:
-    """The type and size of a value of bytes; empty if it is none."""
-    data, size = value.get("base64"), value.get("bytes")
-    if not isinstance(data, str) or not value.keys() <= _BYTES:
-        return ""
-    try:
-        head = base64.b64decode(data[:4_096], validate=True)
-    except binascii.Error:
-        return ""
-    if not isinstance(size, int):
-        size = len(data) * 3 // 4 - data.count("=", -2)
-    return f"({sniff(head)}, {size_text(size)})"
-
-
-def _cut_text(value: Mapping[str, Any], most: int | None) -> str:
-    """A text that was cut, and its length; empty if it is none."""
-    text = value.get("text")
-    if not isinstance(text, str) or "cut" not in value or not value.keys() <= _CUT:
-        return ""
-    whole = [f"{value[unit]} {unit}" for unit in ("characters", "bytes") if unit in value]
-    return f"{text[:most]}… ({', '.join(whole) or 'cut'})"
-
-
-def short_rows(text: str) -> str:
-    """Lines of JSON, each an object, with their values as `short_cell` returns them."""
-    lines: list[str] = []
-    for line in text.splitlines(keepends=True):
-        row = msgspec.json.decode(line)
-        short = {name: short_cell(cell) for name, cell in row.items()} if _is_mapping(row) else row
-        lines.append(line if short == row else msgspec.json.encode(short).decode() + "\n")
-    return "".join(lines)
+def _beginning(text: str, most: int) -> Any:
+    return text if len(text) <= most else {"text": text[:most], "cut": True, "characters": len(text)}
 
 
 def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from wharfinger.content.text import size_text
 from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget, end_of_part, json_length, short_rows
+from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget, end_of_part, json_length
 from wharfinger.sources.resource_tool_set.tool_text import clipped, read
 from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, queries_of
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
@@ -31,9 +31,6 @@ HINT_CHARACTERS = 700
 """Characters that say what else can be asked."""
 TRIES = 3
 """Reads in ever smaller windows, if a source's text is longer than the bytes that it was made of."""
-
-_ROWS = {"rows", "firstRow"}
-"""What a window of rows says about itself, each of which is a line of JSON."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
@@ -117,8 +114,6 @@ async def _read_within(
         if len(shorter[0].text or "") >= len(text):
             break
         contents = shorter
-    if not _ROWS.isdisjoint(_meta(contents[0]).get(WINDOW, ())) and contents[0].text is not UNSET:
-        contents[0] = msgspec.structs.replace(contents[0], text=short_rows(contents[0].text))
     return contents
 
 
@@ -238,12 +233,19 @@ def _as_call(said: str, call: str, uris: Iterable[object]) -> str:
 
 def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
     """What else can be asked: under a directory, and under the first window of a long text."""
-    if source is None or "?" in uri:
+    if source is None or "?" in uri or _says(contents, source.parameters):
         return []
     directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if directory or uri == source.uri:
         return list(_bounded("Ask also for ", queries_of(source)))
     return list(_bounded("Parts of it: ", parameters_at(source, uri))) if more else []
+
+
+def _says(contents: Sequence[t.ResourceContents], names: Iterable[str]) -> bool:
+    """Whether the source says itself what can be asked: most of these parameters occur in what it says of its data."""
+    said = " ".join(content.text or "" for content in contents if content is contents[0] or REMARK in _meta(content))
+    known = [f"{name}=" in said for name in names]
+    return sum(known) * 2 > len(known)
 
 
 def _bounded(words: str, asked: Iterable[str]) -> Iterator[str]:

@@ -13,12 +13,13 @@ from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import source_name
-from wharfinger.source import Hit, Source
+from wharfinger.source import Hit, Hits, Source
 from wharfinger.sources.resource_tool_set.answer_budget import (
     CELL_CHARACTERS,
     NOTES,
     Budget,
     fitting,
+    json_length,
     short_cell,
 )
 from wharfinger.sources.resource_tool_set.tool_text import as_json, errors_for_models
@@ -83,7 +84,7 @@ async def search(
         notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
         del results[number:], hits[number:]
     if not results:
-        notes.append(_nothing_found(ctx, query, source, type, path, hits.truncated))
+        notes.append(_nothing_found(ctx, query, source, type, path, hits))
     found: dict[str, Any] = {"results": results}
     if notes:
         found["note"] = " ".join(notes)
@@ -111,12 +112,11 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         answer: QueryResult = await run(owner_of(ctx.request), statement)
     if len(answer.columns) > MAX_COLUMNS:
         raise ToolError(f"The statement returns {len(answer.columns):,} columns: name at most {MAX_COLUMNS} of them.")
-    rows = [[short_cell(cell) for cell in row] for row in answer.rows[skip:]]
-    number = fitting(rows, ROOM)
-    if number < len(rows) or number == 1:
+    rows = answer.rows[skip:]
+    if json_length(rows) > ROOM:
         most = min(CELL_CHARACTERS, ROOM // len(answer.columns) // 2)
-        rows = [[short_cell(cell, most) for cell in row] for row in answer.rows[skip:]]
-        number = fitting(rows, ROOM)
+        rows = [[short_cell(cell, most) for cell in row] for row in rows]
+    number = fitting(rows, ROOM)
     found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
     if database_name := _optional(answer, "database"):
         spoken = _optional(answer, "dialect")
@@ -162,14 +162,15 @@ def _dialect(source: Source) -> str:
     return _optional(source, "dialect")
 
 
-def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, missing: str) -> str:
-    """What was looked through for nothing, and what to try; `missing` names the sources that were not."""
+def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, hits: Hits) -> str:
+    """What was looked through for nothing, and what to try."""
     names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
-    names = [name for name in names if name not in missing]
+    names = [name for name in names if name not in hits.truncated]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
     looked = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
     tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
-    return f"Nothing has all of {query[:200]!r} in {looked}. Try {', or '.join(tries)}."
+    found = f"Looked through {looked}" if hits.remark else f"Nothing has all of {query[:200]!r} in {looked}"
+    return f"{found}. Try {', or '.join(tries)}."
 
 
 def _result(hit: Hit) -> dict[str, str]:
