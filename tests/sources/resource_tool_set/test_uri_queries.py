@@ -40,6 +40,8 @@ def harbour(folder: Path) -> Source:
 
     run("init", "-q", "-b", "main")
     (folder / "app.log").write_text("Hull 4\n")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "guide.md").write_text("# Guide\n")
     run("add", ".")
     run("commit", "-q", "-m", "Measure")
     return git(folder, label="harbour")
