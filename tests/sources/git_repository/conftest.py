@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.conftest import absent
+from wharfinger.server.document_search import search_documents
 from wharfinger.server.threads import is_async
+from wharfinger.source import Hit, Source
 from wharfinger.sources.git_repository import GitSource, git
 from wharfinger.sources.git_repository.references import References
 from wharfinger.testing.source_suite.driver import SourceDriver
@@ -112,15 +115,22 @@ class ServedGit:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.source, name)
-        if is_async(value):
-            return lambda *arguments: self.driver.run(value(*arguments), within=60)
-        if name in ("watch", "unwatch"):
-            return lambda *arguments: self.driver.on_loop(name, *arguments)
+        if is_async(value) or name in ("watch", "unwatch"):
+            return partial(self._call, name)
         return value
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        if name in ("watch", "unwatch"):
+            return self.driver.on_loop(name, *arguments)
+        return self.driver.ask(name, *arguments, within=60)
 
     def references(self) -> References:
         """The references as they are."""
         return self.driver.run(self.source.repository.references.now())
+
+    def found(self, query: str, limit: int) -> list[Hit]:
+        """What the server's search of documents finds, without an index."""
+        return search_documents(cast("Source", self), query, limit)
 
     def end(self) -> None:
         """End the source and its loop."""

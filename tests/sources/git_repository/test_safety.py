@@ -16,7 +16,6 @@ import pytest
 
 from tests.sources.git_repository.conftest import ServedGit, Work, text_of
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
 
@@ -156,7 +155,7 @@ def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Pub
     ):  # fmt: skip
         source.read(uri)
     source.page(None, 1_000)
-    search_documents(source, "fathoms", 10)
+    source.found("fathoms", 10)
     source.describe()
     assert text_of(source, "git://repo/tree/HEAD/hull.txt") == "five\nfathoms\n"
     assert not trap.exists()
@@ -366,7 +365,7 @@ def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head
         source.read("git://repo/tree/HEAD")
     assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
     assert source.page(None, 100)[0]
-    assert search_documents(source, "fathoms", 5) == []
+    assert source.found("fathoms", 5) == []
     assert source.documents(None, 5)[0] == []
 
 
@@ -461,7 +460,7 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     source.page(key, 500)
     source.read("git://repo/commit/HEAD")
     source.read("git://repo/diff/HEAD")
-    search_documents(source, "nowhere", 5)
+    source.found("nowhere", 5)
     assert "more than" in source.describe()
     assert time.monotonic() - began < 40
 
@@ -508,7 +507,7 @@ def test_damaged_objects_are_told_and_the_rest_goes_on(work: Work, publish: Publ
     assert text_of(source, "git://repo/tree/HEAD/b.txt") == "whole\n"
     assert "a.txt" in text_of(source, "git://repo/tree/HEAD")
     source.page(None, 100)
-    search_documents(source, "whole", 5)
+    source.found("whole", 5)
     source.read("git://repo/commit/HEAD")
     assert list(source.text("git://repo/tree/HEAD/b.txt")) == ["whole\n"]
 
@@ -527,7 +526,7 @@ def test_a_damaged_commit_or_tree_is_told(work: Work, publish: Publish, kind: st
         source.read("git://repo/tree/HEAD")
     assert source.read("git://repo").contents
     assert source.describe()
-    search_documents(source, "abc", 5)
+    source.found("abc", 5)
     assert source.page(None, 100)[0][0].uri == "git://repo"
     assert source.documents(None, 100)[1] is None
 

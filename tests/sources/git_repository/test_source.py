@@ -16,7 +16,6 @@ from msgspec import UNSET
 from tests.sources.git_repository.conftest import ServedGit, Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
 from wharfinger.sources.ttl import IMMUTABLE
 from wharfinger.sources.windows.window import NEXT
@@ -230,7 +229,7 @@ def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) ->
     assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
     assert "without commits yet" in text_of(source, "git://repo")
     assert source.describe().startswith("main, without commits yet, 0 branches")
-    assert search_documents(source, "x", 5) == []
+    assert source.found("x", 5) == []
     assert source.documents(None, 5) == ([], None)
     with pytest.raises(ResourceNotFound):
         source.read("git://repo/tree/HEAD")
@@ -279,9 +278,9 @@ def test_completion(source: ServedGit, history: Work) -> None:
 
 def test_search_finds_paths_messages_and_text(source: ServedGit, history: Work) -> None:
     """Where no index is kept."""
-    assert [hit.uri for hit in search_documents(source, "fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
-    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in search_documents(source, "tides.md", 10)]
-    hits = search_documents(source, "table ports", 10)
+    assert [hit.uri for hit in source.found("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
+    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.found("tides.md", 10)]
+    hits = source.found("table ports", 10)
     assert [hit.uri for hit in hits] == [f"git://repo/commit/{history.git('rev-parse', 'v2^{commit}')}"]
 
 
@@ -443,7 +442,7 @@ def test_tracked_files_are_published_although_ignored(work: Work, publish: Publi
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     assert "git://repo/tree/HEAD/kept.log" in uris
     assert "git://repo/tree/HEAD/other.log" not in uris
-    assert [hit.uri for hit in search_documents(source, "tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
+    assert [hit.uri for hit in source.found("tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
 
 
 def test_a_repository_of_sha256_is_read_like_any_other(tmp_path: Path, publish: Publish) -> None:

@@ -179,7 +179,7 @@ class ObjectReader:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._forget(Overloaded("This repository is read on another event loop now: try again."))
-            self._loop = loop
+            self._loop, self._pumped = loop, False
         if len(self._queue) >= WAITING:
             raise Overloaded("Too many reads of this repository are waiting: try again later.")
         request = _Request(name, wants_data, size, loop.create_future())
@@ -366,9 +366,8 @@ class _CatFile(asyncio.SubprocessProtocol):
                 env=git_process.environment(place), cwd=place.path,
             )  # fmt: skip
         except OSError as error:
-            self._why = f"git cannot be started: {error.strerror}"
             for request in self.requests:
-                request.alone = True  # no other process would start
+                _fail(request, GitFailed(f"git cannot be started ({error.strerror}): try again later."))
             self.connection_lost(None)
             return
         self._transport = transport

@@ -218,7 +218,7 @@ class _LinkSearch:
             names += [f"{number:02x}" for number in range(256)]
         elif self._found:
             return self._found
-        self._found = next(filter(None, map(self._look, names)), "")
+        self._found = next((link for link in map(self._look, names) if link), "")
         return self._found
 
     def _look(self, name: str) -> str:
