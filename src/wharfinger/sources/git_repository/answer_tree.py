@@ -24,7 +24,7 @@ from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.windows.window import RandomAccess, need_no_window, parse, read_content
 
-__all__ = ["TreeAnswer", "entry_resources"]
+__all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 
 LINK = "inode/symlink"
 MODULE = "text/plain"

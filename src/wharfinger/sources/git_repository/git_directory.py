@@ -148,7 +148,7 @@ def find_repository(
     """
     root = _resolved(path)
     own, work_tree = _own_directory(root, None if git_dir is None else _resolved(git_dir))
-    common = _common_directory(own, root)
+    common = _common_directory(own, root, own.path == root or git_dir is not None)
     _check_parts(own, common)
     if common.look("objects", "info", "alternates") is not None:
         raise UnusableSource(
@@ -240,13 +240,18 @@ def _work_tree_of(own: GitDirectory) -> str:
     return folder if os.path.isdir(folder) else ""
 
 
-def _common_directory(own: GitDirectory, root: str) -> GitDirectory:
-    """The directory with references and objects: of a linked worktree, the one whose `worktrees/NAME` is its own."""
+def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory:
+    """The directory with references and objects: of a linked worktree, the one whose `worktrees/NAME` is its own.
+
+    Unless the operator `named` the directory, it is in the published folder.
+    """
     given = own.text("commondir")
     if not given and own.look("commondir") is None:
         return own
-    common = os.path.dirname(os.path.dirname(own.path))
-    if "\0" in given or os.path.realpath(os.path.join(own.path, given)) != common:
+    folder, _ = os.path.split(own.path)
+    common, worktrees = os.path.split(folder)
+    sound = "\0" not in given and os.path.realpath(os.path.join(own.path, given)) == common
+    if not (sound and worktrees == "worktrees" and (named or _holds(root, common))):
         raise UnusableSource(
             f"{root} is a linked worktree whose objects are elsewhere ({shown(given)}): publish the main repository."
         )
@@ -254,7 +259,7 @@ def _common_directory(own: GitDirectory, root: str) -> GitDirectory:
 
 
 def _holds(folder: str, path: str) -> bool:
-    return os.path.commonpath([folder, path]) == folder
+    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def _repository_above(root: str) -> str:

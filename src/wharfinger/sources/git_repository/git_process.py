@@ -39,6 +39,7 @@ if sys.platform == "linux":
 
 __all__ = [
     "COMMAND_SECONDS",
+    "QUICK_SECONDS",
     "SAFE_DIFF",
     "SAFE_LOG",
     "GitFailed",
@@ -62,8 +63,10 @@ COMMAND_SECONDS = 20.0
 """Time that a command may take, and processor seconds that it may use."""
 OUTPUT_BYTES = 64 << 20
 """Output that is kept of one command."""
+QUICK_SECONDS = 5.0
+"""The deadline of commands that need not wait for longer ones."""
 COMMANDS = 8
-"""Commands that run at the same time; others wait for at most `COMMAND_SECONDS`."""
+"""Quick commands, and other ones, that run at the same time. More of them wait for at most `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
 SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
@@ -226,7 +229,8 @@ async def run_git(
         Overloaded: too many commands run.
     """
     name = os.fsdecode(arguments[0])
-    slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(COMMANDS))
+    lanes = _lanes.setdefault(asyncio.get_running_loop(), (asyncio.Semaphore(COMMANDS), asyncio.Semaphore(COMMANDS)))
+    slots = lanes[seconds <= QUICK_SECONDS]
     try:
         await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
     except TimeoutError:
@@ -250,7 +254,7 @@ async def run_git(
     return GitOutput(data, ran.cut)
 
 
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
 async def _run(

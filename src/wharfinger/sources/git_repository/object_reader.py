@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 from wharfinger.errors import InvalidArgument, Overloaded
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository import git_process
-from wharfinger.sources.git_repository.git_process import GitFailed, GitPlace, run_git
+from wharfinger.sources.git_repository.git_process import QUICK_SECONDS, GitFailed, GitPlace, run_git
 
 if os.name == "posix":
     import fcntl
@@ -56,6 +56,8 @@ PROCESSOR_SECONDS = 120.0
 """Processor time of one process."""
 IDLE_SECONDS = 30.0
 """Time without requests after which a process ends; until then it keeps packs open that `git gc` has removed."""
+LONG_BYTES = 1 << 20
+"""Contents whose digest would block the event loop."""
 KEPT_BYTES = 16 << 20
 """Contents that are kept for the next read."""
 KNOWN = 50_000
@@ -147,7 +149,10 @@ class ObjectReader:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {most:,} can be read at once.")
         _, data = await self._ask(oid, True, info.size)
         digest = self.digest(info)
-        digest.update(data)
+        if len(data) > LONG_BYTES:
+            await asyncio.to_thread(digest.update, data)
+        else:
+            digest.update(data)
         if digest.hexdigest() != oid:
             raise DamagedObject(oid, "its bytes do not fit its name")
         return self._kept.put(oid, data, len(data) + 100)
@@ -158,7 +163,14 @@ class ObjectReader:
 
     async def starting_with(self, digits: str, most: int) -> list[str]:
         """The names of at most `most` objects that begin with these digits, at least four."""
-        output = await run_git(self.place, "rev-parse", f"--disambiguate={digits}", most=(most + 1) * 65, partial=True)
+        output = await run_git(
+            self.place,
+            "rev-parse",
+            f"--disambiguate={digits}",
+            most=(most + 1) * 65,
+            partial=True,
+            seconds=QUICK_SECONDS,
+        )
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
 
     def restart(self) -> None:
@@ -195,7 +207,7 @@ class ObjectReader:
     async def _explain(self, oid: str) -> None:
         """Raise DamagedObject if an object that git calls missing is there, and cannot be read."""
         try:
-            await run_git(self.place, "cat-file", "-s", oid)
+            await run_git(self.place, "cat-file", "-s", oid, seconds=QUICK_SECONDS)
         except GitFailed as error:
             if "could not get object info" not in error.why:
                 raise DamagedObject(oid, error.why) from None

@@ -35,7 +35,6 @@ _CONFIG = """\
 	bare = true
 	packedGitWindowSize = 16m
 	packedGitLimit = 128m
-	deltaBaseCacheLimit = 64m
 	bigFileThreshold = 32m
 	preloadIndex = false
 	untrackedCache = false

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_process import QUICK_SECONDS, GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
 __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References", "RepositoryGone", "read_references"]
@@ -104,7 +104,7 @@ async def read_references(private: PrivateDirectory, hidden: frozenset[str] = fr
     kinds = (BRANCHES, TAGS, REMOTES)
     arguments = (f"--count={MOST}", "--format=%(objectname) %(refname)", *kinds)
     names: dict[str, str] = {}
-    for line in (await run_git(private, "for-each-ref", *arguments)).data.split(b"\n")[:-1]:
+    for line in (await run_git(private, "for-each-ref", *arguments, seconds=QUICK_SECONDS)).data.split(b"\n")[:-1]:
         oid, _, name = os.fsdecode(line).partition(" ")
         if not (hidden and any(name == link or name.startswith(f"{link}/") for link in hidden)):
             names[name] = oid
@@ -172,7 +172,9 @@ class ReferenceReader:
             times: dict[str, int] = {}
             try:
                 format_ = "--format=%(creatordate:unix) %(refname)"
-                output = await run_git(self._private, "for-each-ref", f"--count={MOST}", format_, TAGS)
+                output = await run_git(
+                    self._private, "for-each-ref", f"--count={MOST}", format_, TAGS, seconds=QUICK_SECONDS
+                )
                 for line in output.data.split(b"\n")[:-1]:
                     seconds, _, name = os.fsdecode(line).partition(" ")
                     times[name] = int(seconds) if seconds.lstrip("-").isdecimal() else 0

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import UNSET
@@ -19,7 +20,7 @@ from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_top import head_words
-from wharfinger.sources.git_repository.answer_tree import TreeAnswer
+from wharfinger.sources.git_repository.answer_tree import INLINE_BYTES, TreeAnswer
 from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_directory import find_repository
@@ -277,7 +278,10 @@ async def _searched(answer: GitAnswer) -> tuple[str, ...]:
         if is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode):
             return ()
         content = await answer.objects.content(entry.oid)
-        decoded = mime.decode_text(content.read(0, content.size)) if content.size <= WHOLE else None
+        if content.size > WHOLE:
+            return ()
+        decode = partial(mime.decode_text, content.read(0, content.size))
+        decoded = decode() if content.size <= INLINE_BYTES else await asyncio.to_thread(decode)
         return () if decoded is None else (decoded[0],)
     text = (await answer.contents())[0].text
     return () if text is UNSET else (text,)
