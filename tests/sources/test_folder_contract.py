@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,11 @@ class TestFolder(SourceContract):
         path = Path(source.root, "harbours", "north", f"light-{len(list(Path(source.root).rglob('*')))}.txt")
         path.write_text("lit")
         return f"{source.uri}/harbours/north/{path.name}"
+
+    def hide(self, source: Folder) -> Callable[[], object]:
+        root = Path(source.root)
+        away = root.rename(root.with_name("away"))
+        return lambda: away.rename(root)
 
 
 class TestFolderThatIsPolled(TestFolder):

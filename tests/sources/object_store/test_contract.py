@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,20 @@ class TestBucket(Objectively):
     def source(self, client: Any) -> Iterator[Objects]:
         yield self.publish(Bucket(client))
 
+    def hide(self, source: Any) -> Callable[[], object]:
+        client, bucket = self.place.client, self.place.name  # type: ignore[union-attr]
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for found in page["Contents"]:
+                client.delete_object(Bucket=bucket, Key=found["Key"])
+        client.delete_bucket(Bucket=bucket)
+
+        def bring_back() -> None:
+            client.create_bucket(Bucket=bucket)
+            for key, data in CONTENT.items():
+                self.place.put(key, data)
+
+        return bring_back
+
 
 class TestMemory(Objectively):
     @pytest.fixture
@@ -64,3 +78,8 @@ class TestArchive(Objectively):
     @pytest.fixture
     def source(self, tmp_path: Path) -> Iterator[Objects]:
         yield self.publish(Archive(tmp_path / "charts.zip"))
+
+    def hide(self, source: Any) -> Callable[[], object]:
+        path = Path(source.store.path)
+        away = path.rename(path.with_name("away.zip"))
+        return lambda: away.rename(path)

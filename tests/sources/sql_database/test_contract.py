@@ -65,6 +65,11 @@ class TestSQLite(Shops):
         yield source
         writer.close()
 
+    def hide(self, source: Database) -> Callable[[], object]:
+        path = Path(source.location)
+        away = path.rename(path.with_name("away.db"))
+        return lambda: away.rename(path)
+
 
 class TestSQLiteWithAWriteAheadLog(TestSQLite):
     journal = "WAL"

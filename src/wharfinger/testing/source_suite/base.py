@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,6 +38,10 @@ class ContractBase:
 
     def whole(self, source: Any) -> str | bytes | None:
         """Return the whole content of `windowed`; None to compare only its size, if `stat` reports one."""
+        return None
+
+    def hide(self, source: Any) -> Callable[[], object] | None:
+        """Make all of the data unavailable. Returns a function that brings it back; None if it cannot go away."""
         return None
 
     @pytest.fixture

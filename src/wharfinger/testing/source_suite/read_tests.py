@@ -44,6 +44,8 @@ __all__ = [
 
 SAMPLE = 40
 """Resources of a list that are checked one by one, at most."""
+COMPLETIONS = 101
+"""Values of a completion: one more than are shown says that there are others."""
 DEADLINE = 10.0
 """Seconds within which a change must be reported."""
 NEXT = "wharfinger/next"
@@ -153,9 +155,15 @@ def completed(
 ) -> list[str]:
     """Return the completions of a variable of a template."""
     found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
+    values = values_of(found)
     problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
-    expect(is_texts(found) and len(found) <= 100, "complete", problem)
-    return list(found)
+    expect(is_texts(values) and len(values) <= COMPLETIONS, "complete", problem)
+    return list(values)
+
+
+def values_of(found: Any) -> Any:
+    """Return the values of a completion, which a source may also return as a list."""
+    return found.values if isinstance(found, t.Completion) else found
 
 
 def is_texts(found: Any) -> bool:

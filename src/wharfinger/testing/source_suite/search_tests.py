@@ -12,6 +12,7 @@ from wharfinger.source import Document, Hit
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
+    COMPLETIONS,
     SAMPLE,
     answered,
     attempt,
@@ -20,6 +21,7 @@ from wharfinger.testing.source_suite.read_tests import (
     is_all,
     is_texts,
     sample,
+    values_of,
 )
 
 __all__ = ["SearchTests"]
@@ -77,14 +79,15 @@ class SearchTests(ContractBase):
         first = templates[0].uri_template if templates else "nobody:{x}"
         variable = UriTemplate(first).variables[0]
         for template, argument in ((first, "no-such-argument"), ("nobody:{x}", "x"), ("", "")):
-            found = driver.ask("complete", template, argument, "", {})
+            found = values_of(driver.ask("complete", template, argument, "", {}))
             expect(list(found) == [], "complete", f"complete({template!r}, {argument!r}) must be empty: {found!r}")
         for value in JUNK:
             for context in ({}, {variable: value}, {"nobody": value}):
-                found = answered(driver, "complete", first, variable, value, context)
+                found = values_of(answered(driver, "complete", first, variable, value, context))
                 problem = f"complete() of {brief(value)} must be a list of texts, not {brief(found)}."
                 expect(is_texts(found), "complete", problem)
-                expect(len(found) <= 100, "complete", f"complete() returned {len(found)} values: 100 at most.")
+                problem = f"complete() returned {len(found)} values: {COMPLETIONS} at most."
+                expect(len(found) <= COMPLETIONS, "complete", problem)
 
     def test_documents_are_what_can_be_searched(self, driver: SourceDriver) -> None:
         """Every document is a resource with a version, whose text comes in pieces."""

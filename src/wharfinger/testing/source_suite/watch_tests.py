@@ -11,8 +11,9 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.client import Client
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound
-from wharfinger.source import Source
+from wharfinger.source import Source, SourceUnavailable
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ChangeRecorder, ContractBroken, SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
@@ -65,6 +66,42 @@ class WatchTests(ContractBase):
         heard = changes.receives(None, DEADLINE)
         expect(heard, "Watching", f"{added} was added, and after {DEADLINE:g} s the list's watcher had heard nothing.")
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
+
+    def test_data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return(self, driver: SourceDriver) -> None:
+        """By every method that would read it, and to every watcher."""
+        uri = next((item.uri for item in sample(driver) if item.mime_type != DIRECTORY), None)
+        if uri is None:
+            pytest.skip("lists nothing but directories")
+        changes = ChangeRecorder()
+        driver.ask("stat", uri)
+        for watched in (uri, None):
+            self._watch(driver, watched, changes)
+        time.sleep(QUIET)
+        changes.clear()
+        bring_back = self.hide(driver.source)
+        if bring_back is None:
+            pytest.skip("its data cannot go away")
+        try:
+            self._expect_heard(changes, uri, "went away")
+            for method, arguments in (("page", (None, 10)), ("stat", (uri,)), ("read", (uri,)), ("probe", ())):
+                error = attempt(partial(driver.ask, method, *arguments))
+                problem = f"{method}() must raise SourceUnavailable with the reason, and not return or raise {error!r}."
+                expect(isinstance(error, SourceUnavailable) and str(error), "Unavailable", problem)
+                expect(not self.secret or self.secret not in str(error), "Secrets", f"{method}() revealed the secret.")
+            changes.clear()
+        finally:
+            bring_back()
+        self._expect_heard(changes, uri, "came back")
+        for method, arguments in (("probe", ()), ("read", (uri,))):
+            error = attempt(partial(driver.ask, method, *arguments))
+            expect(not isinstance(error, Exception), "Unavailable", f"{method}() fails after the return: {error!r}")
+        for watched in (uri, None):
+            driver.on_loop("unwatch", watched)
+
+    def _expect_heard(self, changes: ChangeRecorder, uri: str, what: str) -> None:
+        for watched in (uri, None):
+            problem = f"The data {what}, and after {DEADLINE:g} s the watcher of {watched or 'the list'} was not told."
+            expect(changes.receives(watched, DEADLINE), "Unavailable", problem)
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:
         held = driver.on_loop("watch", uri, changes)
