@@ -18,7 +18,7 @@ from tests.testing import tiny
 from tests.testing.tiny import PASSWORD, TOP, Tiny
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hit
+from wharfinger.source import VERSION, Changed, Document, Hit, SourceUnavailable
 from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite import read_tests, watch_tests
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
@@ -559,6 +559,48 @@ class HoldsTheLoopUp(Tiny):
 class CannotUnwatchWhatIsUnknown(Tiny):
     def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]
+
+
+GONE = "data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return"
+
+
+@breaks(GONE, "Unavailable")
+class IsEmptyInsteadOfGone(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        return ([], None) if self.hidden else super().page(after, limit)
+
+
+@breaks(GONE, "Unavailable")
+class SaysThatOneResourceIsMissing(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        if self.hidden:
+            raise ResourceNotFound(uri)
+        return super().find(uri)
+
+
+@breaks(GONE, "Unavailable")
+class ReportsNoOutage(Tiny):
+    def hide(self, hidden: bool) -> None:
+        self.hidden = hidden
+
+
+@breaks(GONE, "Unavailable")
+class ReportsNoReturn(Tiny):
+    def hide(self, hidden: bool) -> None:
+        super().hide(hidden) if hidden else setattr(self, "hidden", False)
+
+
+@breaks(GONE, "Unavailable")
+class StaysGone(Tiny):
+    def hide(self, hidden: bool) -> None:
+        super().hide(True)
+
+
+@breaks(GONE, "Secrets")
+class RevealsThePasswordInItsReason(Tiny):
+    def check(self) -> None:
+        if self.hidden:
+            raise SourceUnavailable(f"The box does not open with {PASSWORD}.")
 
 
 # Threads, and clients.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Hit, Source
+from wharfinger.source import VERSION, Changed, Hit, Source, SourceUnavailable
 from wharfinger.testing import SourceContract
 
 TOP = "tiny://box"
@@ -32,6 +32,17 @@ class Tiny(Source):
         self.texts["large.txt"] = "".join(str(n) for n in range(30))
         self.watchers: dict[str | None, Changed] = {}
         self.lock = threading.Lock()
+        self.hidden = False
+
+    def hide(self, hidden: bool) -> None:
+        """Make all texts unavailable, or bring them back, and report both to every watcher."""
+        self.hidden = hidden
+        for watched in list(self.watchers):
+            self.tell(watched)
+
+    def check(self) -> None:
+        if self.hidden:
+            raise SourceUnavailable("The box is closed.")
 
     def put(self, name: str, text: str) -> str:
         new = name not in self.texts
@@ -51,6 +62,7 @@ class Tiny(Source):
     def page(self, after: str | None, limit: int) -> Any:
         if after is not None and not after.startswith("behind:"):
             raise InvalidArgument("This cursor is not valid here: list again without one.")
+        self.check()
         names = [name for name in sorted(self.texts) if after is None or f"behind:{name}" > after]
         shown = [self.described(name) for name in names[:limit]]
         return shown, f"behind:{names[limit - 1]}" if len(names) > limit else None
@@ -66,6 +78,7 @@ class Tiny(Source):
         )
 
     def find(self, uri: str) -> tuple[str, str]:
+        self.check()
         path, _, query = uri.partition("?")
         name = path.removeprefix(TOP + "/")
         if not self.matches(uri) or name not in self.texts:
@@ -149,6 +162,10 @@ class TestTiny(SourceContract):
     def add(self, source: Any) -> str | None:
         self.number += 1
         return str(source.put(f"new{self.number}.txt", "new"))
+
+    def hide(self, source: Any) -> Callable[[], object] | None:
+        source.hide(True)
+        return lambda: source.hide(False)
 
     def whole(self, source: Any) -> str | bytes | None:
         return str(source.texts["large.txt"])
