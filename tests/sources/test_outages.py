@@ -20,6 +20,7 @@ import pytest
 from msgspec import UNSET
 
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
+from tests.sources.stalling_proxy import StallingProxy
 from wharfinger import Client, Server
 from wharfinger.client.subscriptions import Watch
 from wharfinger.errors import RemoteError, WharfingerError
@@ -193,6 +194,42 @@ def test_a_server_that_is_killed_is_gone_with_the_reason_and_then_back(tmp_path:
 
     try:
         asyncio.run(test())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_server_that_is_silent_keeps_nobody_waiting_and_is_used_when_it_answers(tmp_path: Path, docs: Path) -> None:
+    script = tmp_path / "tides.py"
+    script.write_text(UPSTREAM)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    async def test(proxy: StallingProxy) -> None:
+        source = upstream(f"{proxy.url}/mcp", label="tides", allow_private_networks=True)
+        source.patience = 1.0
+        async with serving(docs, source) as client, client.watch_lists() as lists:  # `initialize` was answered
+            await asyncio.to_thread(proxy.wait_until_held)
+            held = proxy.holds()
+            await eventually(lambda: is_missing(client))
+            with pytest.raises(RemoteError):
+                await client.read_resource("tides://now")
+            assert held & proxy.holds()
+            proxy.set("healthy")
+            while not await is_listed(client, "tides://now"):
+                await asyncio.wait_for(anext(lists), MINUTE)
+            assert (await client.read_resource("tides://now")).text == "2.4 m"
+            assert await missing(client) == []
+
+    async def is_missing(client: Client) -> bool:
+        return any(message.startswith("server 'tides' ") for message in await missing(client))
+
+    try:
+        with StallingProxy(f"http://127.0.0.1:{port}") as proxy:
+            proxy.set("silent")
+            asyncio.run(test(proxy))
     finally:
         process.kill()
         process.wait()
