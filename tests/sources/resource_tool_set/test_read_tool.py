@@ -289,6 +289,8 @@ def test_rows_with_long_values_and_bytes_are_short(flood: Ask) -> None:
     assert len(text) < 10_000
     assert text.count('"cut":true,"characters":51000,"read":"sqlite://shop/notes/rows/') == 3
     assert '"picture":{"type":"image/png","bytes":50008' in text
+    assert text.count('"characters":51000,"read":"sqlite://shop/notes/rows/') == 3
+    assert '"picture":{"type":"image/png","bytes":' in text
     assert next_call(note)[1]["uri"] == "sqlite://shop/notes/rows?after=2&limit=3"  # type: ignore[index]
 
 
@@ -301,6 +303,11 @@ def test_all_rows_are_reached_by_the_calls_that_answers_end_with(flood: Ask) -> 
 
 def test_a_long_value_is_read_whole_in_parts(flood: Ask) -> None:
     assert "".join(read_on(flood, "sqlite://shop/notes/rows/2/body")) == "x" * 51_000
+
+
+def test_one_long_value_is_read_whole_in_parts(flood: Ask) -> None:
+    joined = "".join(read_on(flood, "sqlite://shop/notes/rows/2/body"))
+    assert "x" * 51_000 in joined
 
 
 def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ async def visit(shop: Shop, revision: str) -> None:
     server.include(shop.source)
     async with Client(server, revision=revision) as client:
         listed = await client.list_resources()
-        assert [item.uri for item in listed] == [f"{shop.top}/{name}" for name in ("busy", "customers", "orders")]
+        tables = [f"{shop.top}/{name}" for name in ("busy", "customers", "orders")]
+        assert [item.uri for item in listed] == [shop.source.uri, *tables]
         lines: list[str] = []
         following: object = f"{shop.top}/orders/rows?limit=2"
         while following:

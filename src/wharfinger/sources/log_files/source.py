@@ -40,6 +40,7 @@ from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
 from wharfinger.sources.windows import window
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
+from wharfinger.sources.windows.window_budget import has_budget
 
 __all__ = ["Logs", "logs"]
 
@@ -246,7 +247,7 @@ class Logs(Source):
             return [going_on(str(following), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous:
             notes.append(f"For what is before, read {previous}")
-        if query.plain:
+        if query.plain and not has_budget():  # a tool says it itself
             notes.append(f"Parts of it: {HOW_TO_ASK}")
         return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
 

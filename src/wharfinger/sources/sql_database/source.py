@@ -58,6 +58,7 @@ from wharfinger.sources.windows.window import (
     remark,
     split_query,
 )
+from wharfinger.sources.windows.window_budget import has_budget
 
 __all__ = ["ROWS", "Database"]
 
@@ -282,8 +283,9 @@ class Database(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
             of = "" if about is None or "?" in uri else f" of about {about:,}"
-            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}. {self._how(uri)}".rstrip()))
-        elif not window.rows or "?" not in uri:
+            how = "" if has_budget() else f" {self._how(uri)}"  # a tool says it itself
+            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}.{how}"))
+        elif not window.rows or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
             counted = many(window.rows, "row") if window.rows else f"No rows of {clean(table.name)}{matching}"
             contents.append(remark(uri, f"{counted}. {self._how(uri)}"))

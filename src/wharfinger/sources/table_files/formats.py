@@ -15,14 +15,17 @@ import msgspec
 from wharfinger.content import encodings, mime
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder.file_content import FileContent
+from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import clean, json_line, number, render, unique_names
+from wharfinger.sources.sql_database.sqlite_safety import quoted
+from wharfinger.sources.table_files.choice_sql import SelectedColumn, conditions_of, sort_terms_of
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
 from wharfinger.sources.windows.line_index import LineIndex, NotReached
 
 __all__ = ["FORMATS", "OpenFile", "TableColumn", "TableFile", "format_of"]
 
 SAMPLE_ROWS = 20_480  # from which DuckDB detects the types of columns
-CELL = 64 << 10
+CELL = 2_000
 """Characters of one value; a longer one is cut, with a mark."""
 LINE = 4 << 20
 """Bytes of one row in its file, at most."""
@@ -65,6 +68,47 @@ class TableFile(Protocol):
     ) -> Iterator[str]:
         """At most `number` rows from row `first` on, counted from 1, each a line of JSON."""
         ...
+
+    def selected(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """The same of the rows that meet the conditions of a choice, in its order."""
+        ...
+
+    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """The number of rows that meet the conditions of a choice. Reads the whole file if there are some."""
+        ...
+
+
+def _count(
+    engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SelectedColumn], choice: RowChoice
+) -> int:
+    where, values = conditions_of(columns, choice)
+    statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - names and literals of ours
+    return int(engine.ask(file.name, statement, [file.path, *values])[0][0])
+
+
+def _select(
+    engine: DuckDBEngine,
+    file: OpenFile,
+    source: str,
+    shown: Sequence[str],
+    columns: Sequence[SelectedColumn],
+    choice: RowChoice,
+    first: int,
+    number: int,
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of a source in the order of a choice; rows that are equal in it are in the order of the file."""
+    where, values = conditions_of(columns, choice)
+    terms = sort_terms_of(columns, choice)
+    place = f"(SELECT *, row_number() OVER () AS {_PLACE} FROM {source})" if terms else source  # noqa: S608
+    order = f" ORDER BY {terms}, {_PLACE}" if terms else ""
+    statement = f"SELECT {', '.join(shown)} FROM {place} WHERE {where}{order} LIMIT ? OFFSET ?"  # noqa: S608
+    yield from engine.rows(file.name, statement, [file.path, *values, number, first - 1])
+
+
+MAX_LINES = 10**15
+_PLACE = '"place of the row in its file"'
 
 
 # CSV
@@ -118,11 +162,30 @@ class Csv:
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(f"c{position}" for position in positions)
         statement = f"SELECT {shown} FROM {self._source} LIMIT ? OFFSET ?"  # noqa: S608 - names and literals of ours
+        return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
+
+    def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
         kinds = [_VALUES.get(self.columns[at].type, clean_cell) for at in positions]
         names = [self.columns[at].name for at in positions]
-        for row in engine.rows(file.name, statement, [file.path, number, first - 1]):
+        for row in rows:
             cells = [None if cell is None else kind(cell) for kind, cell in zip(kinds, row, strict=True)]
             yield json_line(names, cells)
+
+    def _selected_columns(self) -> list[SelectedColumn]:
+        return [SelectedColumn(column.name, column.type, f"c{at}") for at, column in enumerate(self.columns)]
+
+    def selected(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Read the rows of a choice, by the whole file."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
+        shown = [f"c{at}" for at in positions]
+        columns = self._selected_columns()
+        return self._lines(positions, _select(engine, file, self._source, shown, columns, choice, first, number))
+
+    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the rows that meet the conditions."""
+        return _count(engine, file, self._source, self._selected_columns(), choice)
 
 
 def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
@@ -263,6 +326,40 @@ class JsonLines:
         for row, line in zip(range(first, first + number), _lines(file, begin.offset), strict=False):
             yield _json_row(file.name, row, line, None if everything else columns)
 
+    def _selected_columns(self) -> list[SelectedColumn]:
+        return [
+            SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(_pointer(column.name))})")
+            for column in self.columns
+        ]
+
+    def selected(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Read the lines of a choice, by the whole file."""
+        columns = choice.columns or None
+        found = _select(engine, file, _LINES, ["json"], self._selected_columns(), choice, first, number)
+        for at, row in enumerate(found):
+            yield _json_row(file.name, first + at, str(row[0]).encode(), columns)
+
+    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the lines that meet the conditions."""
+        if not choice.filters:  # as `rows` counts them, also lines that are not JSON
+            try:
+                return file.lines.find(file.content, MAX_LINES).line - 1
+            except NotReached as error:
+                raise InvalidArgument(
+                    f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to go on."
+                ) from None
+        return _count(engine, file, _LINES, self._selected_columns(), choice)
+
+
+_LINES = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {LINE})"
+
+
+def _pointer(name: str) -> str:
+    """A JSON pointer to a member (RFC 6901)."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
 
 def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
     """The lines from the beginning of a line on."""
@@ -330,13 +427,36 @@ class Parquet:
             cells = [_nested(cell) if deep else render(cell, CELL) for deep, cell in zip(nested, row, strict=True)]
             yield json_line(names, cells)
 
+    def _selected_columns(self) -> list[SelectedColumn]:
+        return [
+            SelectedColumn(column.name, column.type, quoted(name))
+            for name, column in zip(self._names, self.columns, strict=True)
+        ]
+
+    def selected(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Read the rows of a choice; DuckDB skips groups of rows that cannot meet its conditions."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
+        shown = [_selected(self._names[at], self.columns[at].type) for at in positions]
+        names = [self.columns[at].name for at in positions]
+        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
+        columns = self._selected_columns()
+        for row in _select(engine, file, "read_parquet(?)", shown, columns, choice, first, number):
+            cells = [_nested(cell) if deep else render(cell, CELL) for deep, cell in zip(nested, row, strict=True)]
+            yield json_line(names, cells)
+
+    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the rows that meet the conditions."""
+        return _count(engine, file, "read_parquet(?)", self._selected_columns(), choice)
+
 
 def _selected(name: str, kind: str) -> str:
     """The SQL expression for a column. Types that JSON does not have are converted to text."""
-    quoted = '"' + name.replace('"', '""') + '"'
+    column = quoted(name)
     if _NESTED.search(kind):
-        return f"to_json({quoted})::VARCHAR"
-    return quoted if kind in _PLAIN else f"{quoted}::VARCHAR"
+        return f"to_json({column})::VARCHAR"
+    return column if kind in _PLAIN else f"{column}::VARCHAR"
 
 
 def _nested(text: str | None) -> object:

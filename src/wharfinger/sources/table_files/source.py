@@ -24,12 +24,15 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.name_completion import COMPLETIONS
+from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, TableFile, format_of
 from wharfinger.sources.table_files.table_query import (
+    HOW_TO_ASK,
     JSON,
     JSON_LINES,
     MARKDOWN,
+    OTHERS,
     ROWS,
     VIEWS,
     TableQuery,
@@ -38,8 +41,8 @@ from wharfinger.sources.table_files.table_query import (
 )
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
-from wharfinger.sources.windows.window_budget import limited
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
+from wharfinger.sources.windows.window_budget import has_budget, limited
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
@@ -47,6 +50,8 @@ MAX_ROWS = 10_000
 """Rows of a window at most."""
 WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
+OPEN_CHARACTERS = 32_000
+"""The same for a window whose URI states no number of rows."""
 SAMPLE = 20
 """Rows of a sample."""
 KEPT_FORMS = 256  # of files, which are kept
@@ -74,6 +79,9 @@ class Tables(Source):
     parameters: Mapping[str, UriParameter] = {
         "rows": UriParameter("1-200", "these rows, each a line of JSON"),
         "columns": UriParameter("day,price", "only these columns"),
+        "order": UriParameter("-date,name", "ordered by these columns, - for descending"),
+        "tail": UriParameter("20", "the last rows"),
+        "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
     }
 
     def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
@@ -84,7 +92,7 @@ class Tables(Source):
             FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=described
         )
         self.template = self.files.template
-        self.rows_template = f"{self.template}{{?rows,columns}}"
+        self.rows_template = f"{self.template}{{?rows,columns,order,tail}}"
         self.templates = (
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -96,7 +104,7 @@ class Tables(Source):
                 uri_template=self.rows_template,
                 name=f"{label} rows",
                 title=f"Rows of a table in {shown(label)}",
-                description="rows is a range such as 1-200; columns are names with commas between them.",
+                description=f"rows=1-200, tail=20, order=-date, columns=a,b; any other name is a condition: {FILTERS}.",
                 mime_type=JSON_LINES,
             ),
         )
@@ -229,10 +237,10 @@ class Tables(Source):
             *(f"| {_cell(column.name)} | {_cell(column.type)} |" for column in file.table.columns),
             "",
             "```jsonl",
-            *("".join(self._rows(file, 1, 5, names)[0]).splitlines()),
+            *("".join(self._rows(file, 1, 5, RowChoice())[0]).splitlines()),
             "```",
             "",
-            f"Rows: {base}?rows=1-{ROWS} (or `&columns=` with names and commas between them).",
+            f"Rows: {base}{HOW_TO_ASK}.",
             f"Schema: {base}/schema. Sample: {base}/sample.",
         ]
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
@@ -248,37 +256,55 @@ class Tables(Source):
         return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(said).decode())]
 
     def _sample(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        lines, _ = self._rows(file, 1, SAMPLE, [column.name for column in file.table.columns])
+        lines, _ = self._rows(file, 1, SAMPLE, RowChoice())
         return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
 
     def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        names = _chosen(file, asked.columns)
-        first, last = asked.rows or (1, 0)
+        choice = asked.choice
+        check_columns(choice, file.open.name, [column.name for column in file.table.columns], OTHERS)
+        first, last = asked.rows
+        if asked.tail:
+            last = file.table.matching(self._engine, file.open, choice)
+            first = max(1, last - asked.tail + 1)
         wanted = min(last - first + 1 if last else ROWS, MAX_ROWS)
-        lines, more = self._rows(file, first, wanted, names)
+        most = WINDOW_CHARACTERS if last or has_budget() else OPEN_CHARACTERS
+        lines, more = self._rows(file, first, wanted, choice, most)
+        end = first + len(lines)
+        base = self.files.uri_of(file.parts)
         if not lines and first > 1:
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{ROWS}.")
-        end = first + len(lines)
-        said: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
-        base = self.files.uri_of(file.parts)
+        if not lines:
+            said = (
+                f"No rows of {file.open.name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
+            )
+            empty = t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="")
+            return [empty, remark(uri, said)]
+        meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
             short = bool(last) and end <= last
-            said[NEXT] = rows_uri(base, end, last if short else end + wanted - 1 if last else 0, asked.columns)
+            meta[NEXT] = rows_uri(base, end, last if short else end + wanted - 1 if last else 0, choice)
         if first > 1:
-            said[PREVIOUS] = rows_uri(base, max(1, first - wanted), first - 1, asked.columns)
-        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=said)]
+            meta[PREVIOUS] = rows_uri(base, max(1, first - wanted), first - 1, choice)
+        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=meta)]
         if more:
-            contents.append(going_on(str(said[NEXT]), f"Rows {first:,}-{end - 1:,}."))
+            contents.append(going_on(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}."))
         return contents
 
-    def _rows(self, file: _File, first: int, number: int, names: list[str]) -> tuple[list[str], bool]:
+    def _rows(
+        self, file: _File, first: int, number: int, choice: RowChoice, most: int = WINDOW_CHARACTERS
+    ) -> tuple[list[str], bool]:
         """Rows as lines of JSON, as many as a window takes, and whether more follow."""
         lines: list[str] = []
         length = 0
         if not file.table.columns:
             return lines, False
-        for line in file.table.rows(self._engine, file.open, first, number + 1, names):
-            if len(lines) == number or (lines and length + len(line) > limited(WINDOW_CHARACTERS)):
+        if choice.filters or choice.order:
+            found = file.table.selected(self._engine, file.open, first, number + 1, choice)
+        else:
+            names = choice.columns or [column.name for column in file.table.columns]
+            found = file.table.rows(self._engine, file.open, first, number + 1, names)
+        for line in found:
+            if len(lines) == number or (lines and length + len(line) > limited(most)):
                 return lines, True
             lines.append(line)
             length += len(line)
@@ -290,7 +316,7 @@ class Tables(Source):
         """Paths that begin with `value`; for columns, names after the last comma."""
         if template not in (self.template, self.rows_template):
             return []
-        if argument == "columns":
+        if argument in ("columns", "order"):
             return self._complete_columns(context.get("path", ""), value)
         if argument != "path":
             return []
@@ -311,7 +337,8 @@ class Tables(Source):
             names = self._use(path, asked.parts, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
-        return [before + comma + name for name in names if name.startswith(typed)][:COMPLETIONS]
+        sign = "-" * typed.startswith("-")
+        return [f"{before}{comma}{sign}{name}" for name in names if name.startswith(typed[len(sign) :])][:COMPLETIONS]
 
     def text(self, uri: str) -> Iterator[str]:
         """The text of a file, or the rows of a Parquet file, in pieces, as far as 64 MiB."""
@@ -328,7 +355,7 @@ class Tables(Source):
         while more and size < TEXT:
 
             def rows(file: _File, first: int = first) -> tuple[list[str], bool]:
-                return self._rows(file, first, 1_000, [column.name for column in file.table.columns])
+                return self._rows(file, first, 1_000, RowChoice())
 
             try:
                 lines, more = self._use(uri, parts, rows)
@@ -366,14 +393,6 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceCo
     "sample": Tables._sample,
     "rows": Tables._window,
 }
-
-
-def _chosen(file: _File, columns: tuple[str, ...]) -> list[str]:
-    names = [column.name for column in file.table.columns]
-    unknown = [name for name in columns if name not in names]
-    if unknown:
-        raise InvalidArgument(f"{file.open.name} has no column {unknown[0][:100]!r}. It has: {', '.join(names)[:500]}.")
-    return [name for name in names if name in columns] if columns else names
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:

@@ -1,19 +1,35 @@
-"""Parses the URI of a table: which file, which view of it, which rows and columns. Does no I/O."""
+"""Parses the URI of a table: which file, which view of it, which rows and columns. Does no I/O.
+
+Conditions, order and columns are written as for databases (`row_choice`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import quote
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri, split_path
 from wharfinger.sources.folder.tree import Parts
+from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, read_choice, read_pairs
 from wharfinger.sources.table_files.formats import format_of
-from wharfinger.sources.windows.window import split_query
 
-__all__ = ["JSON", "JSON_LINES", "MARKDOWN", "ROWS", "VIEWS", "TableQuery", "locate", "rows_uri"]
+__all__ = [
+    "HOW_TO_ASK",
+    "JSON",
+    "JSON_LINES",
+    "MARKDOWN",
+    "OTHERS",
+    "ROWS",
+    "VIEWS",
+    "TableQuery",
+    "locate",
+    "rows_uri",
+]
+
+OTHERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
+HOW_TO_ASK = f"?{OTHERS.replace(', ', ', ?')}; conditions: {FILTERS}"
+"""The parameters of rows, in a form for people and models."""
 
 ROWS = 200
 """Rows of a window with an open end."""
@@ -21,16 +37,22 @@ MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
 """The views that may follow a table in a URI, and their MIME types."""
 
-_RANGE = re.compile(r"(\d{1,15})-(\d{1,15})?").fullmatch
+_RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})?").fullmatch
+_NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 
 
 class TableQuery(NamedTuple):
-    """The parts of a URI: the path of a file or directory, a view of it, and a range of its rows and columns."""
+    """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
+
+    `rows` are the first and the last number, counted from 1 among the rows that meet the conditions; the last is 0 for
+    an open end. With `tail` they are this number of rows at the end.
+    """
 
     parts: Parts
     view: str
-    rows: tuple[int, int] | None
-    columns: tuple[str, ...]
+    rows: tuple[int, int] = (1, 0)
+    tail: int = 0
+    choice: RowChoice = RowChoice()
 
 
 def locate(uri: str, top: str) -> TableQuery:
@@ -40,7 +62,7 @@ def locate(uri: str, top: str) -> TableQuery:
         ResourceNotFound: it is not the URI of a file, directory or view.
         InvalidArgument: its query is not valid; the message says what to ask for.
     """
-    base, query = split_query(uri)
+    base, mark, _ = uri.partition("?")
     inside = top + "/"
     if base != top and not base.startswith(inside):
         raise ResourceNotFound(uri)
@@ -53,34 +75,35 @@ def locate(uri: str, top: str) -> TableQuery:
     table = bool(parts) and bool(format_of(parts[-1])) and not slashed
     if view and slashed:
         raise ResourceNotFound(uri)
-    if query and (view or not table):
+    if mark and (view or not table):
         raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{ROWS}: leave the query out.")
-    asked = _asked(query)
-    return TableQuery(parts, view or ("rows" if asked else "" if table else "directory"), *(asked or (None, ())))
-
-
-def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str, ...]] | None:
-    """The range of rows and the columns in a query; None if it is empty.
-
-    Raises:
-        InvalidArgument: it has other names, or the range is not valid.
-    """
-    if not query:
-        return None
-    unknown = [name for name in query if name not in ("rows", "columns")]
-    if unknown:
-        raise InvalidArgument(f"Ask for ?rows=1-{ROWS} and &columns=a,b; this asked for {', '.join(unknown)[:200]}.")
-    rows = None
+    if not mark:
+        return TableQuery(parts, view or ("" if table else "directory"))
+    query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))
+    if len(query) > 1:
+        raise InvalidArgument(f"Ask for one of {OTHERS.partition(', order')[0]}; this asked for {', '.join(query)}.")
     if "rows" in query:
-        match = _RANGE(query["rows"])
-        rows = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
-        if rows[0] < 1 or (match is not None and match[2] is not None and rows[1] < rows[0]):
-            raise InvalidArgument(f"rows={query['rows'][:100]} is not a range of rows: write rows=1-200 or rows=201-.")
-    columns = tuple(query["columns"].split(",")) if "columns" in query else ()
-    return rows, columns
+        return TableQuery(parts, "rows", _range(query["rows"]), 0, choice)
+    if "limit" in query:
+        return TableQuery(parts, "rows", (1, _number("limit", query["limit"])), 0, choice)
+    return TableQuery(parts, "rows", (1, 0), _number("tail", query["tail"]) if "tail" in query else 0, choice)
 
 
-def rows_uri(base: str, first: int, last: int, columns: tuple[str, ...]) -> str:
+def _range(value: str) -> tuple[int, int]:
+    match = _RANGE(value)
+    first, last = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+    if first < 1 or (match is not None and match[2] is not None and last < first):
+        raise InvalidArgument(f"rows={value[:100]} is not a range of rows: write rows=1-200 or rows=201-.")
+    return first, last
+
+
+def _number(name: str, value: str) -> int:
+    if not _NUMBER(value):
+        raise InvalidArgument(f"{name}={value[:40]} is not a number of rows: write {name}=20.")
+    return int(value)
+
+
+def rows_uri(base: str, first: int, last: int, choice: RowChoice) -> str:
     """The URI of a window; with `last` 0, one with an open end."""
     uri = f"{base}?rows={first}-{last or ''}"
-    return f"{uri}&columns={','.join(quote(name, safe='') for name in columns)}" if columns else uri
+    return f"{uri}&{choice.text}" if choice.text else uri

@@ -1,0 +1,102 @@
+"""The choice of rows in a URI (`RowChoice`) as SQL of DuckDB, over any of the formats. Does no I/O.
+
+A value of a file may not fit the type of its column, so every comparison is first tried by the type, and otherwise made
+by the text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
+
+__all__ = ["SelectedColumn", "conditions_of", "sort_terms_of"]
+
+_DECIMAL = "DECIMAL(38, 10)"
+_WHOLES = frozenset(
+    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+)
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+class SelectedColumn(NamedTuple):
+    """A column of a file: its name, DuckDB's name of its type, and the SQL of its value."""
+
+    name: str
+    type: str
+    expression: str
+
+    @property
+    def text(self) -> str:
+        """The SQL of its value as text."""
+        return f"CAST({self.expression} AS VARCHAR)"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types by which its values are compared, the most exact first."""
+        if self.type in _WHOLES or self.type.startswith("DECIMAL"):
+            return _DECIMAL, "DOUBLE"
+        if self.type in _FLOATS:
+            return ("DOUBLE",)
+        if self.type == "DATE" or self.type.startswith("TIMESTAMP"):
+            return ("TIMESTAMP",)
+        return ()
+
+
+def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple[str, list[str]]:
+    """What follows WHERE, and its parameters.
+
+    Raises:
+        InvalidArgument: a column of numbers is compared with something else.
+    """
+    known = {column.name: column for column in columns}
+    parts: list[str] = []
+    values: list[str] = []
+    for wanted in choice.filters:
+        part, found = _condition(known[wanted.column], wanted)
+        parts.append(f"({part})")
+        values += found
+    return " AND ".join(parts) or "true", values
+
+
+def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str]]:
+    if wanted.operator == "is":
+        return f"{column.expression} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL", []
+    if wanted.operator == "like":
+        return f"{column.text} ILIKE ? ESCAPE '!'", [like_pattern(wanted.value)]
+    sign, value = _SIGNS[wanted.operator], wanted.value
+    if column.type == "BOOLEAN":
+        return f"lower({column.text}) {sign} lower(?)", [value]
+    tries = [f"TRY_CAST({column.expression} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
+    if "DOUBLE" in column.types and not _is_number(value):
+        if sign not in ("=", "<>"):
+            raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
+        tries = []
+    elif "DOUBLE" in column.types:  # text has no place among numbers
+        return (
+            f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'}) AND {column.expression} IS NOT NULL",
+            [value] * len(tries),
+        )
+    compared = f"{column.text} {sign} ?"
+    return (f"coalesce({', '.join([*tries, compared])})" if tries else compared), [value] * (len(tries) + 1)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return len(value) < 400 and "_" not in value and float(value) is not None
+    except ValueError:
+        return False
+
+
+def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
+    """What follows ORDER BY, up to the place of a row in the file; NULL, and text among numbers, comes last."""
+    known = {column.name: column for column in columns}
+    terms: list[str] = []
+    for wanted in choice.order:
+        column = known[wanted.column]
+        keys = [f"TRY_CAST({column.expression} AS {kind})" for kind in column.types]
+        terms += [f"{key}{' DESC' * wanted.descending} NULLS LAST" for key in [*keys, column.text]]
+    return ", ".join(terms)

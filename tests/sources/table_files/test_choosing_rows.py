@@ -1,0 +1,186 @@
+"""Conditions, orders and tails of files, against the same computed from the rows in Python."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.table_files import Tables, tables
+from wharfinger.sources.windows.window import NEXT, PREVIOUS
+
+Row = dict[str, Any]
+SALES: list[Row] = [
+    {
+        "n": n,
+        "town": None if n % 9 == 0 else ("Hull", "hull", "Goole", "Bø_%")[n % 4],
+        "amount": None if n % 13 == 0 else n * 7919 % 997 / 4,
+        "big": 9007199254740992 + n % 5,
+        "day": f"2026-{n % 12 + 1:02}-{n % 28 + 1:02}",
+    }
+    for n in range(1, 2_001)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same rows in each format."""
+    root = tmp_path_factory.mktemp("files") / "sales"
+    root.mkdir()
+    with (root / "sales.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(SALES[0]))
+        writer.writeheader()
+        writer.writerows(SALES)
+    (root / "sales.jsonl").write_text("".join([json.dumps(row, ensure_ascii=False) + "\n" for row in SALES]))
+    duckdb.execute(f"COPY (FROM '{root}/sales.csv') TO '{root}/sales.parquet' (ROW_GROUP_SIZE 2048)")
+    return root
+
+
+@pytest.fixture
+def source(folder: Path) -> Iterator[Tables]:
+    published = tables(folder)
+    yield published
+    published._watch.close()
+    published._watch.join()
+
+
+def walk(source: Tables, uri: str, direction: str = NEXT) -> list[int]:
+    """Column n of all rows, window by window."""
+    found: list[int] = []
+    following: object = source.uri + uri
+    while following:
+        content = source.read(str(following)).contents[0]
+        part = [json.loads(line)["n"] for line in str(content.text).splitlines()]
+        found = found + part if direction == NEXT else part + found
+        following = dict(content.meta or {}).get(direction)
+    return found
+
+
+def last(key: Callable[[Row], Any], *, down: bool = False) -> Callable[[list[Row]], list[Row]]:
+    """Sort by a key; rows without it come last, and rows of the same key stay as they are."""
+    return lambda rows: [
+        *sorted([row for row in rows if key(row) is not None], key=key, reverse=down),
+        *[row for row in rows if key(row) is None],
+    ]
+
+
+def descending(key: Callable[[Row], Any]) -> Callable[[list[Row]], list[Row]]:
+    """`sorted(reverse=True)` keeps the order of equal rows, as the order of the file does."""
+    return last(key, down=True)
+
+
+CASES: dict[str, tuple[Callable[[Row], bool], Callable[[list[Row]], list[Row]]]] = {
+    "town=Hull": (lambda row: row["town"] == "Hull", list),
+    "town=is.null&order=-n": (lambda row: row["town"] is None, descending(lambda row: row["n"])),
+    "town=like.h*": (lambda row: str(row["town"]).lower() == "hull", list),
+    "town=like.*_%25": (lambda row: str(row["town"]).endswith("_%"), list),
+    "amount=gte.100.25&amount=lt.200": (lambda row: row["amount"] is not None and 100.25 <= row["amount"] < 200, list),
+    "big=9007199254740993": (lambda row: row["big"] == 9007199254740993, list),
+    "big=gt.9007199254740994&columns=n": (lambda row: row["big"] > 9007199254740994, list),
+    "day=lt.2026-02-01": (lambda row: row["day"] < "2026-02-01", list),
+    "order=amount": (lambda row: True, last(lambda row: row["amount"])),
+    "order=-big,n": (lambda row: True, descending(lambda row: row["big"])),
+    "order=-day": (lambda row: True, descending(lambda row: row["day"])),
+    "order=town&amount=neq.2": (lambda row: row["amount"] not in (None, 2), last(lambda row: row["town"])),
+}
+
+
+@pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
+@pytest.mark.parametrize("query", CASES)
+def test_windows_joined_are_the_chosen_rows(query: str, name: str, source: Tables) -> None:
+    """In the order that was asked for, forwards and backwards, in all formats."""
+    condition, order = CASES[query]
+    wanted = [row["n"] for row in order([row for row in SALES if condition(row)])]
+    assert wanted
+    assert walk(source, f"/{name}?rows=1-300&{query}") == wanted
+    assert walk(source, f"/{name}?tail=300&{query}", PREVIOUS) == wanted
+
+
+@pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
+def test_the_last_rows_and_the_first_ones(name: str, source: Tables) -> None:
+    """Of the file, without a condition."""
+    assert walk(source, f"/{name}?tail=150", PREVIOUS) == [row["n"] for row in SALES]
+    assert walk(source, f"/{name}?limit=150") == [row["n"] for row in SALES]
+    content = source.read(f"{source.uri}/{name}?tail=3").contents[0]
+    assert [json.loads(line)["n"] for line in str(content.text).splitlines()] == [1998, 1999, 2000]
+    assert walk(source, f"/{name}?tail=5000") == [row["n"] for row in SALES]
+
+
+def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
+    """And a file without lines has no rows."""
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}')
+    (tmp_path / "empty.jsonl").write_text("")
+    source = tables(tmp_path, label="x")
+    assert source.read("table://x/a.jsonl?tail=1").contents[0].text == '{"n": 2}\n'
+    assert "No rows" in str(source.read("table://x/empty.jsonl?tail=1").contents[1].text)
+
+
+values = st.one_of(st.none(), st.integers(-5, 5).map(str), st.sampled_from(["x", "1.5", "-0", "007", "1e3", "é,\"'"]))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cells=st.lists(values, min_size=1, max_size=25),
+    value=st.sampled_from(["1", "x", "1.5", "-3"]),
+    operator=st.sampled_from(["eq", "neq"]),
+)
+def test_any_values_of_a_csv_are_compared_as_text_or_number(
+    cells: list[str | None], value: str, operator: str, tmp_path: Path
+) -> None:
+    """Whichever type the column gets, what is equal is found."""
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["n", "value"])
+        writer.writerows([(n, cell) for n, cell in enumerate(cells)])
+    source = tables(path, label="x")
+    found = set(walk(source, f"/a.csv?value={operator}.{value}"))
+    numeric = {
+        column["type"]
+        for column in json.loads(str(source.read("table://x/a.csv/schema").contents[0].text))["columns"][1:]
+    }
+
+    def equal(cell: str) -> bool:
+        if numeric & {"BIGINT", "DOUBLE"} and value != "x":
+            try:
+                return Decimal(cell) == Decimal(value)
+            except ArithmeticError:
+                return False
+        return cell == value
+
+    known = {n: equal(cell) for n, cell in enumerate(cells) if cell is not None}
+    assert found == {n for n, same in known.items() if same is (operator == "eq")}
+
+
+BAD = {
+    "twon=Hull": r"sales.csv has no column twon\. Did you mean town\?",
+    "order=-amonut": r"Did you mean amount\?",
+    "amount=gt.much": "amount has numbers",
+    "rows=1-2&tail=3": "Ask for one of",
+    "tail=0": "tail=20",
+    "limit=x": "limit=20",
+}
+
+
+@pytest.mark.parametrize("query", BAD)
+def test_a_choice_that_is_not_possible_says_what_is(query: str, source: Tables) -> None:
+    """With the columns, and the one that may have been meant."""
+    with pytest.raises(InvalidArgument, match=BAD[query]):
+        source.read(f"{source.uri}/sales.csv?{query}")
+
+
+def test_no_answer_is_empty_and_a_table_says_what_can_be_asked(source: Tables) -> None:
+    """Under the overview, and instead of rows."""
+    assert "?tail=20" in str(source.read(f"{source.uri}/sales.csv").contents[0].text)
+    nothing, said = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
+    assert nothing.text == ""
+    assert "No rows of sales.csv match" in str(said.text)
