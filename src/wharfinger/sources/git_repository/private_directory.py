@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -151,8 +152,8 @@ class PrivateDirectory:
             link = self._links.find()
         if link:
             raise InvalidArgument(
-                f"In the repository {self.found.root}, {link} is a symbolic link, which is not followed: replace it "
-                "by what it leads to."
+                f"In the repository {self.found.root}, {link} is a symbolic link, which is not followed, or neither "
+                "a file nor a folder: replace it by what it leads to, or remove it."
             )
 
     def copy_shallow(self) -> bool:
@@ -204,13 +205,19 @@ class _LinkSearch:
     """Searches the directories of objects for symbolic links: again only where one changed."""
 
     def __init__(self, common: GitDirectory) -> None:
+        self._common = common.path
         self._folder = os.path.join(common.path, "objects")
         self._marks: dict[str, tuple[int, int]] = {}
         self._found = ""
         self._next = 0.0
 
     def find(self) -> str:
-        """The path of a symbolic link; empty if there is none."""
+        """The path of a symbolic link, or of a pipe, for whose writer git would wait; empty if there is none."""
+        for part in ("", "objects", "refs", "packed-refs", "reftable"):
+            with contextlib.suppress(OSError):
+                mode = os.lstat(os.path.join(self._common, part) if part else self._common).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    return part or self._common
         names = ["", "pack"]
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + CHECK_SECONDS
@@ -228,7 +235,7 @@ class _LinkSearch:
             if self._marks.get(name) == mark:
                 return ""
             with os.scandir(folder) as entries:
-                link = next((f"objects/{name}/{entry.name}" for entry in entries if entry.is_symlink()), "")
+                link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_odd(entry)), "")
         except OSError:  # it is not there, or not a directory
             self._marks.pop(name, None)
             return ""
@@ -236,3 +243,7 @@ class _LinkSearch:
         if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
             self._marks[name] = mark
         return link.replace("//", "/")
+
+
+def _is_odd(entry: os.DirEntry[str]) -> bool:
+    return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))

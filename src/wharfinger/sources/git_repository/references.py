@@ -16,6 +16,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.git_repository.git_process import QUICK_SECONDS, GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
@@ -217,6 +218,11 @@ def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links:
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = f"{name}/{entry.name}"
+                if not (entry.is_file() or entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))):
+                    raise InvalidArgument(
+                        f"The reference {shown(path)} is neither a file nor a folder, and git would wait for it: "
+                        "remove it."
+                    )
                 if entry.is_symlink():
                     links.append(path)
                 elif entry.is_dir(follow_symlinks=False):
