@@ -373,10 +373,6 @@ class Context(RequestContext, Generic[State]):
     async def search(self, query: str, limit: int = 20, *, source: str = "", type: str = "", path: str = "") -> Hits:
         """Search every source and the registered resources. Best hits first; `truncated` says why there may be more.
 
-        The query is a question, words or identifiers; a phrase in double quotes must occur as it is. `source`
-        is the name of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a
-        path or URI, or a pattern such as `*.md`. While an index is being built, its progress is reported to the
-        caller.
         The query is a question, words or identifiers; a phrase in double quotes must occur as it is. `source` is the
         name of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a path or URI,
         or a pattern such as `*.md`. While an index is not complete, its progress is reported to the caller.
