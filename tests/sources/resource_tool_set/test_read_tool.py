@@ -260,11 +260,11 @@ def flood(tmp_path: Path) -> Ask:
 
 
 def test_a_log_is_read_from_its_end_within_the_budget(flood: Ask) -> None:
-    text, back = texts(flood, "read_resource", uri="log://app/app.log")
+    text, back, parts = texts(flood, "read_resource", uri="log://app/app.log")
     assert text.endswith("request 39999 was served\n")
     assert back.startswith("[For what is before, call read_resource with uri=log://app/app.log?before=")
-    assert "?level=error" in back
-    earlier = back.partition("uri=")[2].split()[0].rstrip("]")
+    assert "?level=error" in parts
+    earlier = back.partition("uri=")[2].removesuffix("]")
     before = texts(flood, "read_resource", uri=earlier)[0]
     first = int(re.findall(r"request (\d+)", text)[0])
     assert before.endswith(f"request {first - 1} was served\n")

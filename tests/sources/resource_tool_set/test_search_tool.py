@@ -256,7 +256,6 @@ def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
                 found = result.structured
                 ids.extend(row[0] for row in found["rows"])
                 assert all(row[1]["characters"] == 70_000 for row in found["rows"])
-                assert all("… (70000 " in row[1] for row in found["rows"])
                 assert all(row[2] == {"type": "application/octet-stream", "bytes": 18_000} for row in found["rows"])
                 if "cut" not in found:
                     break
