@@ -200,7 +200,6 @@ def reason(stderr: bytes) -> str:
 async def run_git(
     place: GitPlace,
     *arguments: str | bytes,
-    stdin: bytes = b"",
     most: int = OUTPUT_BYTES,
     seconds: float = COMMAND_SECONDS,
     partial: bool = False,
@@ -215,7 +214,6 @@ async def run_git(
     Args:
         place: The private directory.
         arguments: The command and its arguments. Only names of objects, numbers, and paths after `--`.
-        stdin: What it reads.
         most: Bytes of output after which it is ended.
         seconds: Time after which it is ended.
         partial: Return what was printed until it was ended or failed, if anything, instead of raising.
@@ -229,18 +227,30 @@ async def run_git(
         Overloaded: too many commands run.
     """
     name = os.fsdecode(arguments[0])
-    lanes = _lanes.setdefault(asyncio.get_running_loop(), (asyncio.Semaphore(COMMANDS), asyncio.Semaphore(COMMANDS)))
+    loop = asyncio.get_running_loop()
+    lanes = _lanes.setdefault(loop, (asyncio.Semaphore(COMMANDS), asyncio.Semaphore(COMMANDS)))
     slots = lanes[seconds <= QUICK_SECONDS]
     try:
         await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
     except TimeoutError:
         raise Overloaded(f"Too many commands of git are running to start `git {name}`: try again later.") from None
+    ran = _Command(loop.create_future(), most)
     try:
-        ran = await _run(
-            [place.program, *arguments], environment(place, work_tree, index), work_tree or place.path,
-            stdin, most, seconds, output, output_bytes,
+        transport, _ = await loop.subprocess_exec(
+            lambda: ran, place.program, *arguments, env=environment(place, work_tree, index),
+            cwd=work_tree or place.path, stdin=asyncio.subprocess.DEVNULL, stdout=output or asyncio.subprocess.PIPE,
         )  # fmt: skip
+        limit(transport.get_pid(), output_bytes, seconds)
+        try:
+            await asyncio.wait_for(asyncio.shield(ran.ended), seconds)
+        except TimeoutError:
+            ran.end("time")
+            await ran.ended
+    except OSError as error:
+        raise GitFailed(f"git cannot be started ({error.strerror}): try again later.") from None
     finally:
+        if not ran.ended.done():  # the caller has given up
+            ran.end("time")
         slots.release()
     if ran.cut and not partial:
         bound = f"{seconds:g} s" if ran.cut == "time" else f"{most:,} bytes of output"
@@ -255,39 +265,6 @@ async def run_git(
 
 
 _lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]] = WeakKeyDictionary()
-
-
-async def _run(
-    argv: Sequence[str | bytes],
-    env: dict[str, str],
-    folder: str,
-    stdin: bytes,
-    most: int,
-    seconds: float,
-    output: IO[bytes] | None,
-    output_bytes: int,
-) -> _Command:
-    loop = asyncio.get_running_loop()
-    command = _Command(loop.create_future(), most)
-    transport, _ = await loop.subprocess_exec(
-        lambda: command, *argv, stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-        stdout=output or asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env, cwd=folder,
-    )  # fmt: skip
-    try:
-        limit(transport.get_pid(), output_bytes, seconds)
-        if stdin:
-            pipe = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-            pipe.write(stdin)
-            pipe.write_eof() if pipe.can_write_eof() else pipe.close()
-        try:
-            await asyncio.wait_for(asyncio.shield(command.ended), seconds)
-        except TimeoutError:
-            command.end("time")
-            await command.ended
-    finally:
-        if not command.ended.done():  # the caller has given up
-            kill(transport)
-    return command
 
 
 class _Command(asyncio.SubprocessProtocol):

@@ -92,7 +92,7 @@ class Histories:
             GitFailed: git cannot read the history.
         """
         key = (tip, boundary, selection)
-        wanted = max(FIRST, limit + 1)
+        wanted = limit + 1 if selection.pickaxe else max(FIRST, limit + 1)  # it compares all files of each commit
         while True:
             history = self._kept.get(key)
             if history is None or not (history.complete or len(history.commits) >= wanted):
