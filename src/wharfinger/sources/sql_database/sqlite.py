@@ -121,6 +121,7 @@ class SQLite(DatabaseEngine):
                     return pooled
                 pooled.connection.close()
         except (OSError, sqlite3.Error) as error:
+            self._raise_failure(error)
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
@@ -166,7 +167,7 @@ class SQLite(DatabaseEngine):
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
         if code.startswith(_BROKEN):
-            raise self._unreachable(error) from None
+            raise self._unreachable(error) from error
 
     # Rows
 
@@ -258,6 +259,7 @@ class SQLite(DatabaseEngine):
             try:
                 connection = connect(self.path, for_query=True)
             except sqlite3.Error as error:
+                self._raise_failure(error)
                 raise self._unreachable(error) from error
             with closing(connection):
                 if not explain:

