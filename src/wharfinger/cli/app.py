@@ -33,7 +33,7 @@ COMMANDS = {
 """The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is
 imported when it is called."""
 MODULES = {"complete": "complete_argument", "completion": "print_completion"}
-"""Modules with another name than their command."""
+"""Modules whose name differs from their command."""
 
 EXAMPLES = """\b
 Examples:

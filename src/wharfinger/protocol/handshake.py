@@ -127,7 +127,7 @@ class Session:
         Works once: a repeated `initialize` gets the same answer as the first and changes nothing (security: L03).
 
         Raises:
-            InvalidRequest: `params` asks for another revision than that of the first `initialize`.
+            InvalidRequest: `params` asks for a different revision than the first `initialize`.
         """
         asked = params.protocol_version
         rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]

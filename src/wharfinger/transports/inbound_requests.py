@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals, if they must be limited in another way than responses.
+        `refuse` sends refusals, if their limit differs from that of responses.
         """
         refuse = refuse or send
         id = request.id

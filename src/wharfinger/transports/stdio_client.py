@@ -213,7 +213,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._rest = b""
         if not self._open_pipes and not self._outputs_ended.done():
             self._outputs_ended.set_result(None)
-        self._maybe_over(after=OUTPUT_GRACE if fd == 1 else None)
+        self._lose_if_over(after=OUTPUT_GRACE if fd == 1 else None)
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -221,7 +221,7 @@ class _Child(asyncio.SubprocessProtocol):
         if not self._exited.done():
             self._exited.set_result(None)
         # A grandchild may keep the pipes open for ever: only what was written until now is read.
-        self._maybe_over(after=OUTPUT_GRACE)
+        self._lose_if_over(after=OUTPUT_GRACE)
 
     def pause_writing(self) -> None:
         self._link.pause_writing()
@@ -229,18 +229,18 @@ class _Child(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         self._link.resume_writing()
 
-    # Inside.
+    # Internal.
 
-    def _maybe_over(self, after: float | None) -> None:
+    def _lose_if_over(self, after: float | None) -> None:
         """End the link when the exit code and both outputs are known, or after some seconds without them."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:
-            self._over()
+            self._lose_link()
         elif after is not None and self._end_timer is None:
-            self._end_timer = self._loop.call_later(after, self._over)
+            self._end_timer = self._loop.call_later(after, self._lose_link)
 
-    def _over(self) -> None:
+    def _lose_link(self) -> None:
         if self._end_timer is not None:
             self._end_timer.cancel()
         self._link.lose(self._link.why_lost)
@@ -334,10 +334,9 @@ class _Child(asyncio.SubprocessProtocol):
         number = 0 if name == "0" else getattr(signal, name)
         try:
             os.killpg(cast("int", self.pid), number)
-        except (
-            ProcessLookupError,
-            PermissionError,
-        ):  # the second: all that is left are other users' or zombies (macOS)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # only zombies, or processes of other users, are left (macOS)
             return False
         return True
 

@@ -137,7 +137,7 @@ class StreamServer(asyncio.Protocol):
                 self.dispatch(event)
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
-        """Serve a request of a batch, or one that came in another way than as a line."""
+        """Serve a request of a batch, or one that did not come as a line."""
         request.channel = self
         request.started_at = self.tick
         request.task = new_task(self.serve(request, batch), loop=self.loop)

@@ -88,7 +88,7 @@ def test_problems_are_shown_with_what_to_change_and_exit_with_1(sick: Path) -> N
         "Tools without a description: get",
         "Prompts without a description: briefing",
         "Resources cannot be read: tide://broken (Internal error",
-        "Resources have another size than the list says: tide://now (3 bytes, listed 7)",
+        "Resources have a different size than the list says: tide://now (3 bytes, listed 7)",
         "Tools name a page that cannot be read: show_tide (ui://harbour/missing)",
         "Names of tools do not say what they do: get",
         "Arguments without a type: get.what",

@@ -125,9 +125,9 @@ CHECKS: tuple[Check, ...] = (
     Check("problem", "empty-read", "Reading returns no content",
           lambda survey: (uri for uri, read in survey.reads.items() if not (read.error or read.contents)),
           "An empty resource has one content with an empty text."),
-    Check("problem", "wrong-size", "Resources have another size than the list says", p.wrong_sizes,
+    Check("problem", "wrong-size", "Resources have a different size than the list says", p.wrong_sizes,
           "`size` is in bytes, before any encoding: correct it, or leave it out."),
-    Check("advice", "other-mime-type", "Resources have another MIME type than the list says", p.wrong_mime_types,
+    Check("advice", "other-mime-type", "Resources have a different MIME type than the list says", p.wrong_mime_types,
           "Use the same type in both places."),
     # Tools and prompts.
     *checks_of("tools"),

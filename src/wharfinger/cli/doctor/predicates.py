@@ -178,7 +178,7 @@ def unreadable(survey: Survey) -> Iterator[str]:
 
 
 def wrong_sizes(survey: Survey) -> Iterator[str]:
-    """Find resources whose content has another size than the list says."""
+    """Find resources whose content has a different size than the list says."""
     sizes = {item.uri: item.size for item in survey.resources.items if isinstance(item.size, int)}
     for uri, parts in own_contents(survey):
         if uri not in sizes or len(parts) != 1:
@@ -192,7 +192,7 @@ def wrong_sizes(survey: Survey) -> Iterator[str]:
 
 
 def wrong_mime_types(survey: Survey) -> Iterator[str]:
-    """Find resources whose content has another MIME type than the list says."""
+    """Find resources whose content has a different MIME type than the list says."""
     types = {item.uri: text_of(item.mime_type) for item in survey.resources.items}
     for uri, parts in own_contents(survey):
         read, listed = text_of(parts[0].mime_type) if parts else "", types.get(uri, "")

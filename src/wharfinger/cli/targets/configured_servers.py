@@ -101,7 +101,7 @@ def servers_in(file: Path) -> list[ConfiguredServer]:
     inputs = inputs_of(config)
     found: dict[str, ConfiguredServer] = {}
     for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
-        for name, entry in at(config, path).items():
+        for name, entry in table_at(config, path).items():
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
             )
@@ -129,7 +129,7 @@ def parse(file: Path, data: bytes) -> Any:
         raise InvalidConfigFile(f"{file}, {error}") from None
 
 
-def at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
+def table_at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
     """Return the table at a path, empty if there is none."""
     for key in path:
         table = cast("dict[str, Any]", table).get(key) if isinstance(table, dict) else None
@@ -138,7 +138,7 @@ def at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
     """Return VS Code's `inputs` by id: the values to ask a person for."""
-    listed: object = at(config, ()).get("inputs") or at(config, ("mcp",)).get("inputs")
+    listed: object = table_at(config, ()).get("inputs") or table_at(config, ("mcp",)).get("inputs")
     found: dict[str, Mapping[str, Any]] = {}
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
         if isinstance(one, dict) and isinstance(cast("dict[str, Any]", one).get("id"), str):

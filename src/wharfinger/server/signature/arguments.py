@@ -347,7 +347,7 @@ _PLAIN = (bool, int, float, str, list, dict)
 
 
 def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
-    """Raise TypeError for a default of another JSON type than the parameter. Sentinels are allowed."""
+    """Raise TypeError for a default whose JSON type differs from the parameter's. Sentinels are allowed."""
     if type(parameter.default) not in _PLAIN or parameter.arms:
         return
     try:

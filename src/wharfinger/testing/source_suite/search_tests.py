@@ -95,16 +95,14 @@ class SearchTests(ContractBase):
         if not self.live:
             of_one = [document.uri for document in driver.pages(1, SAMPLE, "documents")]
             of_all = [document.uri for document in documents][: len(of_one)]
-            expect(
-                of_one == of_all, "documents", f"documents() returns others one at a time: {of_one[:5]}, {of_all[:5]}."
-            )
+            expect(of_one == of_all, "documents", f"documents() in pages of one differs: {of_one[:5]}, {of_all[:5]}.")
         for document in documents[:SAMPLE]:
             uri = document.uri
             expect(isinstance(document, Document), "documents", f"documents() returned {document!r}.")
             expect(driver.source.matches(uri), "documents", f"{uri} is a document, but matches() is False.")
             expect(document.title, "documents", f"The document {uri} has no title.")
             if document.version and not self.live:
-                problem = f"The document {uri} has another version than version() returns."
+                problem = f"The document {uri} has a different version from the one that version() returns."
                 expect(document.version == driver.ask("version", uri), "documents", problem)
             pieces = driver.text(uri)
             expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are not text.")
