@@ -1,4 +1,4 @@
-"""A mailbox as live resources, `mail://NAME/KEY`: a source of one's own, which the contract suite tests."""
+"""A mailbox as live resources, `mail://NAME/KEY`: a source that the contract suite tests."""
 
 import mailbox
 from pathlib import Path
@@ -18,7 +18,7 @@ class Mail(Source):
         self.polling = Polling("mail", lambda uri: version_of(self.find(uri)[0]) if uri else self.keys())
         self.watch, self.unwatch = self.polling.watch, self.polling.unwatch
 
-    def keys(self):  # a Maildir object is for one thread, so that each call has its own
+    def keys(self):  # a Maildir object is for one thread, so each call opens its own
         return sorted(mailbox.Maildir(self.folder, create=False).keys())
 
     def matches(self, uri):
