@@ -336,7 +336,7 @@ def named(name: str) -> str:
 
 @pytest.mark.parametrize(("uri", "function"), [("notes", plain), ("notes/{name}", named), ("/notes{+name}", named)])
 def test_a_resource_without_a_scheme_is_refused_with_its_place(uri: str, function: Callable[..., Any]) -> None:
-    said = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme, "
+    said = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme: "
     with pytest.raises(ValueError, match="has no scheme") as caught:
         Server("s").resource(uri)(function)
     assert str(caught.value).startswith(said)
