@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, cast
 
 import pytest
 
@@ -33,7 +33,8 @@ class ClientFactory:
             options: Options of `Client`; the default of `revision` is the revision of this run.
         """
         handlers = {} if answers is None else Script(answers).handlers
-        return Client(target, **{"revision": self.revision, **handlers, **options})
+        given = cast("ClientOptions", {"revision": self.revision, **handlers, **options})
+        return Client(target, **given)
 
 
 @pytest.fixture(params=REVISIONS)

@@ -105,15 +105,17 @@ def form_of(schema: Any) -> Form:
         return form
     if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
         form = _from_model(schema)
-    elif isinstance(schema, type) and (
-        issubclass(schema, msgspec.Struct) or dataclasses.is_dataclass(schema) or is_typeddict(schema)
-    ):
+    elif isinstance(schema, type) and _is_record(cast("type[Any]", schema)):
         form = _from_record(schema)
     else:
         form = _from_value_type(schema)
     if hashable and len(_kept) < _MAX_KEPT_FORMS:
         _kept[schema] = form
     return form
+
+
+def _is_record(kind: type[Any]) -> bool:
+    return issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or is_typeddict(kind)
 
 
 def _from_value_type(schema: Any) -> Form:
