@@ -153,9 +153,8 @@ async def ours_failure_careful(transcript: Transcript, data: Dataset) -> str:
 
 
 async def ours_failure_careless(transcript: Transcript, data: Dataset) -> str:
-    found = await transcript.call("search", query="error failed", source="logs")
-    first = json.loads(found)["results"][0]["id"]
-    return found + await transcript.call("read_resource", uri=first)
+    found = await transcript.call("search", query="Why did it fail at 10:05?")
+    return found + await transcript.call("fetch", id=_hit(found, "log://")["id"])
 
 
 async def files_failure_careful(transcript: Transcript, data: Dataset) -> str:
@@ -195,7 +194,7 @@ async def ours_symbol_careful(transcript: Transcript, data: Dataset) -> str:
 
 
 async def ours_symbol_careless(transcript: Transcript, data: Dataset) -> str:
-    found = await transcript.call("search", query=f"def {SYMBOL}")
+    found = await transcript.call("search", query=f"Where is {SYMBOL} defined?")
     return found + await transcript.call("fetch", id=_hit(found, "structures.py")["id"])
 
 
@@ -233,7 +232,7 @@ async def ours_routing_careful(transcript: Transcript, data: Dataset) -> str:
 
 
 async def ours_routing_careless(transcript: Transcript, data: Dataset) -> str:
-    found = await transcript.call("search", query="url_map url_rule_class")
+    found = await transcript.call("search", query="How is routing configured?")
     return found + await transcript.call("fetch", id=_hit(found, "sansio/app.py")["id"].partition("?")[0])
 
 
