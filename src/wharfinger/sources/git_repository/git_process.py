@@ -127,7 +127,9 @@ def find_git() -> GitProgram:
     Raises:
         UnusableSource: there is none, or it is older than `OLDEST`.
     """
-    path = shutil.which("git")
+    # A relative folder in PATH, such as `.`, could be the repository, with a program of that name in it.
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    path = shutil.which("git", path=os.pathsep.join(folders))
     if path is None:
         raise UnusableSource(f"Publishing a git repository needs git {_dotted(OLDEST)} or newer: none is in PATH.")
     program = _program(os.path.abspath(path))
