@@ -16,16 +16,14 @@ from wharfinger.sources.directories import dated
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import tree_before
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_differences import TreeChange, changes, patches
+from wharfinger.sources.git_repository.git_differences import DIFF, behind, changes, patches
 from wharfinger.sources.git_repository.git_objects import NoSuchPath
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.windows.window import NEXT, going_on, with_query
 from wharfinger.sources.windows.window_budget import window_bytes
 
-__all__ = ["DIFF", "DiffAnswer"]
-
-DIFF = "text/x-diff"
+__all__ = ["DiffAnswer"]
 
 
 class DiffAnswer(GitAnswer):
@@ -72,7 +70,7 @@ class DiffAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         path = os.fsencode("/".join(self.address.parts))
         listed, cut = await changes(self.repository.private, *self._trees, path)
-        listed = _behind(listed, self._after())
+        listed = behind(listed, self._after())
         texts: list[str] = []
         if listed:
             texts = await patches(self.repository.private, *self._trees, listed, path, window_bytes())
@@ -105,14 +103,6 @@ class DiffAnswer(GitAnswer):
 
 def _root(tree: str) -> GitTreeEntry:
     return GitTreeEntry(b"", 0o040000, tree)
-
-
-def _behind(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
-    """The changes after a path, in git's order."""
-    if not after:
-        return listed
-    place = next((at + 1 for at, change in enumerate(listed) if change.path == after), None)
-    return listed[place:] if place is not None else [change for change in listed if change.path > after]
 
 
 def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:

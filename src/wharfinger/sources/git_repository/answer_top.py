@@ -78,6 +78,7 @@ class TopAnswer(GitAnswer):
 
 _HOW = (
     ("Files", "tree/REV/PATH"),
+    ("Changes that are not committed", "changes, or changes/PATH"),
     ("Lines with a text", "grep/REV?text=TEXT&path=PATH"),
     ("Who wrote the lines of a file", "blame/REV/PATH?lines=1-50"),
     ("A commit", "commit/REV"),

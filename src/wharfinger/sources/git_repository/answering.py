@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wharfinger.sources.git_repository.answer_blame import BlameAnswer
+from wharfinger.sources.git_repository.answer_changes import ChangesAnswer
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_diff import DiffAnswer
 from wharfinger.sources.git_repository.answer_grep import GrepAnswer
@@ -23,6 +24,7 @@ _ANSWERS: Mapping[str, type[GitAnswer]] = {
     "diff": DiffAnswer,
     "log": LogAnswer,
     "blame": BlameAnswer,
+    "changes": ChangesAnswer,
     "grep": GrepAnswer,
 }
 

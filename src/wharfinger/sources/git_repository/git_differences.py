@@ -13,7 +13,7 @@ from wharfinger.content.text import shown
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
-__all__ = ["EMPTY_TREES", "TreeChange", "changes", "patches"]
+__all__ = ["DIFF", "EMPTY_TREES", "TreeChange", "WorkingTree", "behind", "changes", "patches"]
 
 EMPTY_TREES = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -29,10 +29,21 @@ LARGEST_PATCH_BYTES = 16 << 20
 LARGEST_BINARY_BYTES = 2 << 20
 """The largest patch of a binary file."""
 SECONDS = 10.0
+DIFF = "text/x-diff"
 
 # A submodule is shown as the name of its commit. Only the comparison of a working tree would look into one.
 _TREES = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
 _RAW = re.compile(rb":([0-7]{6}) ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*").fullmatch
+
+
+class WorkingTree(NamedTuple):
+    """A copy of the index, and a folder, to compare a tree with; without a folder, what is staged."""
+
+    folder: str
+    index_file: str
+
+
+NO_WORKING_TREE = WorkingTree("", "")
 
 
 class TreeChange(NamedTuple):
@@ -60,6 +71,7 @@ async def changes(
     *,
     most: int | None = None,
     seconds: float = SECONDS,
+    working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[TreeChange], bool]:
     """The paths that differ between two trees or commits, in order; and whether there are more.
 
@@ -70,13 +82,15 @@ async def changes(
         path: Only this file or folder.
         most: How many paths to return.
         seconds: How long to compare.
+        working: What `old` is compared with instead of `new`.
 
     Raises:
         GitFailed: git cannot compare them.
     """
     output = await run_git(
-        private, "diff-tree", "-r", "-z", "-M", "--raw", "--no-abbrev", *_TREES, old, new, "--",
+        private, *_command(working), "-z", "-M", "--raw", "--no-abbrev", *_sides(old, new, working), "--",
         *([path] if path else []), most=LISTED_BYTES, seconds=seconds, partial=True,
+        work_tree=working.folder, index=working.index_file,
     )  # fmt: skip
     found: list[TreeChange] = []
     parts = iter(output.data.split(b"\0"))
@@ -94,7 +108,13 @@ async def changes(
 
 
 async def patches(
-    private: PrivateDirectory, old: str, new: str, listed: Sequence[TreeChange], path: bytes, room: int
+    private: PrivateDirectory,
+    old: str,
+    new: str,
+    listed: Sequence[TreeChange],
+    path: bytes,
+    room: int,
+    working: WorkingTree = NO_WORKING_TREE,
 ) -> list[str]:
     """The patches of the first of these changes, one text for each: at least one, and more while there is room.
 
@@ -107,14 +127,16 @@ async def patches(
     plain = all(_is_plain(change) for change in listed[:1_000])
     arguments: list[str | bytes] = ["-p", "-r", "-M", "--binary", "--abbrev=12", "--no-color", *_TREES]
     arguments += [b"--skip-to=" + first.path, old, new, "--", *([path] if path else [])]
+    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--full-index", "--no-color"]
+    arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *([path] if path else [])]
     pieces: list[bytes] = []
     cut = "size"
     for most in (PATCH_BYTES, LARGEST_PATCH_BYTES):
         if len(pieces) >= first.patches or not cut:
             break
         data, cut = await run_git(
-            private, "-c", f"core.quotePath={'false' if plain else 'true'}", "diff-tree", *arguments, most=most,
-            seconds=SECONDS, partial=True,
+            private, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments, most=most,
+            seconds=SECONDS, partial=True, work_tree=working.folder, index=working.index_file,
         )  # fmt: skip
         pieces = _pieces(data)[: -1 if cut else None]  # the last one is not complete
     texts: list[str] = []
@@ -132,6 +154,29 @@ async def patches(
         name = shown(os.fsdecode(first.path))
         texts = [f"diff --git a/{name} b/{name}\nThe contents differ, and are too large to compare.\n"]
     return texts
+
+
+def _command(working: WorkingTree) -> tuple[str, ...]:
+    """The command that compares, with what makes it safe."""
+    if not working.index_file:
+        return ("diff-tree", "-r", *_TREES)
+    # A conflict of a merge is no change that a patch could show.
+    if not working.folder:
+        return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREES)
+    # git would look into a submodule by a process of its own, with the configuration there.
+    return ("diff-index", "--diff-filter=ADMRT", *_TREES, "--ignore-submodules=all")
+
+
+def _sides(old: str, new: str, working: WorkingTree) -> tuple[str, ...]:
+    return (old,) if working.index_file else (old, new)
+
+
+def behind(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
+    """The changes after a path, in git's order."""
+    if not after:
+        return listed
+    place = next((at + 1 for at, change in enumerate(listed) if change.path == after), None)
+    return listed[place:] if place is not None else [change for change in listed if change.path > after]
 
 
 def _is_plain(change: TreeChange) -> bool:

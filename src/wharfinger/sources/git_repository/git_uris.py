@@ -73,6 +73,10 @@ class GitUris:
         """Who wrote the lines of a file."""
         return f"{self._inside}blame/{quote_rev(rev)}/{join_parts(parts)}"
 
+    def changes(self, parts: Parts = ()) -> str:
+        """What is changed in the working tree, or below a path of it."""
+        return f"{self._inside}changes" + ("/" + join_parts(parts) if parts else "")
+
     def grep(self, rev: str) -> str:
         """The lines of a revision's files that have a text, which is a parameter."""
         return f"{self._inside}grep/{quote_rev(rev)}"
@@ -90,6 +94,7 @@ class GitUris:
             "path diff": f"{inside}diff/{{from}}..{{to}}/{{+path}}",
             "log": f"{inside}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
             "blame": f"{inside}blame/{{rev}}/{{+path}}{{?lines}}",
+            "uncommitted": f"{inside}changes/{{+path}}",
             "grep": f"{inside}grep/{{rev}}{{?text,path,after}}",
         }
 
@@ -110,13 +115,14 @@ class GitUris:
             return GitAddress("top", base, query)
         kind, _, rest = base[len(self._inside) :].partition("/")
         allowed = _QUERIES.get(kind)
-        first, slash, path = rest.partition("/")
-        if allowed is None or not first:
+        first, slash, path = ("", "", rest) if kind == "changes" else rest.partition("/")
+        if allowed is None or not (first or kind == "changes"):
             raise ResourceNotFound(uri)
         try:
             parts, slashed = split_path(path) if path else ((), bool(slash))
             rev, dots, to = first.partition("..") if kind == "diff" else (first, "", "")
-            address = GitAddress(kind, base, query, unquote_rev(rev), unquote_rev(to) if dots else None, parts, slashed)
+            rev = unquote_rev(rev) if kind != "changes" else ""
+            address = GitAddress(kind, base, query, rev, unquote_rev(to) if dots else None, parts, slashed)
         except (UnreadableUri, ValueError):
             raise ResourceNotFound(uri) from None
         if (kind in ("commit", "log", "grep") and parts) or (kind != "tree" and slashed):
@@ -129,6 +135,7 @@ _QUERIES = {
     "tree": ("lines", "bytes", "tail"),
     "commit": (),
     "blame": ("lines", "tail"),
+    "changes": ("after",),
     "grep": ("text", "path", "after"),
     "diff": ("after",),
     "log": ("path", "author", "grep", "pickaxe", "since", "until", "limit", "after"),

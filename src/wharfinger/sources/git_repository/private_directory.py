@@ -190,6 +190,8 @@ class PrivateDirectory:
         descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
         with open(descriptor, "wb") as file:
             file.write(data)
+        # git compares the contents of files that are not older than the index: they may have changed since.
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return path
 
 

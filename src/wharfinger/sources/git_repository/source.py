@@ -304,6 +304,10 @@ _DESCRIBED = {
         "Who wrote the lines of a file of {}",
         "Of each line of a file the commit that last changed it, with author, day and subject; lines=40-60 of a part.",
     ),
+    "uncommitted": (
+        "Changes of {} that are not committed",
+        "The working tree against HEAD as a patch, after a list of what is changed, staged or untracked; below a path.",
+    ),
     "grep": (
         "Lines with a text in the files of {}",
         "The lines of a revision's files that have a text (text=routing), of all files or below a path.",

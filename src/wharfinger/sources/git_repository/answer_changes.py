@@ -1,0 +1,196 @@
+"""What is changed and not committed: `git://label/changes` and `git://label/changes/{+path}`.
+
+git compares the working tree with HEAD through a copy of the index, so that it never writes the repository's own. It
+runs in the private directory, where no filter, hook or file monitor is configured; attributes in the working tree may
+name such programs, but not define them. Submodules are not looked into, because git would start itself there with the
+configuration of the submodule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from contextlib import suppress
+
+from wharfinger import types as t
+from wharfinger.content.text import many, shown
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import VERSION
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
+from wharfinger.sources.git_repository.answers import GitAnswer
+from wharfinger.sources.git_repository.git_differences import (
+    DIFF,
+    TreeChange,
+    WorkingTree,
+    behind,
+    changes,
+    patches,
+)
+from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_uris import plain_path
+from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
+from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on, with_query
+
+__all__ = ["ChangesAnswer"]
+
+NAMED = 200
+"""Paths of each kind that are named."""
+UNTRACKED_BYTES = 1 << 20
+"""Bytes of the names of untracked files."""
+UNTRACKED_SECONDS = 5.0
+SECONDS = 10.0
+"""Time to compare the working tree with the index."""
+
+
+class ChangesAnswer(GitAnswer):
+    """The differences between HEAD and the working tree, and which of them are staged."""
+
+    only_references = False
+
+    _tree: str
+    _changed: list[TreeChange]
+    _staged: list[TreeChange]
+    _untracked: list[bytes]
+
+    async def load(self) -> None:
+        found = self.repository.private.found
+        if not found.work_tree:
+            raise InvalidArgument("This repository is bare: it has no working tree, and so no changes to commit.")
+        if self.references.head is None:
+            raise InvalidArgument("There are no commits yet with which the working tree could be compared.")
+        self._tree = (await self.objects.commit_of(self.references.head)).tree
+        index = await asyncio.to_thread(self.repository.private.copy_index)
+        try:
+            await self._compare(WorkingTree(found.work_tree, index))
+        finally:
+            await asyncio.to_thread(_remove, index)
+
+    async def _compare(self, compared: WorkingTree) -> None:
+        private, path = self.repository.private, self._path
+        await self._refresh(compared)
+        (self._changed, _), (self._staged, _) = await asyncio.gather(
+            changes(private, self._tree, "", path, working=compared),
+            changes(private, self._tree, "", path, working=WorkingTree("", compared.index_file)),
+        )
+        self._untracked = await self._others(compared)
+        self._patches: list[str] = []
+        self._failure = ""
+        self._listed = behind(self._changed, self._after())
+        if self._listed:
+            try:
+                self._patches = await patches(
+                    private, self._tree, "", self._listed, path, WINDOW_BYTES, working=compared
+                )
+            except GitFailed as error:  # such as a pipe in the place of a file: one path can still be read
+                self._failure = error.why or error.message
+        digest = hashlib.blake2b(repr((self._tree, self._changed, self._staged)).encode(), digest_size=16)
+        digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
+        digest.update(b"\0".join(self._untracked))
+        # A file that was changed again may come in a later window: its status is part of the version.
+        digest.update(repr(await asyncio.to_thread(_statuses, compared.folder, self._changed)).encode())
+        self.version, self.modified = digest.hexdigest(), time.time()
+
+    @property
+    def _path(self) -> bytes:
+        return os.fsencode("/".join(self.address.parts))
+
+    async def _refresh(self, compared: WorkingTree) -> None:
+        """Compare the contents of files whose status alone changed. Only the copy of the index is written."""
+        await run_git(
+            self.repository.private, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
+            work_tree=compared.folder, index=compared.index_file, output_bytes=2 * INDEX_BYTES, seconds=SECONDS,
+            codes=(0, 1),
+        )  # fmt: skip
+
+    async def _others(self, compared: WorkingTree) -> list[bytes]:
+        """Files that are neither in the index nor named by `.gitignore`; a folder instead of all that it holds."""
+        arguments = [
+            "-z",
+            "--others",
+            "--exclude-per-directory=.gitignore",
+            "--directory",
+            "--no-empty-directory",
+            "--",
+        ]
+        try:
+            output = await run_git(
+                self.repository.private, "ls-files", *arguments, *([self._path] if self._path else []),
+                work_tree=compared.folder, index=compared.index_file, most=UNTRACKED_BYTES, seconds=UNTRACKED_SECONDS,
+                partial=True,
+            )  # fmt: skip
+        except GitFailed:
+            return []
+        return output.data.split(b"\0")[:-1]
+
+    async def resource(self) -> t.Resource:
+        where = " of " + "/".join(self.address.parts) if self.address.parts else ""
+        return t.Resource(
+            uri=self.uri,
+            name="changes",
+            title=shown(f"Changes{where} that are not committed"),
+            mime_type=DIFF,
+            meta={VERSION: self.version},
+        )
+
+    async def contents(self) -> list[t.ResourceContents]:
+        text = "".join(self._patches)
+        if "after" not in self.address.query:
+            text = self._status() + (f"\n{text}" if text else "")
+        if self._failure:
+            text += f"\nThe contents cannot be compared ({self._failure}): read the paths one by one.\n"
+        meta: dict[str, object] = {VERSION: self.version}
+        contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]
+        if len(self._patches) < len(self._listed) and not self._failure:
+            last = join_parts(tuple(os.fsdecode(self._listed[len(self._patches) - 1].path).split("/")))
+            following = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
+            meta[NEXT] = following
+            left = many(len(self._listed) - len(self._patches), "path")
+            contents.append(going_on(following, f"{many(len(self._patches), 'path')} so far, {left} left."))
+        return contents
+
+    def _status(self) -> str:
+        """Which paths are changed. `git apply` passes over these lines."""
+        head = f"{shown(self.references.head_name)} ({(self.references.head or '')[:12]})"
+        if not (self._changed or self._staged or self._untracked):
+            where = f" of {shown('/'.join(self.address.parts))}" if self.address.parts else ""
+            return f"Nothing{where} is changed since {head}.\n"
+        staged = {change.path: change for change in self._staged}
+        lines = [f"Changes since {head} that are not committed:"]
+        # Something that was staged and then changed back is in the index only.
+        every = {**staged, **{change.path: change for change in self._changed}}
+        for path in sorted(every)[:NAMED]:
+            change = every[path]
+            moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
+            lines.append(f"  {change.status} {moved}{shown(os.fsdecode(path))}{'  (staged)' if path in staged else ''}")
+        lines += [f"  and {len(every) - NAMED:,} more"] * (len(every) > NAMED)
+        lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:NAMED]]
+        lines += [f"  and {len(self._untracked) - NAMED:,} more untracked"] * (len(self._untracked) > NAMED)
+        return "\n".join(lines) + "\n"
+
+    def _after(self) -> bytes:
+        after = self.address.query.get("after")
+        if after is None:
+            return b""
+        try:
+            return os.fsencode("/".join(plain_path(after)))
+        except UnreadableUri:
+            raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
+
+
+def _remove(path: str) -> None:
+    for name in (path, f"{path}.lock"):
+        with suppress(OSError):
+            os.unlink(name)
+
+
+def _statuses(folder: str, changed: list[TreeChange]) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    for change in changed:
+        try:
+            status = os.lstat(os.path.join(os.fsencode(folder), change.path))
+        except OSError:
+            continue
+        found.append((status.st_mode, status.st_size, status.st_mtime_ns))
+    return found
