@@ -125,9 +125,7 @@ async def patches(
     """
     first = listed[0]
     plain = all(_is_plain(change) for change in listed[:1_000])
-    arguments: list[str | bytes] = ["-p", "-r", "-M", "--binary", "--abbrev=12", "--no-color", *_TREES]
-    arguments += [b"--skip-to=" + first.path, old, new, "--", *([path] if path else [])]
-    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--full-index", "--no-color"]
+    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--abbrev=12", "--no-color"]
     arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *([path] if path else [])]
     pieces: list[bytes] = []
     cut = "size"
