@@ -9,6 +9,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 
@@ -459,7 +460,8 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     assert key is not None
     source.page(key, 500)
     source.read("git://repo/commit/HEAD")
-    source.read("git://repo/diff/HEAD")
+    with suppress(InvalidArgument):  # it takes too much time or memory
+        assert "in time" in text_of(source, "git://repo/diff/HEAD")
     source.found("nowhere", 5)
     assert "more than" in source.describe()
     assert time.monotonic() - began < 40

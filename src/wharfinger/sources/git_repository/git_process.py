@@ -262,6 +262,8 @@ async def run_git(
         if partial and data:
             return GitOutput(data, "failure")
         why = reason(bytes(ran.stderr)) or f"exit code {ran.code}"
+        if "out of memory" in why:
+            raise GitFailed(f"`git {name}` needs more than {MEMORY_BYTES >> 20} MiB of memory: ask for less.", why)
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
     return GitOutput(data, ran.cut)
 

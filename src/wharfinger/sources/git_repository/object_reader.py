@@ -194,23 +194,29 @@ class ObjectReader:
             self._loop, self._pumped = loop, False
         if len(self._queue) >= WAITING:
             raise Overloaded("Too many reads of this repository are waiting: try again later.")
-        request = _Request(name, wants_data, size, loop.create_future())
-        self._queue.append(request)
-        self.pump_soon()
         try:
-            return await request.result
+            return await self._request(name, wants_data, size)
         except MissingObject:
-            if self._full(name):
-                await self._explain(name)
-            raise
+            if not (self._full(name) and await self.starting_with(name, 1)):
+                raise
+        try:  # it is there: it came meanwhile, `git gc` moved it, or it cannot be read
+            return await self._request(name, wants_data, size)
+        except MissingObject:
+            raise DamagedObject(name, await self._reason(name)) from None
 
-    async def _explain(self, oid: str) -> None:
-        """Raise DamagedObject if an object that git calls missing is there, and cannot be read."""
+    def _request(self, name: str, wants_data: bool, size: int) -> asyncio.Future[tuple[GitObject, bytes]]:
+        result: asyncio.Future[tuple[GitObject, bytes]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Request(name, wants_data, size, result))
+        self.pump_soon()
+        return result
+
+    async def _reason(self, oid: str) -> str:
+        """Why git cannot read an object that is there."""
         try:
             await run_git(self.place, "cat-file", "-s", oid, seconds=QUICK_SECONDS)
         except GitFailed as error:
-            if "could not get object info" not in error.why:
-                raise DamagedObject(oid, error.why) from None
+            return error.why
+        return "its header cannot be read"
 
     def _forget(self, error: Exception) -> None:
         """End all processes, and fail what waits."""
