@@ -20,7 +20,7 @@ from wharfinger import types as t
 from wharfinger.content.text import iso
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.source import VERSION, version_of
+from wharfinger.source import VERSION, SourceUnavailable, version_of
 from wharfinger.sources.folder import file_content, tree_resources
 from wharfinger.sources.folder.file_content import Kept
 from wharfinger.sources.folder.safe_open import open_file
@@ -583,11 +583,18 @@ def test_children_come_in_pages_directories_first(source: Folder) -> None:
         source.children(f"{source.uri}/README.md")
 
 
-def test_a_root_that_vanished_is_not_found_and_lists_nothing(source: Folder, charts: Path) -> None:
+def test_a_root_that_vanished_is_unavailable_and_not_empty(source: Folder, charts: Path) -> None:
     charts.rename(charts.with_name("moved"))
-    assert source.page(None, 10) == ([], None)
-    with pytest.raises(ResourceNotFound):
-        source.read(source.uri)
+    for call in (
+        lambda: source.page(None, 10),
+        lambda: source.documents(None, 10),
+        lambda: source.read(source.uri),
+        lambda: source.stat(f"{source.uri}/README.md"),
+        lambda: source.children(source.uri),
+        source.describe,
+    ):
+        with pytest.raises(SourceUnavailable, match="The folder 'charts' was moved or removed"):
+            call()
     charts.with_name("moved").rename(charts)
     assert source.read(source.uri).contents
 
@@ -632,8 +639,8 @@ def test_a_completion_can_be_put_into_the_template(source: Folder, charts: Path)
 
 def test_completions_are_bounded_and_only_for_the_path(source: Folder, charts: Path) -> None:
     many_names(charts, [f"n{number:03d}.txt" for number in range(150)])
-    assert len(source.complete(source.template, "path", "n", {})) == 100
-    assert len(source.complete(source.template, "path", ".txt", {})) == 100
+    assert len(source.complete(source.template, "path", "n", {})) == 101  # one more than are shown
+    assert len(source.complete(source.template, "path", ".txt", {})) == 101
     assert source.complete(source.template, "other", "n", {}) == []
 
 

@@ -17,6 +17,7 @@ from tests.conftest import CI, examples
 from tests.sources.conftest import many_names
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.source import SourceUnavailable
 from wharfinger.sources.folder import tree as trees
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, open_root
@@ -303,7 +304,7 @@ def test_what_changed_between_two_batches_is_seen(charts: Path) -> None:
     with source.batch():
         assert source.read(uri).contents[0].text
     charts.rename(charts.with_name("moved"))
-    with source.batch(), pytest.raises(ResourceNotFound):
+    with source.batch(), pytest.raises(SourceUnavailable):
         source.read(uri)
     charts.mkdir()
     (charts / "README.md").write_text("new")

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
-from wharfinger.errors import ResourceNotFound
+from wharfinger.errors import Overloaded, ResourceNotFound
 from wharfinger.source import Changed
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, DatabaseUnreachable
@@ -112,6 +112,8 @@ class SqlWatch:
         try:
             self._token = self._engine.token()
             self._down = False
+        except Overloaded:  # such as a file that is locked: the token is asked for again at once
+            self._down = False
         except DatabaseUnreachable:
             self._down = True
             raise
@@ -126,6 +128,11 @@ class SqlWatch:
             version = self._version(uri)
         except ResourceNotFound:
             version = ""
+        except Overloaded:
+            self._token = None  # which differs from the next token, so that this is looked at again soon
+            if known is None:
+                raise
+            return known[1]
         self._versions[uri] = (token, version)
         self._look_time += time.monotonic() - began
         return version

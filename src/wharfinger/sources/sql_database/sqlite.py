@@ -231,6 +231,7 @@ class SQLite(DatabaseEngine):
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
                 return now, self._token_connection.number, version
             except (OSError, sqlite3.Error) as error:
+                self._raise_failure(error)  # locked by a writer, it is still there
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
