@@ -6,7 +6,7 @@ import logging.handlers
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,7 +68,7 @@ def test_windows_joined_are_the_log_and_end_between_entries(tmp_path: Path, boat
         assert len(windows) > 5
 
 
-FILTERS = {
+FILTERS: dict[str, Callable[[str], bool]] = {
     "level=error": lambda text: " ERROR " in text,
     "level=info": lambda text: True,
     "text=craneerror": lambda text: "CraneError" in text,

@@ -444,7 +444,7 @@ def test_a_secret_is_not_shown_in_any_window(tmp_path: Path, app: Path, boats: L
         assert "hunter" not in text(boats, f"{APP}?bytes={begin}-")
     assert text(boats, f"{APP}?text=hunter2") == ""
     assert "hunter2" not in "".join(boats.text(APP))
-    assert not [hit for hit in search_documents(boats, "hunter2", 10) if hit.snippet]
+    assert not any("hunter" in str(hit.snippet) for hit in search_documents(boats, "hunter2", 10))
     assert "hunter2" in text(logs(tmp_path / "*.log", label="boats", redact=False), APP)
 
 

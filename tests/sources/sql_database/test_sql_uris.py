@@ -56,6 +56,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
     ):
         return  # no bytes are read as such a text
     text = write_value(value)
+    assert text is not None
     found = read_value(text)
     if isinstance(value, str) and text.startswith("t'"):
         assert isinstance(found, bytes)

@@ -79,7 +79,7 @@ class Tables(Source):
     parameters: Mapping[str, UriParameter] = {
         "rows": UriParameter("1-200", "these rows, each a line of JSON"),
         "columns": UriParameter("day,price", "only these columns"),
-        "order": UriParameter("-date,name", "ordered by these columns, - for descending"),
+        "order": UriParameter("-day,price", "ordered by these columns, - for descending"),
         "tail": UriParameter("20", "the last rows"),
         "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
     }
@@ -92,7 +92,7 @@ class Tables(Source):
             FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=described
         )
         self.template = self.files.template
-        self.rows_template = f"{self.template}{{?rows,columns,order,tail}}"
+        self.rows_template = f"{self.template}{{?rows,columns,order}}"
         self.templates = (
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -186,7 +186,7 @@ class Tables(Source):
         return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI, without reading it.
+        """The resource of a URI. Of its content, at most the columns are read.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -196,6 +196,8 @@ class Tables(Source):
         if asked.view == "directory":
             return self.files.stat(uri)
         resource = self.files.stat(self.files.uri_of(asked.parts))
+        if asked.choice != RowChoice():
+            self._use(uri, asked.parts, lambda file: _check(file, asked.choice))
         resource.uri = uri
         if asked.view:
             resource.mime_type = JSON_LINES if asked.view == "rows" else VIEWS[asked.view]
@@ -261,7 +263,7 @@ class Tables(Source):
 
     def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         choice = asked.choice
-        check_columns(choice, file.open.name, [column.name for column in file.table.columns], OTHERS)
+        _check(file, choice)
         first, last = asked.rows
         if asked.tail:
             last = file.table.matching(self._engine, file.open, choice)
@@ -393,6 +395,10 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceCo
     "sample": Tables._sample,
     "rows": Tables._window,
 }
+
+
+def _check(file: _File, choice: RowChoice) -> None:
+    check_columns(choice, file.open.name, [column.name for column in file.table.columns], OTHERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
