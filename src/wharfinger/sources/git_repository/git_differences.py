@@ -125,7 +125,7 @@ async def patches(
     """
     first = listed[0]
     plain = all(_is_plain(change) for change in listed[:1_000])
-    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--abbrev=12", "--no-color"]
+    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--abbrev=8", "--no-color"]
     arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *([path] if path else [])]
     pieces: list[bytes] = []
     cut = "size"
