@@ -32,7 +32,7 @@ from wharfinger.source import Source, UnusableSource
 MIB = 1024 * 1024
 
 BOUNDS: list[tuple[Any, dict[str, Any]]] = [
-    (completion, {"MOST": 100}),
+    (completion, {"MAX_VALUES": 100}),
     (details, {"BLOCKED": 0.25}),
     (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
