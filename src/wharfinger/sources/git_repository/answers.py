@@ -34,7 +34,7 @@ class Repository:
         """Bytes of a file that are returned at once, at most."""
         self.uris = GitUris(label)
         self.objects = GitObjects(private)
-        self.references = ReferenceReader(private, self.objects.reader.restart)
+        self.references = ReferenceReader(private, self.objects.forget)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(LAST_CHANGES)

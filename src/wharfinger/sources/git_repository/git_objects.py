@@ -91,6 +91,12 @@ class GitObjects:
         self._large: BoundedCache[str, _LargeBlob] = BoundedCache(LARGE_FILES)
         self._copying = asyncio.Lock()
 
+    def forget(self) -> None:
+        """Read everything anew: objects may have been pruned, or the repository may be another one."""
+        self.reader.restart()
+        for kept in (self._trees, self._commits, self._heads, self._large):
+            kept.clear()
+
     async def info(self, name: str) -> GitObject:
         """The kind and size of an object (see `ObjectReader.info`)."""
         return await self.reader.info(name)

@@ -174,8 +174,10 @@ class ObjectReader:
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
 
     def restart(self) -> None:
-        """Use new processes from now on, which read the directory anew."""
-        for process in self._processes:
+        """Use new processes from now on, which read the directory anew, and nothing that was kept."""
+        self._infos.clear()
+        self._kept.clear()
+        for process in list(self._processes):
             process.retire()
 
     async def close(self) -> None:
@@ -308,17 +310,19 @@ class _Processes:
         self.waiting: dict[ObjectReader, None] = {}
 
     def have_room(self, reader: ObjectReader) -> bool:
-        """Whether another process may start, after the one that was idle longest has ended if necessary."""
-        if len(self.running) >= PROCESSES:
+        """Whether another process may start. If not, one that is idle is ended, and `reader` hears when it has."""
+        if len(self.running) < PROCESSES:
+            return True
+        self.waiting[reader] = None
+        # One that is ending still counts, or there would be more of them than the bound.
+        if not any(process.retired and not process.requests for process in self.running):
             idle = next((process for process in self.running if not process.requests), None)
-            if idle is None:
-                self.waiting[reader] = None
-                return False
-            idle.end()
-        return True
+            if idle is not None:
+                idle.end_at_once()
+        return False
 
     def removed(self, process: _CatFile) -> None:
-        """A process has ended or is idle."""
+        """A process has ended."""
         self.running.pop(process, None)
         self.let_wait_end()
 
@@ -433,6 +437,12 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._close_input()
         self._gone()
 
+    def end_at_once(self) -> None:
+        """End it without waiting for git to see that its input is closed."""
+        self.end()
+        if self._transport is not None:
+            git_process.kill(self._transport)
+
     def _close_input(self) -> None:
         """Let git end by itself. (To close the transport would take its exit code from asyncio, which then warns.)"""
         pipe = self._transport and self._transport.get_pipe_transport(0)
@@ -442,7 +452,6 @@ class _CatFile(asyncio.SubprocessProtocol):
     def _gone(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._processes.removed(self)
         self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or "git ended")
 
     # What it prints
@@ -517,6 +526,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+        self._processes.removed(self)
         self._gone()
 
     # Its deadlines

@@ -84,6 +84,8 @@ class PrivateDirectory:
         self._shallow = b""
         self.shallow: frozenset[str] = frozenset()
         """Commits whose parents are not there, in a shallow clone."""
+        self.made = 0
+        """How often the directory was made."""
 
     def open(self) -> None:
         """Make the directory, unless it is there. Blocks.
@@ -93,7 +95,10 @@ class PrivateDirectory:
         """
         with self._lock:
             if self._folder is not None:
-                return
+                if all(os.path.lexists(os.path.join(self.path, name)) for name in ("config", "HEAD", "refs")):
+                    return
+                self._folder.cleanup()  # systems delete old files from the folder for temporary ones
+            self.made += 1
             self._shallow = b""
             self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
             self.path = self._folder.name

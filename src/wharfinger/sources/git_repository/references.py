@@ -123,6 +123,7 @@ class ReferenceReader:
         self._looked_at = 0.0
         self._next: asyncio.Task[References] | None = None
         self._lock = asyncio.Lock()
+        self._place: object = None  # differs if objects may have been pruned, or are others
         self.boundary = 0
         """How often the boundary of a shallow clone changed; running processes do not see that."""
 
@@ -146,9 +147,9 @@ class ReferenceReader:
         async with self._lock:
             began = time.monotonic()
             self._next = None  # whoever comes from now on needs another look
-            boundary = self.boundary
+            before = self._place
             signature, hidden = await asyncio.to_thread(self._sign)
-            if boundary != self.boundary:
+            if before not in (None, self._place):
                 self._restart()
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
@@ -195,6 +196,7 @@ class ReferenceReader:
         private.check_links()
         self.boundary += private.copy_shallow()
         common, own = private.found.common.path, private.found.own.path
+        self._place = self.boundary, private.made, _mark(common, "objects")[:1], _mark(common, "objects", "pack")
         marks: list[tuple[str, int, int, int]] = []
         links: list[str] = []
         for path in (
@@ -211,6 +213,15 @@ class ReferenceReader:
         newest = max((mark[3] for mark in marks), default=0)
         settled = abs(time.time_ns() - newest) > SETTLED_NS
         return (marks if settled else None), frozenset(links)
+
+
+def _mark(*names: str) -> tuple[int, ...]:
+    """What changes if a folder is another one, or gets and loses entries."""
+    try:
+        status = os.lstat(os.path.join(*names))
+    except OSError:
+        return ()
+    return status.st_ino, status.st_dev, status.st_mtime_ns
 
 
 def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links: list[str], deep: int) -> None:
