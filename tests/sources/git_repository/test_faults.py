@@ -1,0 +1,488 @@
+"""Repositories that move, shrink and are packed anew while they are read; git that hangs, dies, is old or is absent."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import absent
+from tests.sources.conftest import Told
+from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.histories import History, Published, bytes_of, close_all
+from wharfinger import Client
+from wharfinger.errors import ResourceNotFound, WharfingerError
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_repository import git
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are counted in /proc")
+
+HULL = "git://repo/tree/main/hull.txt"
+TOP = "git://repo"
+MOST = 16  # processes that stay
+SOON = 10.0  # seconds until a fault has passed
+
+
+# Processes
+
+
+def git_processes(parent: int | None = None) -> dict[int, str]:
+    """The processes called git that this or another process has started, and their commands."""
+    found: dict[int, str] = {}
+    for children in Path("/proc", str(parent or os.getpid()), "task").glob("*/children"):
+        try:
+            pids = children.read_text().split()
+        except OSError:
+            continue
+        for pid in pids:
+            command = command_of(int(pid))
+            if os.path.basename(command.split(" ")[0]) == "git":
+                found[int(pid)] = command
+    return found
+
+
+def command_of(pid: int) -> str:
+    """What a process runs; empty if it has ended."""
+    try:
+        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> None:
+    """Wait until something is so."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+def reads(source: Published, uri: str, text: str) -> bool:
+    """Whether this text is read now."""
+    try:
+        return source.told(uri) == text
+    except WharfingerError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def _no_processes_are_left() -> Iterator[None]:
+    """Every process that a source starts ends with it."""
+    yield
+    close_all()
+    until(lambda: not git_processes(), "all processes of git have ended", 5)
+
+
+@pytest.fixture
+def source(history: Work) -> Iterator[Published]:
+    """The repository with some commits."""
+    with Published(history.path, every=0.05) as source:
+        yield source
+
+
+# Repositories that go and come
+
+
+def test_a_repository_that_is_moved_away_is_gone_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
+    """It is reported as gone, with the reason; never as empty or without commits."""
+    assert source.told(HULL) == "five\nfathoms\n"
+    history.path.rename(tmp_path / "elsewhere")
+    until(lambda: not reads(source, HULL, "five\nfathoms\n"), "the file is gone")
+    for uri in (TOP, HULL, "git://repo/log/HEAD", "git://repo/commit/main", "git://repo/diff/HEAD"):
+        with pytest.raises(WharfingerError) as raised:
+            source.read(uri)
+        assert "without commits" not in str(raised.value)
+        assert "damaged" not in str(raised.value)
+    assert "without commits" not in source.source.describe()
+    (tmp_path / "elsewhere").rename(history.path)
+    until(lambda: reads(source, HULL, "five\nfathoms\n"), "the file is back")
+    assert "main at" in source.told(TOP)
+
+
+def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
+    """Each time once."""
+    told = Told()
+    for uri in (HULL, TOP):
+        source.stat(uri)
+        source.watch(uri, told)
+    history.path.rename(tmp_path / "elsewhere")
+    told.wait_for(HULL, TOP)
+    (tmp_path / "elsewhere").rename(history.path)
+    told.wait_for(HULL, TOP)
+    history.commit("Deepen", hull__txt="six\n")
+    told.wait_for(HULL, TOP)
+
+
+def test_a_repository_that_is_made_anew_is_read(history: Work, source: Published, tmp_path: Path) -> None:
+    """Another one at the same place, with other objects; of the old one nothing is read any more."""
+    old = history.head
+    assert source.told(HULL) == "five\nfathoms\n"
+    shutil.rmtree(history.path)
+    with pytest.raises(WharfingerError):
+        source.read(f"git://repo/tree/{old}/hull.txt?lines=1-1")
+    Work(history.path).init().commit("Begin anew", hull__txt="new\n")
+    until(lambda: reads(source, HULL, "new\n"), "the new file")
+    with pytest.raises(ResourceNotFound):
+        source.read(f"git://repo/commit/{old}")
+
+
+def test_a_branch_that_is_forced_back_is_read_at_its_new_place(work: Work, tmp_path: Path) -> None:
+    """A push with force; what it dropped stays until it is pruned, and is missing then."""
+    work.commit("Begin", hull__txt="one\n")
+    work.git("clone", "-q", "--bare", str(work.path), str(tmp_path / "served.git"))
+    served = Work(tmp_path / "served.git")
+    work.git("remote", "add", "served", str(served.path))
+    dropped = work.commit("Mistake", hull__txt="secret\n")
+    work.git("push", "-q", "served", "main")
+    with Published(served.path, every=0.05) as source:
+        assert source.told(HULL) == "secret\n"
+        told = Told()
+        source.stat(HULL)
+        source.watch(HULL, told)
+        work.git("reset", "-q", "--hard", "HEAD~1")
+        work.commit("Right", hull__txt="right\n")
+        work.git("push", "-q", "--force", "served", "main")
+        told.wait_for(HULL)
+        assert source.told(HULL) == "right\n"
+        assert source.told(f"git://repo/tree/{dropped}/hull.txt") == "secret\n"
+        served.git("reflog", "expire", "--expire=now", "--all")
+        served.git("gc", "-q", "--prune=now")
+        until(lambda: not reads(source, f"git://repo/tree/{dropped}/hull.txt", "secret\n"), "it is pruned", 60)
+        with pytest.raises(ResourceNotFound):
+            source.read(f"git://repo/commit/{dropped}")
+        assert source.told(HULL) == "right\n"
+
+
+PACKING: dict[str, list[list[str]]] = {
+    "gc": [["gc", "-q", "--prune=now"]],
+    "repack": [["repack", "-a", "-d", "-f", "-q", "--window=2"], ["pack-refs", "--all"]],
+    "unpack": [["repack", "-A", "-d", "-q", "--unpack-unreachable=now"], ["prune-packed"]],
+    "multi-pack-index": [["repack", "-q"], ["multi-pack-index", "write"], ["multi-pack-index", "expire"]],
+    "commit-graph": [["commit-graph", "write", "--reachable"], ["pack-refs", "--all"]],
+}
+
+
+@pytest.mark.parametrize("name", list(PACKING))
+def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> None:
+    """Of files that exist at every moment each read succeeds, and is exact; commits arrive meanwhile."""
+    contents = {f"part{number:02}.txt": (f"part {number}\n" * (number * 50 + 1)) for number in range(30)}
+    for file, text in contents.items():
+        work.write(file, text)
+    first = work.commit("Begin")
+    stopped = threading.Event()
+    wrong: list[str] = []
+    counts: list[int] = []
+
+    def read(source: Published, seed: int) -> None:
+        chance = random.Random(seed)
+        count = 0
+        while not stopped.is_set():
+            file, rev = chance.choice(sorted(contents)), chance.choice(["main", first, "HEAD"])
+            try:
+                if source.told(f"git://repo/tree/{rev}/{file}") != contents[file]:
+                    wrong.append(f"{rev}/{file} is another")
+                if count % 10 == 0:
+                    source.read("git://repo/log/main?limit=5")
+                    source.read(f"git://repo/diff/{first}..main")
+            except WharfingerError as error:
+                wrong.append(f"{rev}/{file}: {type(error).__name__}: {error}")
+            count += 1
+        counts.append(count)
+
+    with Published(work.path, every=0.05) as source:
+        readers = [threading.Thread(target=read, args=(source, seed)) for seed in range(3)]
+        for reader in readers:
+            reader.start()
+        began, rounds = time.monotonic(), 0
+        while time.monotonic() - began < 4 or rounds < 4:
+            work.commit(f"Round {rounds}", new__txt=f"{rounds}\n")
+            for arguments in PACKING[name]:
+                work.git(*arguments)
+            rounds += 1
+        stopped.set()
+        for reader in readers:
+            reader.join()
+    print(f"{rounds} rounds, {sum(counts)} reads")
+    assert wrong == []
+    assert sum(counts) > 30
+
+
+# Processes that end, hang or are many
+
+
+def test_reads_survive_that_processes_are_killed(history: Work, source: Published) -> None:
+    """Those that were under way are asked for again: one killed process costs no answer."""
+    blobs = {history.put("blob", b"%d\n" % number * 500): b"%d\n" % number * 500 for number in range(200)}
+    source.read(HULL)
+    for _ in range(5):
+        with ThreadPoolExecutor(16) as pool:
+            answers = [(data, pool.submit(source.first, f"git://repo/tree/{oid}")) for oid, data in blobs.items()]
+            for pid in git_processes():
+                os.kill(pid, signal.SIGKILL)
+            for data, answer in answers:
+                assert bytes_of(answer.result(timeout=30)) == data
+    assert source.told(HULL) == "five\nfathoms\n"
+
+
+def test_a_process_that_hangs_is_replaced(history: Work, source: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read has a deadline; the next one has a new process."""
+    from wharfinger.sources.git_repository import object_reader
+
+    monkeypatch.setattr(object_reader, "OBJECT_SECONDS", 0.5)
+    source.read(HULL)
+    blobs = [history.put("blob", b"blob %d\n" % number) for number in range(20)]
+    stopped = git_processes()
+    assert stopped
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(source.first, f"git://repo/tree/{oid}") for oid in blobs]
+        assert [bytes_of(answer.result(timeout=30)) for answer in answers] == [b"blob %d\n" % n for n in range(20)]
+    assert time.monotonic() - began < 15
+    until(lambda: not any(command_of(pid) for pid in stopped), "those that hung have ended")
+
+
+def _fake_git(folder: Path, script: str) -> Path:
+    """A program called git in a folder of its own; `$GIT` is the real one."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "git"
+    program.write_text(f"#!/bin/sh\nGIT='{GIT}'\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.timeout(100)
+def test_a_command_that_hangs_is_ended_and_others_are_answered(
+    history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that never ends: its reader hears of that, and files are read meanwhile."""
+    script = 'case " $* " in *" log "*|*" rev-list "*) exec sleep 1000;; esac\nexec "$GIT" "$@"'
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with Published(history.path) as source, ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        log = pool.submit(source.read, "git://repo/log/HEAD")
+        assert source.told(HULL) == "five\nfathoms\n"
+        assert time.monotonic() - began < 10
+        assert "The search ended after" in str(log.result(timeout=60).contents[0].text)
+        assert time.monotonic() - began < 60
+
+
+@pytest.mark.timeout(120)
+def test_processes_that_stay_never_exceed_their_bound(work: Work, tmp_path: Path) -> None:
+    """Many repositories in one server, all read at once: those that were used least end first."""
+    for number in range(20):
+        work.write(f"file{number:02}.txt", f"{number}\n")
+    work.commit("Begin")
+    paths = [tmp_path / f"copy{number:02}" for number in range(24)]
+    for path in paths:
+        shutil.copytree(work.path, path)
+    stopped = threading.Event()
+    most: list[int] = [0]
+
+    def count() -> None:
+        while not stopped.is_set():
+            most[0] = max(most[0], sum("--batch" in command for command in git_processes().values()))
+            time.sleep(0.002)
+
+    async def result(value: Any) -> Any:
+        return await value if inspect.isawaitable(value) else value
+
+    async def main() -> None:
+        sources = [git(path, label=path.name) for path in paths]
+        for _ in range(3):
+            asked = [
+                result(source.read(f"{source.uri}/tree/main/file{number:02}.txt"))
+                for source in sources
+                for number in range(20)
+            ]
+            answers = await asyncio.gather(*asked)
+            texts = [answer.contents[0].text for answer in answers]
+            assert texts == [f"{number}\n" for _ in sources for number in range(20)]
+        await asyncio.gather(*[source.close() for source in sources])
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        asyncio.run(main())
+    finally:
+        stopped.set()
+        counter.join()
+    print(f"{most[0]} processes")
+    assert 1 <= most[0] <= MOST
+
+
+def test_what_was_deleted_from_the_folder_for_temporary_files_is_made_again(
+    history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systems delete old files from /tmp while servers run for months."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with Published(history.path, every=0.05) as source:
+        source.read(HULL)
+        for entry in folder.iterdir():
+            shutil.rmtree(entry)
+        blob = history.put("blob", b"later\n")
+        until(lambda: reads(source, f"git://repo/tree/{blob}", "later\n"), "objects are read again")
+        until(lambda: reads(source, HULL, "five\nfathoms\n"), "the file is read again")
+        assert "Add a buoy" in source.told("git://repo/log/HEAD")
+    assert list(folder.iterdir()) == []
+
+
+# Which git
+
+VERSIONS = {
+    "git version 2.39.5": True,
+    "git version 2.39.5 (Apple Git-154)": True,
+    "git version 2.45.1.windows.1": True,
+    "git version 2.100.0": True,
+    "git version 3.0.0": True,
+    "git version 2.47.rc1": True,
+    "git version 2.39.4": False,
+    "git version 2.38.9": False,
+    "git version 2.9.0": False,
+    "git version 1.8.3.1": False,
+    "hello": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("printed", list(VERSIONS))
+def test_a_git_that_is_too_old_is_refused_in_one_line(
+    history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    """The oldest that will do is that of Debian 12."""
+    script = f"case $1 in version|--version) printf '%s\\n' '{printed}';; *) exec \"$GIT\" \"$@\";; esac"
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    if VERSIONS[printed]:
+        with Published(history.path) as source:
+            assert source.told(HULL) == "five\nfathoms\n"
+        return
+    with pytest.raises(UnusableSource) as raised:
+        git(history.path)
+    words = str(raised.value)
+    assert "\n" not in words
+    assert "git" in words
+    if printed.startswith("git version"):
+        assert "2.39.5" in words
+        assert printed.split()[2].removesuffix(".1") in words
+
+
+def test_without_git_it_is_refused_in_one_line(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is needed is named."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnusableSource, match=r"needs git 2\.39\.5"):
+        git(history.path)
+
+
+def test_the_command_line_says_so_in_one_line(history: Work, tmp_path: Path) -> None:
+    """`wharfinger serve git:PATH` without git: no traceback."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "wharfinger", "serve", "--stdio", f"git:{history.path}"],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert "needs git 2.39.5" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) <= 2, ran.stderr
+
+
+def test_a_git_that_disappears_is_reported_and_returns(
+    history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a package is upgraded."""
+    program = _fake_git(tmp_path / "bin", 'exec "$GIT" "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with Published(history.path) as source:
+        source.read(HULL)
+        program.rename(tmp_path / "away")
+        for pid in git_processes():
+            os.kill(pid, signal.SIGKILL)
+        blob = history.put("blob", b"later\n")
+        until(lambda: not git_processes(), "the processes have ended")
+        with pytest.raises(WharfingerError, match="git"):
+            source.read(f"git://repo/tree/{blob}")
+        (tmp_path / "away").rename(program)
+        until(lambda: reads(source, f"git://repo/tree/{blob}", "later\n"), "git is found again")
+
+
+# The end of a server
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_server_that_ends_leaves_no_process(history: Work, tmp_path: Path, ending: signal.Signals) -> None:
+    """Ctrl-C, a request to end, and the kind of end that nobody can prepare for."""
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wharfinger", "serve", "--http", "127.0.0.1:0", f"repo=git:{history.path}"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        address = next(word for line in process.stdout for word in line.split() if word.startswith("http://127"))
+
+        async def read() -> None:
+            async with Client(address.rstrip(".,")) as client:
+                for uri in (HULL, "git://repo/log/HEAD", "git://repo/diff/HEAD", TOP):
+                    await client.read_resource(uri)
+
+        asyncio.run(asyncio.wait_for(read(), 30))
+        children = git_processes(process.pid)
+        assert children
+        process.send_signal(ending)
+        process.stdout.read()
+        process.wait(20)
+        until(lambda: not any(command_of(pid) == children[pid] for pid in children), f"{children} have ended", 5)
+        if ending != signal.SIGKILL:
+            assert list((tmp_path / "tmp").iterdir()) == []
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_closing_and_opening_again_works(history: Work) -> None:
+    """What `close` ended is started again by the next read; a second source is not disturbed."""
+    with Published(history.path) as one, Published(history.path) as other:
+        for _ in range(3):
+            assert one.told(HULL) == other.told(HULL) == "five\nfathoms\n"
+            one._result(one.source.close())
+
+
+def test_a_large_history_does_not_hold_up_small_reads(tmp_path: Path) -> None:
+    """Many logs and differences at once, and files between them."""
+    if GIT is None:
+        absent("git")
+    from tests.sources.git_repository.histories import fill_with_deltas
+
+    history = History(tmp_path / "deltas")
+    history.init("--bare")
+    fill_with_deltas(history)
+    with Published(history.path) as source, ThreadPoolExecutor(24) as pool:
+        slow = [pool.submit(source.read, f"git://repo/diff/main~{number + 100}..main") for number in range(20)]
+        slow += [pool.submit(source.read, f"git://repo/log/main?path=dir{number % 7}") for number in range(20)]
+        began = time.monotonic()
+        for number in range(20):
+            source.read(f"git://repo/tree/main~{number}/dir0/file00.txt")
+        seconds = time.monotonic() - began
+        for answer in slow:
+            assert answer.result(timeout=50).contents
+    print(f"20 files in {seconds:.2f} s")
+    assert seconds < 20

@@ -1,0 +1,315 @@
+"""Linked worktrees and checkouts of submodules,
+whose `.git` is a file that leads elsewhere; and references in tables."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sources.conftest import Told
+from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.histories import Published
+from wharfinger import Client
+from wharfinger.errors import ResourceNotFound
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_repository import git
+
+SECRET = "the combination of the safe"
+
+
+@pytest.fixture
+def linked(history: Work, tmp_path: Path) -> Work:
+    """A worktree of the repository, on a branch of its own with one commit more."""
+    linked = Work(tmp_path / "linked")
+    history.git("worktree", "add", "-q", "-b", "other", str(linked.path), "v1")
+    linked.seconds = history.seconds
+    linked.commit("In the worktree", only__txt="only here\n")
+    return linked
+
+
+def own_directory(linked: Work) -> Path:
+    """The git directory of a worktree."""
+    return Path(linked.git("rev-parse", "--absolute-git-dir"))
+
+
+# Linked worktrees
+
+
+def test_a_worktree_is_refused_until_its_directory_is_named(history: Work, linked: Work) -> None:
+    """Decided by us: security G05: a file in a folder could publish any repository of this machine."""
+    with pytest.raises(UnusableSource) as raised:
+        git(linked.path)
+    assert str(own_directory(linked)) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("named", ["its directory", "the repository", "git_dir"])
+def test_a_worktree_that_is_named_is_published(history: Work, linked: Work, named: str) -> None:
+    """With its own HEAD, and the branches, tags and objects of the repository."""
+    own = own_directory(linked)
+    path, options = {
+        "its directory": (own, {}),
+        "the repository": (linked.path, {"git_dir": history.path / ".git"}),
+        "git_dir": (linked.path, {"git_dir": own}),
+    }[named]
+    with Published(path, **options) as source:
+        assert source.version("git://repo/log/HEAD") == linked.head != history.head
+        assert source.version("git://repo/log/main") == history.head
+        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
+        assert source.told("git://repo/tree/main/hull.txt") == "five\nfathoms\n"
+        assert source.told("git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
+        assert "other at" in source.told("git://repo")
+        with pytest.raises(ResourceNotFound):
+            source.read("git://repo/tree/HEAD/buoy.png")
+        told = Told()
+        for uri in ("git://repo/log/HEAD", "git://repo/log/main"):
+            source.stat(uri)
+            source.watch(uri, told)
+        linked.commit("Again", only__txt="again\n")
+        told.wait_for("git://repo/log/HEAD")
+        history.commit("In the repository")
+        told.wait_for("git://repo/log/main")
+        history.git("gc", "-q", "--prune=now")
+        assert source.told("git://repo/tree/HEAD/only.txt") == "again\n"
+
+
+def test_the_repository_of_worktrees_is_published_as_itself(history: Work, linked: Work) -> None:
+    """Its HEAD is its own; what is committed in a worktree is a branch like any other."""
+    with Published(history.path) as source:
+        assert source.version("git://repo/log/HEAD") == history.head
+        assert source.told("git://repo/tree/other/only.txt") == "only here\n"
+        told = Told()
+        source.stat("git://repo/log/other")
+        source.watch("git://repo/log/other", told)
+        linked.commit("Again", only__txt="again\n")
+        told.wait_for("git://repo/log/other")
+        assert source.told("git://repo/tree/other/only.txt") == "again\n"
+
+
+def test_a_detached_worktree_is_described(history: Work, tmp_path: Path) -> None:
+    """HEAD is a commit there, and no branch."""
+    detached = Work(tmp_path / "detached")
+    history.git("worktree", "add", "-q", "--detach", str(detached.path), "v1")
+    with Published(own_directory(detached)) as source:
+        assert source.source.describe().startswith(f"detached at {history.git('rev-parse', 'v1')[:7]}")
+
+
+def test_a_served_worktree_is_read_by_a_client(history: Work, linked: Work) -> None:
+    """`wharfinger serve git:DIRECTORY`; of the worktree itself the refusal is one line."""
+    wharfinger = [sys.executable, "-m", "wharfinger", "serve", "--stdio"]
+
+    async def read() -> object:
+        async with Client([*wharfinger, f"repo=git:{own_directory(linked)}"]) as client:
+            return (await client.read_resource("git://repo/tree/HEAD/only.txt")).contents[0].text
+
+    assert asyncio.run(asyncio.wait_for(read(), 50)) == "only here\n"
+    refused = subprocess.run(
+        [*wharfinger, f"git:{linked.path}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "leads to" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+# `.git` files that do not belong to where they are
+
+
+def _another(tmp_path: Path) -> Work:
+    other = Work(tmp_path / "other").init()
+    other.commit("Secret", secret__txt=SECRET)
+    return other
+
+
+def test_a_planted_file_publishes_no_other_repository(tmp_path: Path) -> None:
+    """Decided by us: security G05: not even if that repository is named, since it does not point back."""
+    other = _another(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / ".git").write_text(f"gitdir: {other.path}/.git\n")
+    for options in ({}, {"git_dir": other.path}, {"git_dir": other.path / ".git"}):
+        with pytest.raises(UnusableSource, match="leads to"):
+            git(folder, **options)  # type: ignore[arg-type]
+
+
+def test_the_file_of_another_worktree_is_refused(history: Work, linked: Work, tmp_path: Path) -> None:
+    """A copy of a worktree: its directory points back to the first one."""
+    shutil.copytree(linked.path, tmp_path / "copy")
+    with pytest.raises(UnusableSource, match="leads to"):
+        git(tmp_path / "copy", git_dir=history.path / ".git")
+    with Published(linked.path, git_dir=history.path / ".git") as source:
+        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
+
+
+def test_a_worktree_that_was_moved_is_refused_until_it_is_repaired(history: Work, linked: Work, tmp_path: Path) -> None:
+    """`git worktree repair` writes the pointer back."""
+    own = own_directory(linked)
+    linked.path.rename(tmp_path / "moved")
+    with pytest.raises(UnusableSource, match="worktree repair"):
+        git(own)
+    with pytest.raises(UnusableSource):
+        git(tmp_path / "moved", git_dir=own)
+    history.git("worktree", "repair", str(tmp_path / "moved"))
+    with Published(own) as source:
+        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
+
+
+def test_objects_of_another_repository_are_not_common(history: Work, linked: Work, tmp_path: Path) -> None:
+    """Decided by us: security G05: `commondir` leads only to the directory that holds the worktree's own."""
+    other = _another(tmp_path)
+    (own_directory(linked) / "commondir").write_text(f"{other.path}/.git\n")
+    for path, options in (
+        (linked.path, {"git_dir": history.path / ".git"}),
+        (history.path / ".git/worktrees/linked", {}),
+    ):
+        with pytest.raises(UnusableSource):
+            git(path, **options)  # type: ignore[arg-type]
+
+
+def test_a_git_directory_inside_the_published_folder_is_followed(work: Work) -> None:
+    """`git init --separate-git-dir`: nothing outside is read."""
+    folder = Work(work.path.parent / "separate")
+    folder.path.mkdir()
+    folder.git("init", "-q", "-b", "main", f"--separate-git-dir={folder.path / 'store'}")
+    folder.write(".gitignore", "store\n")
+    folder.commit("Begin", a__txt="a\n")
+    assert (folder.path / ".git").is_file()
+    with Published(folder.path) as source:
+        assert source.told("git://repo/tree/HEAD/a.txt") == "a\n"
+
+
+def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) -> None:
+    """Decided by us: security G05: what counts is where the directory really is."""
+    other = _another(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "store").symlink_to(other.path / ".git")
+    (folder / ".git").write_text("gitdir: store\n")
+    with pytest.raises(UnusableSource):
+        git(folder)
+    (folder / ".git").write_text("gitdir: store/../../other/.git\n")
+    with pytest.raises(UnusableSource):
+        git(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"gitdir:", b"gitdir: \n", b"gitdir: none\n", b"gitdir: .\n", b"gitdir: .git\n", b"gitdir: /\n",
+        b"gitdir: /dev/null\n", b"gitdir: /etc\n", b"gitdir: a\0b\n", b"ref: refs/heads/main\n", b"\xff\xfe\n",
+        b"gitdir: " + b"x/" * 100_000, b"x" * (2 << 20), b"gitdir: ../harbour/.git\n", b"[core]\n",
+    ],
+)  # fmt: skip
+def test_files_that_lead_nowhere_are_refused(history: Work, tmp_path: Path, content: bytes) -> None:
+    """In one line that can be shown."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / ".git").write_bytes(content)
+    began = time.monotonic()
+    with pytest.raises(UnusableSource) as raised:
+        git(folder)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 5_000
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and links are POSIX's")
+@pytest.mark.parametrize("kind", ["pipe", "link to a directory", "link to a file", "link to nothing"])
+def test_what_is_neither_file_nor_folder_is_refused(history: Work, tmp_path: Path, kind: str) -> None:
+    """Without waiting for a writer."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "file").write_text(f"gitdir: {history.path}/.git\n")
+    makers: dict[str, Callable[[], object]] = {
+        "pipe": lambda: os.mkfifo(folder / ".git"),
+        "link to a directory": lambda: (folder / ".git").symlink_to(history.path / ".git"),
+        "link to a file": lambda: (folder / ".git").symlink_to(tmp_path / "file"),
+        "link to nothing": lambda: (folder / ".git").symlink_to("none"),
+    }
+    makers[kind]()
+    with pytest.raises(UnusableSource):
+        git(folder)
+
+
+# Submodules
+
+
+def test_a_submodule_is_published_where_its_directory_is_named(history: Work, tmp_path: Path) -> None:
+    """Its own repository, below `.git/modules`, which points back by `core.worktree`."""
+    inner = Work(tmp_path / "inner").init()
+    inner.commit("Inside", inside__txt="inside\n")
+    history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "lib")
+    history.commit("Add a submodule")
+    checkout = Work(history.path / "lib")
+    assert (checkout.path / ".git").is_file()
+    with pytest.raises(UnusableSource, match="leads to"):
+        git(checkout.path)
+    modules = history.path / ".git/modules/lib"
+    for path, options in ((checkout.path, {"git_dir": history.path / ".git"}), (modules, {})):
+        with Published(path, **options) as source:
+            assert source.told("git://repo/tree/HEAD/inside.txt") == "inside\n"
+            assert source.version("git://repo/log/HEAD") == inner.head
+    with Published(history.path) as source:
+        assert inner.head in source.told("git://repo/tree/HEAD/lib")
+        with pytest.raises(ResourceNotFound):
+            source.read("git://repo/tree/HEAD/lib/inside.txt")
+
+
+def test_a_submodule_whose_directory_names_another_folder_is_refused(history: Work, tmp_path: Path) -> None:
+    """`core.worktree` is the only thing of its configuration that is looked at, and it has to agree."""
+    inner = Work(tmp_path / "inner").init()
+    inner.commit("Inside", inside__txt="inside\n")
+    history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "lib")
+    history.git("config", "-f", str(history.path / ".git/modules/lib/config"), "core.worktree", "/")
+    with pytest.raises(UnusableSource):
+        git(history.path / "lib", git_dir=history.path / ".git")
+
+
+# References in tables
+
+
+def _version() -> tuple[int, ...]:
+    printed = subprocess.run([GIT or "git", "version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(part) for part in printed.split()[2].split(".")[:2])
+
+
+def test_references_in_tables_are_refused_by_name(history: Work) -> None:
+    """gitformat-reftable(5): git reads them from 2.45 on."""
+    if _version() >= (2, 45):
+        pytest.skip("this git reads them")
+    head = history.head
+    directory = history.path / ".git"
+    (directory / "config").write_text("[core]\n\trepositoryformatversion = 1\n[extensions]\n\trefStorage = reftable\n")
+    shutil.rmtree(directory / "refs")
+    (directory / "refs").mkdir()
+    (directory / "refs/heads").write_text("this repository uses the reftable format\n")
+    (directory / "HEAD").write_text("ref: refs/heads/.invalid\n")
+    (directory / "reftable").mkdir()
+    name = "0x000000000001-0x000000000002-1a2b3c4d.ref"
+    (directory / "reftable/tables.list").write_text(name + "\n")
+    (directory / "reftable" / name).write_bytes(b"REFT\1\0\20\0" + bytes(16) + bytes.fromhex(head))
+    with pytest.raises(UnusableSource, match=r"reftable.*2\.45"):
+        git(history.path)
+
+
+def test_references_in_tables_are_read(tmp_path: Path) -> None:
+    """As those in files are."""
+    if _version() < (2, 45):
+        pytest.skip("this git cannot write them")
+    work = Work(tmp_path / "tables").init("--ref-format=reftable")
+    work.commit("Begin", a__txt="a\n")
+    work.git("tag", "v1")
+    with Published(work.path) as source:
+        assert source.told("git://repo/tree/main/a.txt") == "a\n"
+        assert source.version("git://repo/commit/v1") == work.head
+        assert "main at" in source.told("git://repo")
+        work.commit("More", a__txt="b\n")
+        assert source.told("git://repo/tree/HEAD/a.txt") == "b\n"
