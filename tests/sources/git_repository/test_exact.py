@@ -1,0 +1,504 @@
+"""Everything that is read is what git reads: each object, change and log of several histories, and `git apply`.
+
+With WHARFINGER_REPOS, a folder of clones, its first three repositories are compared too; the names of the tests in the
+report say which histories were used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from tests.conftest import absent
+from tests.sources.git_repository.conftest import GIT
+from tests.sources.git_repository.histories import (
+    NAMES,
+    GitObject,
+    History,
+    Published,
+    Stream,
+    bytes_of,
+    clones,
+    equals,
+    escaped,
+    fill_with_deltas,
+    fill_with_oddities,
+    hard_to_inflate,
+    name_in,
+    tree_uri,
+    whole,
+    windows,
+    write,
+)
+from wharfinger import Client
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.source import version_of
+from wharfinger.sources.git_repository.answer_tree import LINK
+from wharfinger.sources.windows.window import WINDOW
+
+SAMPLE = 300  # commits of a clone whose changes are compared
+WHOLE = 32 << 20  # bytes that are read at once
+
+
+# The histories
+
+
+def _odd(path: Path) -> History:
+    history = History(path)
+    history.init("--bare")
+    fill_with_oddities(history)
+    return history
+
+
+def _packed(path: Path) -> History:
+    history = _odd(path)
+    history.git("repack", "-a", "-d", "-q", "-k", "--depth=50")
+    history.git("pack-refs", "--all")
+    return history
+
+
+def _half_packed(path: Path) -> History:
+    """Two packs with one index over both, the newest objects loose, some references packed."""
+    history = History(path)
+    history.init("--bare")
+    fill_with_deltas(history)
+    history.git("pack-refs", "--all")
+    history.git("branch", "earlier", "main~9")
+    first = History(path.with_name(path.name + "-more"))
+    first.init("--bare")
+    fill_with_oddities(first)
+    first.git("gc", "-q")
+    history.git("fetch", "-q", "--no-tags", str(first.path), "refs/heads/*:refs/heads/more/*")
+    history.git("multi-pack-index", "write")
+    blob = history.put("blob", b"loose\n")
+    tree = history.git("mktree", data=f"100644 blob {blob}\tloose.txt\n".encode())
+    history.git("update-ref", "refs/heads/loose", history.git("commit-tree", tree, "-p", "main", "-m", "Loose"))
+    return history
+
+
+def _deltas(path: Path) -> History:
+    history = History(path)
+    history.init("--bare")
+    fill_with_deltas(history)
+    return history
+
+
+def _sha256(path: Path) -> History:
+    history = History(path, 64)
+    history.init("--bare", "--object-format=sha256")
+    fill_with_oddities(history)
+    return history
+
+
+def _shallow(path: Path) -> History:
+    full = _packed(path.with_name(path.name + "-full"))
+    history = History(path)
+    full.git(
+        "clone", "-q", "--bare", "--depth=20", "--no-single-branch", full.path.as_uri(), str(path), cwd=path.parent
+    )
+    return history
+
+
+MADE: dict[str, Callable[[Path], History]] = {
+    "made-loose": _odd,
+    "made-packed": _packed,
+    "made-half-packed": _half_packed,
+    "made-deltas": _deltas,
+    "made-sha256": _sha256,
+    "made-shallow": _shallow,
+}
+CLONES = {f"clone-{path.name}": path for path in clones()}
+
+
+@pytest.fixture(scope="module", params=[*MADE, *CLONES])
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A history to compare with git."""
+    if GIT is None:
+        absent("git, which these tests compare with (apt-get install git)")
+    if request.param in CLONES:
+        return History(CLONES[request.param])
+    return MADE[request.param](tmp_path_factory.mktemp("histories") / request.param)
+
+
+@pytest.fixture(scope="module")
+def source(history: History) -> Iterator[Published]:
+    """The history, published as `repo`."""
+    with Published(history.path) as source:
+        yield source
+
+
+# Objects
+
+
+@pytest.mark.timeout(1_800)  # of a large clone; those that are made take seconds
+def test_every_object_is_what_git_reads(history: History, source: Published) -> None:
+    """`git cat-file --batch-all-objects --batch`."""
+    wrong: list[str] = []
+    counted = dict.fromkeys(_COMPARED, 0)
+    for found in history.objects():
+        counted[found.kind] += 1
+        try:
+            _COMPARED[found.kind](history, source, found)
+        except (AssertionError, LookupError, InvalidArgument) as error:
+            wrong.append(f"{found.kind} {found.oid}: {type(error).__name__}: {str(error)[:200]}")
+    print(counted)
+    assert all(counted[kind] for kind in ("blob", "tree", "commit"))
+    assert wrong == []
+
+
+def _blob(history: History, source: Published, found: GitObject) -> None:
+    uri = f"git://repo/tree/{found.oid}"
+    result = source.stat(uri)
+    assert (result.size, version_of(result)) == (len(found.data), found.oid)
+    if len(found.data) <= WHOLE:
+        assert equals(source.read(uri).contents[0], found.data)
+    else:
+        assert b"".join(map(bytes_of, windows(source, uri))) == found.data
+
+
+def _tree(history: History, source: Published, found: GitObject) -> None:
+    expected: list[tuple[bytes, str, str]] = []
+    at, width = 0, history.digits // 2
+    while at < len(found.data):
+        end = found.data.index(b"\0", at)
+        mode, name = found.data[at:end].split(b" ", 1)
+        kind = {b"40000": DIRECTORY, b"120000": LINK, b"160000": "text/plain"}.get(mode, "")
+        expected.append((name, found.data[end + 1 : end + 1 + width].hex(), kind))
+        at = end + 1 + width
+    uri = f"git://repo/tree/{found.oid}"
+    assert version_of(source.stat(uri)) == found.oid
+    listed = []
+    key: str | None = None
+    while True:
+        resources, key = source.children(uri, key, 500)
+        listed += resources
+        if key is None:
+            break
+    assert [(name_in(child.uri), version_of(child)) for child in listed] == [each[:2] for each in expected]
+    assert all(not kind or child.mime_type == kind for child, (_, _, kind) in zip(listed, expected, strict=True))
+
+
+def _commit(history: History, source: Published, found: GitObject) -> None:
+    uri = f"git://repo/commit/{found.oid}"
+    text = str(source.read(uri).contents[0].text)
+    head, _, body = found.data.partition(b"\n\n")
+    parents = re.findall(rb"^parent ([0-9a-f]+)$", head, re.MULTILINE)
+    assert found.oid in text.split("\n")[0]
+    assert all(parent.decode() in text for parent in parents)
+    assert version_of(source.stat(uri)) == found.oid
+    author = re.search(rb"^author (.*) [0-9]+ [-+][0-9]+$", head, re.MULTILINE)
+    assert author is not None
+    assert author[1].decode("utf-8", "backslashreplace").strip() in text
+    encoding = re.search(rb"^encoding (.*)$", head, re.MULTILINE)
+    try:
+        message = body.decode(encoding[1].decode() if encoding else "utf-8")
+    except (UnicodeDecodeError, LookupError):
+        return  # shown with escapes: tests/sources/git_repository/test_safety.py
+    for line in message.replace("\r\n", "\n").split("\n"):
+        if line.strip().isprintable() and line.strip():
+            assert line.strip() in text
+
+
+def _tag(history: History, source: Published, found: GitObject) -> None:
+    target = history.lines("rev-parse", f"{found.oid}^{{}}")[0]
+    kind = history.lines("cat-file", "-t", target)[0]
+    if kind == "commit":
+        text = str(source.read(f"git://repo/commit/{found.oid}").contents[0].text)
+        assert target in text
+        message = found.data.partition(b"\n\n")[2].decode().split("-----BEGIN")[0]
+        assert all(line.strip() in text for line in message.split("\n"))
+    else:
+        assert source.version(f"git://repo/tree/{found.oid}") == target
+
+
+_COMPARED: dict[str, Callable[[History, Published, GitObject], None]] = {
+    "blob": _blob,
+    "tree": _tree,
+    "commit": _commit,
+    "tag": _tag,
+}
+
+
+def test_what_is_made_has_objects_that_are_hard_to_read(tmp_path: Path) -> None:
+    """That the test above can fail: of many loose objects the first 128 bytes inflate to nothing."""
+    if GIT is None:
+        absent("git")
+    loose = [path.read_bytes() for path in _odd(tmp_path / "odd").path.glob("objects/??/*")]
+    silent = [data for data in loose if not zlib.decompressobj().decompress(data[:128])]
+    assert len(silent) > 30
+
+
+def test_windows_of_files_are_the_bytes_that_git_has(history: History, source: Published) -> None:
+    """`?bytes=`, `?lines=` and `?tail=` of some files."""
+    chance = random.Random(5)
+    form = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
+    blobs = [line.split(" ") for line in history.lines("cat-file", "--batch-all-objects", form) if "blob" in line]
+    for _, oid, size in chance.sample(blobs, min(60, len(blobs))):
+        data = history.output("cat-file", "blob", oid)
+        uri = f"git://repo/tree/{oid}"
+        if data:
+            begin = chance.randrange(len(data))
+            end = min(int(size) - 1, begin + chance.randrange(70_000))
+            window = source.read(f"{uri}?bytes={begin}-{end}").contents[0]
+            assert window.meta is not UNSET
+            facts: Any = window.meta[WINDOW]
+            assert equals(window, data[facts["begin"] : facts["end"]])
+            assert abs(facts["begin"] - begin) < 4
+            assert abs(facts["end"] - end - 1) < 4
+        if re.fullmatch(rb"(?:[\t -~]*\n){4,}", data):
+            lines = data.decode().splitlines(keepends=True)
+            assert source.read(f"{uri}?lines=2-3").contents[0].text == "".join(lines[1:3])
+            assert source.read(f"{uri}?tail=2").contents[0].text == "".join(lines[-2:])
+
+
+def test_files_that_were_just_committed_are_read(tmp_path: Path) -> None:
+    """Loose objects, however their first bytes are packed."""
+    if GIT is None:
+        absent("git")
+    history = History(tmp_path / "new")
+    history.init()
+    history.commit("Begin", a__txt="a\n")
+    source = Published(history.path)
+    history.git("config", "core.compression", "9")
+    contents = {f"{number:03}.bin": content for number, content in enumerate(hard_to_inflate(100))}
+    for name, content in contents.items():
+        history.write(name, content)
+    history.commit("Add many")
+    for name, content in contents.items():
+        assert equals(source.read(f"git://repo/tree/main/{name}").contents[0], content), name
+    source.close()
+
+
+# Changes
+
+
+def _changed(history: History, old: str, new: str) -> set[tuple[str, bytes]]:
+    """The paths that differ, as git has them, with a move as a deletion and an addition."""
+    fields = history.output("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new).split(b"\0")[:-1]
+    return {
+        ("M" if status == b"T" else status.decode(), path)
+        for status, path in zip(fields[::2], fields[1::2], strict=True)
+    }
+
+
+def _before(history: History, commit: str) -> str:
+    """The first parent, or the empty tree."""
+    found = history.lines("rev-list", "--parents", "-n", "1", commit)[0].split(" ")
+    return found[1] if len(found) > 1 else history.output("hash-object", "-t", "tree", os.devnull).decode().strip()
+
+
+def _commits(history: History) -> list[str]:
+    return history.commits(SAMPLE)
+
+
+_CHANGE = re.compile(r"^ *([ADMTRC])[0-9]*\s+(.*)$", re.MULTILINE)
+
+
+@pytest.mark.timeout(600)
+def test_a_commit_names_the_paths_that_git_names(history: History, source: Published) -> None:
+    """`git diff-tree`, against the first parent; names that are plain to see."""
+    wrong: list[str] = []
+    for commit in _commits(history):
+        expected = _changed(history, _before(history, commit), commit)
+        if len(expected) > 250 or any(not path.decode("latin-1").isprintable() or b" " in path for _, path in expected):
+            continue
+        text = str(source.read(f"git://repo/commit/{commit}").contents[0].text)
+        listed = text[text.rindex(" changed against ") :]
+        found: set[tuple[str, bytes]] = set()
+        for status, path in _CHANGE.findall(listed):
+            old, _, new = path.partition(" -> ")
+            found |= {("D", os.fsencode(old)), ("A", os.fsencode(new))} if status == "R" else set()
+            found |= {("A", os.fsencode(new))} if status == "C" else set()
+            found |= {("M" if status == "T" else status, os.fsencode(path))} if status in "ADMT" else set()
+        if found != expected:
+            wrong.append(f"{commit}: {sorted(found ^ expected)[:4]}")
+    assert wrong == []
+
+
+@pytest.mark.timeout(900)
+def test_differences_are_patches_that_git_applies(history: History, source: Published, tmp_path: Path) -> None:
+    """`git apply` makes of the parent's files the commit's, whatever they are called, also if they are binary.
+
+    Texts in encodings other than UTF-8 are decoded to be read, so what is made has none.
+    """
+    wrong: list[str] = []
+    for commit in _commits(history):
+        before = _before(history, commit)
+        reason = _applied(history, source, f"git://repo/diff/{commit}", before, commit, tmp_path / "index")
+        if reason:
+            wrong.append(f"{commit}: {reason}")
+    assert wrong == []
+
+
+@pytest.mark.timeout(600)
+def test_differences_between_far_revisions_are_patches(history: History, source: Published, tmp_path: Path) -> None:
+    """In both directions, and through windows."""
+    commits = _commits(history)
+    chance = random.Random(11)
+    wrong: list[str] = []
+    for _ in range(12):
+        old, new = chance.choice(commits), chance.choice(commits)
+        uri = f"git://repo/diff/{old}..{new}"
+        reason = _applied(history, source, uri, old, new, tmp_path / "index")
+        if reason:
+            wrong.append(f"{uri}: {reason}")
+    assert wrong == []
+
+
+def _applied(history: History, source: Published, uri: str, old: str, new: str, index: Path) -> str:
+    """Why a difference does not make one tree of the other; empty if it does."""
+    patch = b"".join(map(bytes_of, windows(source, uri)))
+    if patch.strip() == b"Nothing differs.":
+        patch = b""
+    trees = []
+    for tree, changes in ((new, b""), (old, patch)):
+        index.unlink(missing_ok=True)
+        history.output("read-tree", tree, GIT_INDEX_FILE=str(index))
+        if changes:
+            try:
+                history.output("apply", "--cached", "--whitespace=nowarn", "-", data=changes, GIT_INDEX_FILE=str(index))
+            except AssertionError as error:
+                return str(error)[:300]
+        trees.append(history.output("write-tree", "--missing-ok", GIT_INDEX_FILE=str(index)))
+    # Modes that only old programs wrote are in no patch: git's own makes another tree of them too.
+    same = trees[0] == trees[1] or patch == history.output("diff", "--binary", "--full-index", "-M", old, new)
+    return "" if same else "applies, and makes another tree"
+
+
+# Logs
+
+_LINE = re.compile(r"^([0-9a-f]{7,64}) \d{4}-\d\d-\d\d ", re.MULTILINE)
+
+
+def _logged(source: Published, uri: str) -> list[str]:
+    """The commits of a log, by the beginnings of their names."""
+    return _LINE.findall(whole(source, uri))
+
+
+def _same(found: list[str], expected: list[str]) -> bool:
+    return len(found) == len(expected) and all(
+        oid.startswith(short) for short, oid in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.timeout(600)
+def test_logs_have_the_commits_that_git_logs(history: History, source: Published) -> None:
+    """Each commit once, in the order of `git log` or of `git log --date-order`."""
+    heads = history.lines("for-each-ref", "--format=%(objectname)", "refs/heads")
+    for oid in sorted(set(heads))[:20]:
+        found = _logged(source, f"git://repo/log/{oid}?limit=1000")
+        assert len(found) == len(set(found))
+        assert any(_same(found, history.lines("rev-list", *order, oid)) for order in ((), ("--date-order",))), oid
+
+
+def test_the_log_of_a_path_is_that_of_git(tmp_path: Path) -> None:
+    """Before and after a move, which the log follows."""
+    if GIT is None:
+        absent("git")
+    history = History(tmp_path / "linear")
+    history.init("--bare")
+    stream = Stream()
+    body = [b"line %d\n" % number for number in range(60)]
+    last = stream.commit("main", b"Begin", write(b"old.txt", b"".join(body)), write(b"other.txt", b"other\n"))
+    for number in range(30):
+        body[number] = b"changed in %d\n" % number
+        path = b"old.txt" if number < 15 else b"new/name.txt"
+        moved = [b"R old.txt new/name.txt\n"] if number == 15 else []
+        changes = [write(path, b"".join(body))] if number % 2 else [write(b"other.txt", b"%d\n" % number)]
+        last = stream.commit("main", b"Change %d" % number, *moved, *changes, parents=(last,))
+    history.output("fast-import", "--quiet", data=bytes(stream.out))
+    source = Published(history.path)
+    for path, options in (("new/name.txt", ["--follow"]), ("other.txt", []), ("new", [])):
+        expected = history.lines("log", "--format=%H", *options, "main", "--", path)
+        assert _same(_logged(source, f"git://repo/log/main?path={path}"), expected), path
+        assert _same(_logged(source, f"git://repo/log/main?path={path}&limit=3"), expected), path
+    source.close()
+
+
+# References and names
+
+
+def test_every_reference_means_what_it_means_to_git(history: History, source: Published) -> None:
+    """`git rev-parse`, of all references in full and of some with steps to parents."""
+    names = history.lines("for-each-ref", "--format=%(refname)")
+    for name in names[:400]:
+        oid = history.lines("rev-parse", f"{name}^{{}}")[0]
+        kind = history.lines("cat-file", "-t", oid)[0]
+        rev = escaped(os.fsencode(name))
+        if kind == "commit":
+            assert source.version(f"git://repo/log/{rev}") == oid
+            if len(history.lines("rev-list", "-n", "2", "--first-parent", oid)) > 1:
+                assert source.version(f"git://repo/log/{rev}~1") == history.lines("rev-parse", f"{oid}~1")[0]
+        else:
+            assert source.version(f"git://repo/tree/{rev}") == oid
+
+
+def test_every_file_of_a_commit_has_a_uri(history: History, source: Published) -> None:
+    """`git ls-tree -r -z`: the URIs that are listed lead to these objects, whatever the names."""
+    for commit in history.commits(4):
+        fields = history.output("ls-tree", "-r", "-z", commit).split(b"\0")[:-1]
+        for field in random.Random(3).sample(fields, min(200, len(fields))):
+            facts, path = field.split(b"\t", 1)
+            _, kind, oid = facts.decode().split(" ")
+            uri = tree_uri(commit, path)
+            assert source.version(uri) == oid, path
+            if kind == "blob":
+                assert equals(source.read(uri).contents[0], history.output("cat-file", "blob", oid)), path
+
+
+# Through a served process
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_client_of_the_served_repository_reads_what_git_reads(tmp_path: Path, revision: str) -> None:
+    """`wharfinger serve git:PATH` and a client of either era: odd names, binary files, changes."""
+    if GIT is None:
+        absent("git")
+    history = _odd(tmp_path / "odd")
+    command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", f"repo=git:{history.path}"]
+
+    async def compare() -> None:
+        async with Client(command, revision=revision) as client:
+            for number, name in enumerate(NAMES):
+                contents = (await client.read_resource(tree_uri("side0", b"names/" + name))).contents
+                assert bytes_of(contents[0]) == b"now called %d\n" % number
+            contents = (await client.read_resource("git://repo/tree/side0/large.bin")).contents
+            assert bytes_of(contents[0]) == history.output("cat-file", "blob", "side0:large.bin")
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource("git://repo/tree/side0/names/none")
+            log = (await client.read_resource("git://repo/log/side0")).contents
+            assert _same(_LINE.findall(str(log[0].text)), history.lines("rev-list", "side0"))
+
+    asyncio.run(asyncio.wait_for(compare(), 50))
+
+
+def test_a_copy_of_a_repository_reads_alike(tmp_path: Path) -> None:
+    """Nothing that is read depends on where the repository is, or on how its objects are stored."""
+    if GIT is None:
+        absent("git")
+    history = _odd(tmp_path / "odd")
+    shutil.copytree(history.path, tmp_path / "copy")
+    copy = History(tmp_path / "copy")
+    copy.git("repack", "-a", "-d", "-q", "-k")
+    sources = [Published(path) for path in (history.path, copy.path)]
+    uris = [resource.uri for resource in sources[0].page(None, 1_000)[0]]
+    uris += [
+        f"git://repo/{kind}/main~{number}" for kind in ("commit", "diff", "log", "tree") for number in range(60, 66)
+    ]
+    for uri in uris:
+        first, second = (source.read(uri) for source in sources)
+        assert [bytes_of(each) for each in first.contents] == [bytes_of(each) for each in second.contents], uri
+    for source in sources:
+        source.close()
