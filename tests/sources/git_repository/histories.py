@@ -24,7 +24,7 @@ from msgspec import UNSET
 from tests.sources.git_repository.conftest import GIT, Work
 from wharfinger import types as t
 from wharfinger.server.document_search import SourceReader, search_documents
-from wharfinger.source import Changed, Hit, MaybeAwaitable, ResourcePage
+from wharfinger.source import Changed, Hit, MaybeAwaitable, ResourcePage, Source
 from wharfinger.sources.git_repository import git
 from wharfinger.sources.windows.window import ENCODING, NEXT
 
@@ -315,7 +315,7 @@ class Published:
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
-        self.source = git(path, label="repo", **options)
+        self.source: Source = git(path, label="repo", **options)
         self.uri, self.templates = self.source.uri, self.source.templates
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -47,6 +47,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
 from wharfinger.sources.git_repository.answer_tree import LINK
 from wharfinger.sources.windows.window import WINDOW
+from wharfinger.types import Resource
 
 SAMPLE = 300  # commits of a clone whose changes are compared
 WHOLE = 32 << 20  # bytes that are read at once
@@ -179,7 +180,7 @@ def _tree(history: History, source: Published, found: GitObject) -> None:
         at = end + 1 + width
     uri = f"git://repo/tree/{found.oid}"
     assert version_of(source.stat(uri)) == found.oid
-    listed = []
+    listed: list[Resource] = []
     key: str | None = None
     while True:
         resources, key = source.children(uri, key, 500)
@@ -362,7 +363,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
     patch = b"".join(map(bytes_of, windows(source, uri)))
     if patch.strip() == b"Nothing differs.":
         patch = b""
-    trees = []
+    trees: list[bytes] = []
     for tree, changes in ((new, b""), (old, patch)):
         index.unlink(missing_ok=True)
         history.output("read-tree", tree, GIT_INDEX_FILE=str(index))
@@ -373,7 +374,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
                 return str(error)[:300]
         trees.append(history.output("write-tree", "--missing-ok", GIT_INDEX_FILE=str(index)))
     # Modes that only old programs wrote are in no patch: git's own makes another tree of them too.
-    same = trees[0] == trees[1] or patch == history.output("diff", "--binary", "--full-index", "-M", old, new)
+    same: bool = trees[0] == trees[1] or patch == history.output("diff", "--binary", "--full-index", "-M", old, new)
     return "" if same else "applies, and makes another tree"
 
 
