@@ -75,7 +75,8 @@ async def serve_http(
     if verify is None and auth is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
             f"{host or 'every address'} is reached from other machines: "
-            "set a token with --token-env NAME (auth in Python), or allow access without one with --insecure (insecure=True)."
+            "set a token with --token-env NAME (auth in Python), or allow access without one with --insecure "
+            "(insecure=True)."
         )
     if tls_key and not tls_cert:
         raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
