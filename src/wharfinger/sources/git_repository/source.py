@@ -215,7 +215,7 @@ class GitSource(Source):
     def _prepare(self) -> None:
         try:
             self._moment = self._on_loop(self._now())
-        except RepositoryGone:
+        except InvalidArgument:  # it was moved, or git cannot read it: its resources are missing until it can
             self._moment = None
 
     def _look(self, uri: str | None) -> Hashable:
