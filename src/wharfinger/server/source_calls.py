@@ -2,7 +2,7 @@
 
 Each source has a `patience` and a `breaker` (`protocol.breaker`), which servers that share the source share too:
 
-- A list goes on without a source whose first page takes longer than its patience. When the page arrives, the list is
+- A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
   reported as changed, and the next list uses this page, so that a source which is always slow is listed too.
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
   the patience, the source is probed (`Source.probe`). If it does not answer that within the patience either, the

@@ -149,7 +149,7 @@ def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--include", "*.md", "sqlite:///shop.db"], "--include is for PATH, and you publish none"),
+        (["--include", "*.md", "sqlite:///shop.db"], "--include is for PATH, and nothing of that kind is published"),
         (["--max-size", "1MiB", "zip:old.zip"], "--max-size is for PATH"),
         (["--allow-command", "docs"], "--allow-command is for command:LINE"),
         (["--every", "2", "docs"], "--every is for command:LINE"),

@@ -888,7 +888,7 @@ def test_what_a_schema_given_by_hand_promises_is_checked_for_every_result() -> N
         t.CallToolResult(content=[], structured_content=msgspec.Raw(b'{"n":"x"}')),
         t.CallToolResult(content=[], structured_content={}, is_error=False),
     ):
-        with pytest.raises(TypeError, match="it is not what its output_schema says: "):
+        with pytest.raises(TypeError, match="it does not match its output_schema: "):
             returned(value, output_schema=GIVEN)
     for missing in (t.CallToolResult(content=[]), t.CallToolResult(content=[], is_error=False)):
         with pytest.raises(TypeError, match="without structured_content, which its output_schema promises"):

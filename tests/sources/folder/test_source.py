@@ -22,7 +22,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import VERSION, SourceUnavailable, version_of
 from wharfinger.sources.folder import file_content, tree_resources
-from wharfinger.sources.folder.file_content import Kept
+from wharfinger.sources.folder.file_content import DuplicatedFile
 from wharfinger.sources.folder.safe_open import open_file
 from wharfinger.sources.folder.source import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
 from wharfinger.sources.windows.line_index import LineIndex
@@ -336,7 +336,7 @@ def test_a_large_blob_stays_in_its_file_until_it_is_sent(source: Folder, charts:
     assert len(stored) == len(data)
     (charts / "large.bin").unlink()
     assert stored.read(1_000_000, 5) == data[1_000_000:1_000_005]
-    assert isinstance(stored.content, Kept)
+    assert isinstance(stored.content, DuplicatedFile)
     descriptor = stored.content.descriptor
     os.fstat(descriptor)
     del stored
@@ -529,7 +529,7 @@ def test_vscode_shows_a_large_file_with_the_line_that_says_how_to_go_on(charts: 
     parts = [part for part in source.read(uri).contents if urlsplit(part.uri).path == urlsplit(uri).path]
     shown = "".join(str(part.text) for part in parts)
     assert shown == "high\n" * 2_000 + (
-        f"\n[Bytes 0-9,999 of 500,000, lines 1-2,000. To go on, read {uri}?bytes=10000-]\n"
+        f"\n[Bytes 0-9,999 of 500,000, lines 1-2,000. To continue, read {uri}?bytes=10000-]\n"
     )
 
 

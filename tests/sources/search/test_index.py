@@ -171,7 +171,7 @@ def test_an_index_is_kept_and_only_what_changed_is_read_again(cache: Path, servi
     assert len(list(cache.glob("*.sqlite"))) == 1
 
 
-def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
+def test_until_the_index_is_complete_the_source_is_searched_and_that_is_reported(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.2)
@@ -182,7 +182,7 @@ def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
         async with serving(shelf) as searched:
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://slow"]
-            assert "Indexing goes on" in hits.truncated
+            assert "Indexing continues" in hits.truncated
             assert searched.told
             shelf.gate.set()
             await searched.complete()
@@ -322,7 +322,7 @@ def test_a_search_is_narrowed_by_source_type_and_path(tmp_path: Path, serving: S
 
 
 @pytest.mark.parametrize("damage", ["no database", "half", "garbage"])
-def test_a_damaged_index_is_made_anew_and_that_is_told(
+def test_a_damaged_index_is_rebuilt_and_that_is_logged(
     cache: Path, serving: Serving, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     texts = {f"n{number}": f"alpha {number} " * 50 + os.urandom(200).hex() for number in range(300)}
@@ -344,7 +344,7 @@ def test_a_damaged_index_is_made_anew_and_that_is_told(
     )
     with caplog.at_level(logging.WARNING):
         run(main())
-    assert "made anew" in caplog.text
+    assert "rebuilt" in caplog.text
 
 
 def test_an_index_of_another_version_is_made_anew_without_a_warning(
@@ -367,7 +367,7 @@ def test_an_index_of_another_version_is_made_anew_without_a_warning(
     with caplog.at_level(logging.INFO):
         run(main())
     assert shelf.read_uris[0] == "shelf://one"
-    assert [record.levelname for record in caplog.records if "made anew" in record.message] == ["INFO"]
+    assert [record.levelname for record in caplog.records if "rebuilt" in record.message] == ["INFO"]
 
 
 def test_two_servers_keep_an_index_of_their_own(cache: Path, serving: Serving) -> None:

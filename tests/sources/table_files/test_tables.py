@@ -158,7 +158,7 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
     source = tables(folder)
     contents = source.read("table://sales/ports.parquet?rows=1-500").contents
     assert len(contents) == 2
-    assert "To go on, read table://sales/ports.parquet?rows=" in str(contents[1].text)
+    assert "To continue, read table://sales/ports.parquet?rows=" in str(contents[1].text)
     assert len(everything(source, "/ports.parquet?rows=1-500")) == 5000
 
 

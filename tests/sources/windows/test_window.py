@@ -357,6 +357,6 @@ def test_a_name_or_query_of_the_source_stays_in_the_windows_that_follow() -> Non
 
 def test_what_is_said_of_the_next_window_is_known_from_what_was_read(small: None) -> None:
     first, further = read(b"line\n" * 100, whole=100)
-    assert window.says_how_to_go_on(further)
-    assert not window.says_how_to_go_on(first)
+    assert window.is_continuation(further)
+    assert not window.is_continuation(first)
     assert str(further.text).startswith("\n[") and str(further.text).endswith("]\n")

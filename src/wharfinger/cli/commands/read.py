@@ -79,9 +79,9 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
 
 def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
     """Separate the contents from the one that names the next window (None if there is none)."""
-    from wharfinger.sources.windows.window import says_how_to_go_on
+    from wharfinger.sources.windows.window import is_continuation
 
-    continuation = next((content for content in contents[1:] if says_how_to_go_on(content)), None)
+    continuation = next((content for content in contents[1:] if is_continuation(content)), None)
     return [content for content in contents if content is not continuation], continuation
 
 

@@ -53,7 +53,7 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     from wharfinger.sources.registry import FILES
     from wharfinger.sources.resource_tool_set.uri_queries import with_queries
 
-    use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
+    use = "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
     if all(prepared.parsed.kind is FILES for prepared in sources):
         names = ", ".join(f"{prepared.source.uri}/" for prepared in sources)
         return f"Files below {names}, as they are now. {use} it changes."
@@ -74,7 +74,9 @@ def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str
     for name, value in options.items():
         if is_given(value) and not any(takes(kind, name) for kind in kinds):
             forms = list(dict.fromkeys(kind.form for kind in (FILES, *KINDS) if takes(kind, name)))
-            raise click.UsageError(f"--{name.replace('_', '-')} is for {', '.join(forms)}, and you publish none.", ctx)
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} is for {', '.join(forms)}, and nothing of that kind is published.", ctx
+            )
 
 
 def is_given(value: object) -> bool:

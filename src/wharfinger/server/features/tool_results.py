@@ -166,7 +166,7 @@ class Output:
         if self._given is not None:
             faults = self._given.faults(msgspec.json.decode(encoded))
             if faults:
-                raise TypeError(f"it is not what its output_schema says: {'; '.join(faults)}")
+                raise TypeError(f"it does not match its output_schema: {'; '.join(faults)}")
         elif self._checked is not None and (self._exact is None or type(value) is not self._exact):
             try:
                 self._checked.decode(encoded)

@@ -44,9 +44,9 @@ Change = tuple[str, bool]
 class NoticePhase(Enum):
     """The phase of a change's notice; a change without a phase starts with WAITING."""
 
-    WAITING = "it was sent to nobody yet, so that it covers every change until it is"
-    SENT = "it was sent to somebody, less than COALESCE_SECONDS ago"
-    AGAIN = "it was sent to somebody, and there was another change since"
+    WAITING = "it has not been sent yet, and will cover every change until it is"
+    SENT = "it was sent less than COALESCE_SECONDS ago"
+    AGAIN = "it was sent, and there has been another change since"
 
 
 class Watcher(Protocol):

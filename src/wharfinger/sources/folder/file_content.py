@@ -12,7 +12,7 @@ from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
 from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window import Data
 
-__all__ = ["FileContent", "Headings", "Kept", "content_of", "listed_type", "type_of", "version_of_file"]
+__all__ = ["DuplicatedFile", "FileContent", "Headings", "content_of", "listed_type", "type_of", "version_of_file"]
 
 HEADINGS = 8_192
 """Headings that are kept, at most; with the facts about their files they take about 3 MiB."""
@@ -50,7 +50,7 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_see
 """Reads bytes from an offset on. Windows has no such call."""
 
 
-class Kept(FileContent):
+class DuplicatedFile(FileContent):
     """A duplicate of an open file, which is closed when this object is deleted. Several threads may read it."""
 
     def __init__(self, descriptor: int, size: int) -> None:

@@ -1,6 +1,6 @@
 """Watches directories with Linux's inotify (inotify(7)), with the interface of `watchfiles`' own notifier.
 
-That one also asks for an event for each file that is opened, and cannot be told not to: every read of a published file
+That one also asks for an event for each file that is opened, and has no option not to: every read of a published file
 then wakes a thread, which takes 5 µs of the 35 that the read takes. Here only changes are asked for, and names may be
 any bytes.
 """

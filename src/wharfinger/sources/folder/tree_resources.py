@@ -22,7 +22,14 @@ from wharfinger.source import VERSION, Document
 from wharfinger.sources.directories import CHILDREN, Say, dated, listing_text, modified_at, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.annotating import annotations_of
-from wharfinger.sources.folder.file_content import Headings, Kept, content_of, listed_type, type_of, version_of_file
+from wharfinger.sources.folder.file_content import (
+    DuplicatedFile,
+    Headings,
+    content_of,
+    listed_type,
+    type_of,
+    version_of_file,
+)
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, holds, stat_entry
 from wharfinger.sources.folder.tree import (
@@ -344,7 +351,7 @@ class TreeResources:
                 whole=most,
                 meta=self._meta(version),
                 lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
-                keep=lambda: Kept(descriptor, status.st_size),
+                keep=lambda: DuplicatedFile(descriptor, status.st_size),
             )
             if self._utf8_only and ENCODING in (meta := dict(contents[0].meta or {})):
                 del meta[ENCODING]

@@ -23,7 +23,7 @@ from wharfinger.sources.git_repository.git_objects import is_link, is_module, is
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
-from wharfinger.sources.windows.window import NEXT, Window, going_on, parse, with_query
+from wharfinger.sources.windows.window import NEXT, Window, continuation, parse, with_query
 
 __all__ = ["BlameAnswer"]
 
@@ -122,7 +122,7 @@ class BlameAnswer(GitAnswer):
             until = "" if window is None or window.last is None else str(window.last)
             following = with_query(self.uris.blame(self._commit.oid, self.address.parts), f"lines={end + 1}-{until}")
             contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(going_on(following, f"Lines {first}-{end} of {len(lines):,}."))
+            contents.append(continuation(following, f"Lines {first}-{end} of {len(lines):,}."))
         return contents
 
     def _example(self) -> str:

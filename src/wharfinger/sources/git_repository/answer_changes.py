@@ -31,7 +31,7 @@ from wharfinger.sources.git_repository.git_differences import (
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
-from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on, with_query
+from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, with_query
 
 __all__ = ["ChangesAnswer"]
 
@@ -147,7 +147,7 @@ class ChangesAnswer(GitAnswer):
             following = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
             meta[NEXT] = following
             left = many(len(self._listed) - len(self._patches), "path")
-            contents.append(going_on(following, f"{many(len(self._patches), 'path')} so far, {left} left."))
+            contents.append(continuation(following, f"{many(len(self._patches), 'path')} so far, {left} left."))
         return contents
 
     def _status(self) -> str:

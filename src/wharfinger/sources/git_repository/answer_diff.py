@@ -20,7 +20,7 @@ from wharfinger.sources.git_repository.git_differences import DIFF, behind, chan
 from wharfinger.sources.git_repository.git_objects import NoSuchPath
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
-from wharfinger.sources.windows.window import NEXT, going_on, with_query
+from wharfinger.sources.windows.window import NEXT, continuation, with_query
 from wharfinger.sources.windows.window_budget import window_bytes
 
 __all__ = ["DiffAnswer"]
@@ -82,7 +82,7 @@ class DiffAnswer(GitAnswer):
             following = with_query(self._pinned(), f"after={last.replace('&', '%26')}")
             meta[NEXT] = following
             left = many(len(listed) - len(texts), "path")
-            contents.append(going_on(following, f"{many(len(texts), 'path')} so far, {left} left."))
+            contents.append(continuation(following, f"{many(len(texts), 'path')} so far, {left} left."))
         return contents
 
     def _after(self) -> bytes:

@@ -21,7 +21,7 @@ from wharfinger.sources.git_repository.git_process import run_git
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.safe_text import decode
-from wharfinger.sources.windows.window import NEXT, going_on
+from wharfinger.sources.windows.window import NEXT, continuation
 
 __all__ = ["GrepAnswer"]
 
@@ -93,7 +93,7 @@ class GrepAnswer(GitAnswer):
         if end < len(found):
             following = self._following(end)
             contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(going_on(following, f"{many(end, 'line')} so far."))
+            contents.append(continuation(following, f"{many(end, 'line')} so far."))
         return contents
 
     def _asked(self) -> tuple[str, bytes, int]:

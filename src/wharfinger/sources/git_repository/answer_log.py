@@ -26,7 +26,7 @@ from wharfinger.sources.git_repository.git_uris import Parts, plain_path
 from wharfinger.sources.git_repository.history import LIMIT, SECONDS, LogSelection, Stretch
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
-from wharfinger.sources.windows.window import NEXT, going_on
+from wharfinger.sources.windows.window import NEXT, continuation
 from wharfinger.sources.windows.window_budget import limited, window_bytes
 
 __all__ = ["LogAnswer"]
@@ -107,7 +107,7 @@ class LogAnswer(GitAnswer):
         if stretch.after is not None:
             following = self._following(self._tip.oid, {"after": stretch.after})
             contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(going_on(following, f"{many(len(entries), 'commit')} so far."))
+            contents.append(continuation(following, f"{many(len(entries), 'commit')} so far."))
         return contents
 
     def _title(self, number: int) -> str:

@@ -92,7 +92,7 @@ class GitObjects:
         self._copying = asyncio.Lock()
 
     def forget(self) -> None:
-        """Read everything anew: objects may have been pruned, or the repository may be another one."""
+        """Read everything again: objects may have been pruned, or the repository may be another one."""
         self.reader.restart()
         for kept in (self._trees, self._commits, self._heads, self._large):
             kept.clear()

@@ -192,8 +192,8 @@ def kill(transport: asyncio.SubprocessTransport) -> None:
 def reason(stderr: bytes) -> str:
     """Why git failed, in its own words: the first line of the last that it printed, safe to show."""
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    return shown(re.sub(r"^(fatal|error): ", "", told[0])[:300]) if told else ""
+    problems = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    return shown(re.sub(r"^(fatal|error): ", "", problems[0])[:300]) if problems else ""
 
 
 # One command

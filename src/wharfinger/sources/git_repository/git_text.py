@@ -41,7 +41,7 @@ def clock(person: Person) -> str:
 def _indented(message: str) -> str:
     text = paragraph(message.strip("\n"))
     if len(text) > MESSAGE:
-        text = text[:MESSAGE] + "\n[The message goes on, and is cut here.]"
+        text = text[:MESSAGE] + "\n[The message is longer, and is cut here.]"
     return "\n".join([f"    {line}" if line else "" for line in text.split("\n")])
 
 

@@ -104,7 +104,7 @@ class Histories:
                 more = begin + limit < len(history.commits)
                 return Stretch(found, found[-1].oid if more else None, "" if more else history.cut)
             if history.complete:
-                raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start anew.")
+                raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
             wanted = max(2 * len(history.commits), (begin or 0) + limit + 1)
 
     async def _read(self, tip: str, selection: LogSelection, most: int) -> _History:

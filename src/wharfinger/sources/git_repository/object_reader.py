@@ -174,7 +174,7 @@ class ObjectReader:
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
 
     def restart(self) -> None:
-        """Use new processes from now on, which read the directory anew, and nothing that was kept."""
+        """Use new processes from now on, which read the directory again, and nothing that was kept."""
         self._infos.clear()
         self._kept.clear()
         for process in list(self._processes):

@@ -39,7 +39,7 @@ from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
 from wharfinger.sources.windows import window
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, continuation, remark, split_query
 from wharfinger.sources.windows.window_budget import has_budget
 
 __all__ = ["Logs", "logs"]
@@ -244,7 +244,7 @@ class Logs(Source):
             notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
         following, previous = said.get(NEXT), said.get(PREVIOUS)
         if selection.more and following:
-            return [going_on(str(following), " ".join([*notes, "More follows."]))]
+            return [continuation(str(following), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous:
             notes.append(f"For what is before, read {previous}")
         if query.plain and not has_budget():  # a tool says it itself

@@ -87,7 +87,7 @@ class _Descriptions:
         """Do nothing: only the list of resources matters."""
 
     def list_changed(self, name: str) -> None:
-        """Describe the tools anew if a source was included."""
+        """Describe the tools again if a source was included."""
         sources = list(self._server.resources.every_source()) if name == "resources" else []
         if (known := tuple(map(id, sources))) == self._known or not sources:
             return

@@ -101,12 +101,12 @@ class SearchIndex:
         if file is not None and ended:  # a thread that hangs in a source uses the file until the process ends
             file.release()
 
-    def _open(self, anew: bool) -> IndexStore:
-        """Open the file, in the thread; it is deleted if it is not an index, or (`anew`) damaged."""
+    def _open(self, damaged: bool) -> IndexStore:
+        """Open the file, in the thread; it is deleted if it is not an index, or if it is known to be `damaged`."""
         if self._file is None:
             folder = self._folder or cache_folder()
             self._file = open_index_file(folder, map(_identity, self._sources().values()), self._max_size)
-        if anew:
+        if damaged:
             self._file.clear()
         try:
             store = IndexStore(self._file.path)
@@ -114,7 +114,7 @@ class SearchIndex:
             raise
         except sqlite3.DatabaseError as error:
             level = logging.INFO if isinstance(error, OtherLayout) else logging.WARNING
-            log.log(level, "The search index %s is made anew: %s", self._file.path.name, error)
+            log.log(level, "The search index %s is rebuilt: %s", self._file.path.name, error)
             self._file.clear()
             store = IndexStore(self._file.path)
         self._store = store
@@ -196,7 +196,7 @@ class SearchIndex:
 def _incomplete(indexing: Indexing, pending: bool) -> str:
     if not pending:
         return ""
-    return f"Indexing goes on ({indexing.progress.seen:,} documents so far): search again for what is missing."
+    return f"Indexing continues ({indexing.progress.seen:,} documents so far): search again for what is missing."
 
 
 def _identity(source: Source) -> str:

@@ -123,7 +123,7 @@ class Indexing:
                     self.progress.ready.set()
                     return
                 rebuild = not isinstance(error, sqlite3.OperationalError)
-                log.warning("The search index %s: %s", "is made anew" if rebuild else "cannot be written", error)
+                log.warning("The search index %s: %s", "is rebuilt" if rebuild else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
                 stopped.wait(RETRY_SECONDS)
@@ -140,7 +140,7 @@ class Indexing:
             began = time.monotonic()
             self._walk_all(store)
             if store.is_stale(self.progress.full):
-                log.info("The search index is made anew: most of it is out of date")
+                log.info("The search index is rebuilt: most of it is out of date")
                 store.clear()
                 self._walked.clear()
                 continue

@@ -52,7 +52,7 @@ from wharfinger.sources.windows.window import (
     PREVIOUS,
     WINDOW,
     Data,
-    going_on,
+    continuation,
     parse,
     read_content,
     remark,
@@ -284,7 +284,7 @@ class Database(Source):
         if window.short and following:
             of = "" if about is None or "?" in uri else f" of about {about:,}"
             how = "" if has_budget() else f" {self._how(uri)}"  # a tool says it itself
-            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}.{how}"))
+            contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
         elif not window.rows or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
             counted = many(window.rows, "row") if window.rows else f"No rows of {clean(table.name)}{matching}"

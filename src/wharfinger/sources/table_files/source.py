@@ -41,7 +41,7 @@ from wharfinger.sources.table_files.table_query import (
 )
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
 from wharfinger.sources.windows.window_budget import has_budget, limited
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
@@ -289,7 +289,7 @@ class Tables(Source):
             meta[PREVIOUS] = rows_uri(base, max(1, first - wanted), first - 1, choice)
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=meta)]
         if more:
-            contents.append(going_on(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}."))
+            contents.append(continuation(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}."))
         return contents
 
     def _rows(

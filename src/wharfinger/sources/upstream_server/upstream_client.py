@@ -109,7 +109,7 @@ class UpstreamClient:
         return result
 
     async def client(self) -> Client:
-        """The open client. Callers share one attempt to open it, which goes on if one of them is cancelled."""
+        """The open client. Callers share one attempt to open it, which continues if one of them is cancelled."""
         if self.opened and self._client is not None:
             return self._client
         if self._opening is None or self._opening.done():

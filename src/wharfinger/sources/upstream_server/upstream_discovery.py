@@ -45,7 +45,7 @@ class Discovery:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._back = asyncio.Event()
-        """Set when the server has come back, so that discovery goes on at once."""
+        """Set when the server has come back, so that discovery continues at once."""
         self._done = self._complete = False
         self._connection = ""
 

@@ -46,13 +46,13 @@ __all__ = [
     "LineIndexes",
     "RandomAccess",
     "Window",
+    "continuation",
     "digest_of",
-    "going_on",
+    "is_continuation",
     "need_no_window",
     "parse",
     "read_content",
     "remark",
-    "says_how_to_go_on",
     "split_query",
     "with_query",
 ]
@@ -216,13 +216,13 @@ def read_content(
         found = [_text(uri, view.kind, text, not view.writing.mark, said)]
     if cut.short and cut.next is not None:
         following = with_query(base, str(cut.next))
-        found.append(going_on(following, view.words(cut)))
+        found.append(continuation(following, view.words(cut)))
     return found
 
 
-def going_on(next_uri: str, said: str) -> t.ResourceContents:
+def continuation(next_uri: str, said: str) -> t.ResourceContents:
     """A remark that names the window that was read and the next one; its text is not part of the content."""
-    contents = remark(next_uri, f"{said} To go on, read {next_uri}")
+    contents = remark(next_uri, f"{said} To continue, read {next_uri}")
     contents.meta = {SUMMARY: True, REMARK: said, NEXT: next_uri}
     return contents
 
@@ -232,8 +232,8 @@ def remark(uri: str, said: str) -> t.ResourceContents:
     return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True, REMARK: said})
 
 
-def says_how_to_go_on(contents: t.ResourceContents) -> bool:
-    """Whether these contents are a remark of `going_on`, and not part of the content."""
+def is_continuation(contents: t.ResourceContents) -> bool:
+    """Whether these contents are a remark of `continuation`, and not part of the content."""
     return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and NEXT in contents.meta
 
 
