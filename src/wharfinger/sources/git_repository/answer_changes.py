@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import stat
 import time
 from contextlib import suppress
 
@@ -40,7 +41,7 @@ NAMED = 200
 UNTRACKED_BYTES = 1 << 20
 """Bytes of the names of untracked files."""
 UNTRACKED_SECONDS = 5.0
-SECONDS = 10.0
+SECONDS = 5.0
 """Time to compare the working tree with the index."""
 
 
@@ -61,6 +62,7 @@ class ChangesAnswer(GitAnswer):
         if self.references.head is None:
             raise InvalidArgument("There are no commits yet with which the working tree could be compared.")
         self._tree = (await self.objects.commit_of(self.references.head)).tree
+        await asyncio.to_thread(_check_files, found.work_tree)
         index = await asyncio.to_thread(self.repository.private.copy_index)
         try:
             await self._compare(WorkingTree(found.work_tree, index))
@@ -177,6 +179,21 @@ class ChangesAnswer(GitAnswer):
             return os.fsencode("/".join(plain_path(after)))
         except UnreadableUri:
             raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
+
+
+def _check_files(folder: str) -> None:
+    """Refuse pipes that git would open and wait for. In other folders than the top, the deadline ends the wait.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    for name in (".gitattributes", ".gitignore"):
+        with suppress(OSError):
+            mode = os.lstat(os.path.join(folder, name)).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+                raise InvalidArgument(
+                    f"{name} in the working tree is a pipe, for which git would wait: remove it."
+                )
 
 
 def _remove(path: str) -> None:

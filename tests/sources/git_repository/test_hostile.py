@@ -1,0 +1,1058 @@
+"""No program that a repository names is ever run, nothing outside of it is read, and no content exhausts the machine.
+
+Each trap is a configuration key, hook, attribute or file that makes git run a program. The program writes a file. Every
+kind of URI is read, and the file must not exist; then plain git is used in the same repository, and where git runs the
+program the file must exist: that is how it is known that the trap works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from msgspec import UNSET
+
+from tests.conftest import absent
+from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.histories import Published, bytes_of, close_all, escaped
+from wharfinger import Client
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.source import UnusableSource
+
+REFUSED = (ResourceNotFound, InvalidArgument)
+SECRET = "the combination of the safe is 8-21-40"
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of the traps are shell scripts")
+
+
+# A repository, and everything that can be asked about it
+
+ADA = b"Ada Berth <ada@example.org> 1795000000 +0100\n"
+SIGNATURES = {
+    "pgp": b"-----BEGIN PGP SIGNATURE-----\n \n iQEz\n =abcd\n -----END PGP SIGNATURE-----\n",
+    "ssh": b"-----BEGIN SSH SIGNATURE-----\n U1NI\n -----END SSH SIGNATURE-----\n",
+    "x509": b"-----BEGIN SIGNED MESSAGE-----\n MIIB\n -----END SIGNED MESSAGE-----\n",
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with attributes for every file, a branch to merge, signed commits, and changes not committed."""
+    if GIT is None:
+        absent("git, which these tests make repositories with (apt-get install git)")
+    work = Work(tmp_path_factory.mktemp("template") / "harbour").init()
+    work.write(".gitattributes", "* diff=evil filter=evil merge=evil\n")
+    work.commit("Begin", hull__txt="four\nfathoms\n", other__txt="other\n")
+    work.git("tag", "v1")
+    work.git("checkout", "-q", "-b", "side")
+    work.commit("Side", hull__txt="side\nfathoms\n")
+    work.git("checkout", "-q", "main")
+    work.write("docs/tides.md", "# Tides\n")
+    work.commit("Main", hull__txt="five\nfathoms\n")
+    work.git("tag", "-a", "v2", "-m", "Second")
+    for kind, signature in SIGNATURES.items():
+        tree = work.git("rev-parse", "HEAD^{tree}").encode()
+        head = b"tree " + tree + b"\nparent " + work.head.encode() + b"\nauthor " + ADA + b"committer " + ADA
+        oid = work.put("commit", head + b"gpgsig " + signature + b"\nSigned by " + kind.encode() + b"\n")
+        work.git("update-ref", f"refs/heads/{kind}", oid)
+    work.git("tag", "trunk", "main")
+    work.write("hull.txt", "six, not committed\nfathoms\n").write("staged.txt", "staged\n")
+    work.git("add", "staged.txt")
+    work.write("untracked.txt", "untracked\n")
+    return work.path
+
+
+@pytest.fixture
+def work(template: Path, tmp_path: Path) -> Work:
+    """A copy of the repository."""
+    shutil.copytree(template, tmp_path / "harbour", symlinks=True)
+    return Work(tmp_path / "harbour")
+
+
+VALUES = {
+    "rev": ("HEAD", "pgp", "ssh", "x509", "v2"),
+    "from": ("HEAD~1",),
+    "to": ("HEAD",),
+    "path": ("hull.txt", "docs"),
+    "after": (),
+    "since": ("2001-01-01",),
+    "until": ("2099-01-01",),
+    "limit": ("5",),
+    "author": ("Ada",),
+    "grep": ("Main",),
+    "text": ("fathoms",),
+    "pickaxe": ("fathoms",),
+    "lines": ("1-2",),
+    "follow": ("true",),
+}
+"""Values of the variables of all templates of the source. A variable that is not here fails the tests."""
+
+_VARIABLES = re.compile(r"\{([+?&]?)([a-z,]+)\}")
+
+
+def _filled(uri: str, name: str, value: str) -> str:
+    return uri.replace(f"{{{name}}}", value).replace(f"{{+{name}}}", value)
+
+
+def uris_of(source: Published) -> list[str]:
+    """URIs of every kind that the source has templates for, with each value and each parameter."""
+    found = [
+        source.uri,
+        f"{source.uri}/tree/HEAD",
+        f"{source.uri}/changes",
+        f"{source.uri}/tree/HEAD/hull.txt?lines=1-2",
+    ]
+    found += [f"{source.uri}/tree/HEAD/hull.txt?tail=1", f"{source.uri}/tree/HEAD/hull.txt?bytes=0-3"]
+    for template in source.templates:
+        plain, _, query = template.uri_template.partition("{?")
+        made = [plain]
+        for _, name in _VARIABLES.findall(plain):
+            made = [_filled(uri, name, value) for uri in made for value in VALUES[name]]
+        found += made
+        parameters = query.rstrip("}").split(",") if query else []
+        found += [f"{uri}?{name}={value}" for uri in made[:2] for name in parameters for value in VALUES[name]]
+    return found
+
+
+def drive(source: Published) -> dict[str, list[bytes]]:
+    """Ask everything that can be asked. Return what is read, by URI; that something is refused is an answer too."""
+    found: dict[str, list[bytes]] = {}
+    for uri in uris_of(source):
+        for ask in (source.stat, source.version):
+            with suppress(*REFUSED):
+                ask(uri)
+        try:
+            found[uri] = [bytes_of(contents) for contents in source.read(uri).contents]
+        except REFUSED as error:
+            found[uri] = [f"{type(error).__name__}".encode()]
+    resources = source.page()[0]
+    found["page"] = [resource.uri.encode() for resource in resources]
+    for resource in resources:
+        try:
+            source.read(resource.uri)
+        except REFUSED:
+            continue
+    for uri in (source.uri, f"{source.uri}/tree/HEAD"):
+        try:
+            source.children(uri)
+        except REFUSED:
+            continue
+    for template in source.templates:
+        for argument, value in (("rev", ""), ("rev", "m"), ("path", "h"), ("from", ""), ("to", "")):
+            source.complete(template.uri_template, argument, value, {"rev": "HEAD"})
+    found["search"] = [hit.uri.encode() for hit in source.search("fathoms")]
+    found["describe"] = [source.source.describe().encode()]
+    _watch(source)
+    return found
+
+
+def _watch(source: Published) -> None:
+    """Watch for a round."""
+    changed = threading.Event()
+    uris = (source.uri, f"{source.uri}/tree/HEAD/hull.txt", None)
+    for uri in uris:
+        source.watch(uri, lambda _: changed.set())
+    changed.wait(0.06)
+    for uri in uris:
+        source.unwatch(uri)
+
+
+@pytest.fixture(scope="module")
+def honest(template: Path) -> dict[str, list[bytes]]:
+    """What is read of the repository as it is, without a trap."""
+    with Published(template, every=0.02) as source:
+        found = drive(source)
+    read = [uri for uri, contents in found.items() if contents not in ([b"ResourceNotFound"], [b"InvalidArgument"])]
+    assert len(read) > 25, found
+    return found
+
+
+def published(path: Path) -> dict[str, list[bytes]] | None:
+    """Everything that is read of a repository; None if it is refused as a whole."""
+    try:
+        source = Published(path, every=0.02)
+    except UnusableSource as error:
+        print(f"refused: {error}")
+        return None
+    with source:
+        try:
+            return drive(source)
+        except InvalidArgument as error:
+            print(f"refused: {error}")
+            return None
+
+
+def differing(found: dict[str, list[bytes]], honest: dict[str, list[bytes]]) -> list[str]:
+    """What is read otherwise, but for the changes in the working tree, where traps write files."""
+    return [uri for uri, contents in honest.items() if found[uri] != contents and "/changes" not in uri]
+
+
+# Traps
+
+
+class Trap(NamedTuple):
+    """What makes git run a program: configuration, in which {} is the program, and files that are written before.
+
+    `plain` are arguments of git that run it; none where git itself refuses.
+    """
+
+    config: str = ""
+    plain: Sequence[Sequence[str]] = ()
+    files: Sequence[tuple[str, str]] = ()
+    given: str = ""
+    """What plain git reads from stdin."""
+    prepare: Callable[[Work, str], None] = lambda work, program: None
+    screen: bool = False
+    """Whether plain git runs it only with a terminal."""
+    same: bool = True
+    """Whether everything is read as without the trap."""
+
+
+STATUS = [["status"]]
+CHECKOUT = [["checkout", "-q", "-f", "v1"]]
+MERGE = [["reset", "-q", "--hard"], ["merge", "-q", "--no-edit", "-s", "ours", "side"]]
+TEXTCONV = '[diff "evil"]\n\ttextconv = {}\n'
+SHOW = [["log", "-1", "-p", "HEAD"]]
+HOOKS: dict[str, Sequence[Sequence[str]]] = {
+    "applypatch-msg": (),
+    "commit-msg": [["commit", "--allow-empty", "-m", "x"]],
+    "fsmonitor-watchman": (),
+    "p4-pre-submit": (),
+    "post-applypatch": (),
+    "post-checkout": CHECKOUT,
+    "post-commit": [["commit", "--allow-empty", "-m", "x"]],
+    "post-index-change": CHECKOUT,
+    "post-merge": MERGE,
+    "post-receive": (),
+    "post-rewrite": [["commit", "--allow-empty", "--amend", "-m", "x"]],
+    "post-update": (),
+    "pre-applypatch": (),
+    "pre-auto-gc": (),
+    "pre-commit": [["commit", "--allow-empty", "-m", "x"]],
+    "pre-merge-commit": MERGE,
+    "pre-push": [["push", "-q", "../pushed.git", "main"]],
+    "pre-rebase": [["reset", "-q", "--hard"], ["rebase", "-q", "side"]],
+    "pre-receive": (),
+    "prepare-commit-msg": [["commit", "--allow-empty", "-m", "x"]],
+    "proc-receive": (),
+    "push-to-checkout": (),
+    "reference-transaction": [["update-ref", "refs/heads/more", "HEAD"]],
+    "sendemail-validate": (),
+    "update": (),
+}
+
+
+def _executable(path: Path, program: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, path)
+    path.chmod(0o755)
+
+
+def _hook(name: str) -> Callable[[Work, str], None]:
+    def prepare(work: Work, program: str) -> None:
+        work.git("init", "-q", "--bare", str(work.path.parent / "pushed.git"))
+        _executable(work.path / ".git/hooks" / name, program)
+
+    return prepare
+
+
+def _hooks_elsewhere(work: Work, program: str) -> None:
+    _executable(work.path / "hooked/post-checkout", program)
+
+
+def _lose_a_blob(work: Work, program: str) -> None:
+    """As in a partial clone: a blob that git would fetch."""
+    blob = work.git("rev-parse", "HEAD:other.txt")
+    (work.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+
+def _borrow(work: Work, program: str) -> None:
+    other = Work(work.path.parent / "other").init()
+    other.commit("Other", other__txt="other\n")
+    work.write(".git/objects/info/alternates", str(other.path / ".git/objects") + "\n")
+
+
+def _include(work: Work, program: str) -> None:
+    (work.path.parent / "included").write_text(f"[core]\n\tfsmonitor = {program}\n")
+
+
+def _submodule(work: Work, program: str) -> None:
+    """A submodule whose own configuration names the program."""
+    inner = Work(work.path / "lib").init()
+    inner.commit("Inside", inside__txt="inside\n")
+    work.write(".gitmodules", '[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n')
+    work.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head},lib")
+    inner.git("config", "core.fsmonitor", program)
+    inner.write("inside.txt", "changed\n")
+
+
+def _sign(kind: str) -> Callable[[Work, str], None]:
+    def prepare(work: Work, program: str) -> None:
+        work.git("update-ref", "refs/heads/main", f"refs/heads/{kind}")
+
+    return prepare
+
+
+TRAPS: dict[str, Trap] = {
+    "core.fsmonitor": Trap("[core]\n\tfsmonitor = {}\n", STATUS),
+    "core.fsmonitor version 1": Trap("[core]\n\tfsmonitor = {}\n\tfsmonitorHookVersion = 1\n", STATUS),
+    "core.fsmonitor and the untracked cache": Trap("[core]\n\tfsmonitor = {}\n\tuntrackedCache = true\n", STATUS),
+    "core.hooksPath": Trap(
+        "[core]\n\thooksPath = hooked\n", CHECKOUT,
+        prepare=_hooks_elsewhere,
+    ),
+    "core.pager": Trap("[core]\n\tpager = {}\n", [["log", "-1"]], screen=True),
+    "pager.log": Trap("[pager]\n\tlog = {}\n", [["log", "-1"]], screen=True),
+    "pager.blame": Trap("[pager]\n\tblame = {}\n", [["blame", "v1", "hull.txt"]], screen=True),
+    "core.editor": Trap("[core]\n\teditor = {}\n", [["commit", "--allow-empty"]]),
+    "sequence.editor": Trap("[sequence]\n\teditor = {}\n", [["rebase", "--autostash", "-i", "v1"]]),
+    "core.sshCommand": Trap(
+        '[core]\n\tsshCommand = {}\n[remote "origin"]\n\turl = ssh://host.invalid/x\n', [["fetch", "origin"]]
+    ),
+    "core.gitProxy": Trap(
+        '[core]\n\tgitProxy = {}\n[remote "origin"]\n\turl = git://host.invalid/x\n', [["fetch", "origin"]]
+    ),
+    "core.askPass": Trap("[core]\n\taskPass = {}\n", [["credential", "fill"]], given="protocol=https\nhost=a\n\n"),
+    "credential.helper": Trap(
+        "[credential]\n\thelper = {}\n", [["credential", "fill"]], given="protocol=https\nhost=a\nusername=b\n\n"
+    ),
+    "core.alternateRefsCommand": Trap(
+        "[core]\n\talternateRefsCommand = {}\n", [["rev-list", "--alternate-refs"]], prepare=_borrow
+    ),
+    "diff.external": Trap("[diff]\n\texternal = {}\n", [["diff", "v1", "main"]]),
+    "diff.*.command": Trap('[diff "evil"]\n\tcommand = {}\n', [["diff", "v1", "main"]]),
+    "diff.*.textconv": Trap(TEXTCONV, SHOW),
+    "diff.*.textconv, blame": Trap(TEXTCONV, [["blame", "main", "--", "hull.txt"]]),
+    "diff.*.textconv, diff": Trap(TEXTCONV, [["diff", "v1..main"]]),
+    "diff.*.textconv, pickaxe": Trap(TEXTCONV, [["log", "-S", "five", "main"]]),
+    "diff.*.textconv, grep": Trap(TEXTCONV, [["grep", "--textconv", "five", "main"]]),
+    "diff.*.cachetextconv": Trap(TEXTCONV + "\tcachetextconv = true\n", SHOW),
+    "diff.*.textconv, core.attributesFile": Trap(
+        TEXTCONV + "[core]\n\tattributesFile = attributed\n", SHOW,
+        [(".gitattributes", ""), ("attributed", "* diff=evil\n")],
+    ),
+    "diff.*.textconv, info/attributes": Trap(
+        TEXTCONV, SHOW, [(".gitattributes", ""), (".git/info/attributes", "* diff=evil\n")]
+    ),
+    "filter.*.clean": Trap('[filter "evil"]\n\tclean = {}\n', [["status"], ["add", "hull.txt"]]),
+    "filter.*.clean, required": Trap('[filter "evil"]\n\tclean = {}\n\trequired = true\n', [["diff"]]),
+    "filter.*.smudge": Trap('[filter "evil"]\n\tsmudge = {}\n', CHECKOUT),
+    "filter.*.smudge, cat-file": Trap('[filter "evil"]\n\tsmudge = {}\n', [["cat-file", "--filters", "HEAD:hull.txt"]]),
+    "filter.*.process": Trap('[filter "evil"]\n\tprocess = {}\n', [["add", "hull.txt"]]),
+    "merge.*.driver": Trap('[merge "evil"]\n\tdriver = {}\n', [["checkout", "-fq", "main"], ["merge", "-q", "side"]]),
+    "log.showSignature, gpg.program": Trap(
+        "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n", [["log", "-1", "pgp"]], prepare=_sign("pgp"),
+        same=False,
+    ),
+    "log.showSignature, gpg.openpgp.program": Trap(
+        '[log]\n\tshowSignature = true\n[gpg "openpgp"]\n\tprogram = {}\n', [["log", "-1", "pgp"]]
+    ),
+    "log.showSignature, gpg.ssh.program": Trap(
+        '[log]\n\tshowSignature = true\n[gpg "ssh"]\n\tprogram = {}\n\tallowedSignersFile = allowed\n',
+        [["log", "-1", "ssh"]], [("allowed", "x\n")],
+    ),
+    "log.showSignature, gpg.x509.program": Trap(
+        '[log]\n\tshowSignature = true\n[gpg "x509"]\n\tprogram = {}\n', [["log", "-1", "x509"]]
+    ),
+    "format.pretty, gpg.program": Trap(
+        "[format]\n\tpretty = %G? %s\n[gpg]\n\tprogram = {}\n", [["log", "-1", "pgp"]]
+    ),
+    "gpg.ssh.defaultKeyCommand": Trap(
+        '[gpg]\n\tformat = ssh\n[gpg "ssh"]\n\tdefaultKeyCommand = {}\n', [["commit", "-S", "--allow-empty", "-m", "x"]]
+    ),
+    "include.path": Trap("[include]\n\tpath = ../../included\n", STATUS, prepare=_include),
+    "includeIf": Trap('[includeIf "gitdir:/"]\n\tpath = ../../included\n', STATUS, prepare=_include),
+    "extensions.worktreeConfig": Trap(
+        "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n", STATUS,
+        [(".git/config.worktree", "[core]\n\tfsmonitor = {}\n")],
+    ),
+    "extensions.partialClone": Trap(
+        "[core]\n\trepositoryformatversion = 1\n\tsshCommand = {}\n[extensions]\n\tpartialClone = origin\n"
+        '[remote "origin"]\n\turl = ssh://host.invalid/x\n\tpromisor = true\n\tpartialclonefilter = blob:none\n',
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+    ),
+    "remote.*.promisor": Trap(
+        '[core]\n\tsshCommand = {}\n[remote "origin"]\n\turl = ssh://host.invalid/x\n\tpromisor = true\n',
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+    ),
+    "remote.*.promisor, ext::": Trap(
+        '[protocol "ext"]\n\tallow = always\n[remote "origin"]\n\turl = ext::{}\n\tpromisor = true\n',
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+    ),
+    "remote.*.uploadpack": Trap(
+        '[remote "origin"]\n\turl = .\n\tuploadpack = {}\n\tpromisor = true\n', [["cat-file", "-p", "HEAD:other.txt"]],
+        prepare=_lose_a_blob, same=False,
+    ),
+    "url.*.insteadOf": Trap(
+        '[protocol "ext"]\n\tallow = always\n[url "ext::{}"]\n\tinsteadOf = x:\n[remote "origin"]\n\turl = x:\n',
+        [["fetch", "origin"]],
+    ),
+    "uploadpack.packObjectsHook": Trap("[uploadpack]\n\tpackObjectsHook = {}\n"),
+    "alias": Trap("[alias]\n\tcat-file = !{}\n\tlog = !{}\n\tx = !{}\n", [["x"]]),
+    "trailer.*.command": Trap(
+        '[trailer "x"]\n\tkey = x\n\tcommand = {}\n', [["interpret-trailers", "--trailer", "x=1"]], given="subject\n"
+    ),
+    "interactive.diffFilter": Trap("[interactive]\n\tdiffFilter = {}\n\tsingleKey = false\n[color]\n\tui = always\n"),
+    "gc.recentObjectsHook": Trap("[gc]\n\trecentObjectsHook = {}\n"),
+    "submodule.*.update": Trap('[submodule "lib"]\n\tactive = true\n\turl = x\n\tupdate = !{}\n'),
+    "a submodule's core.fsmonitor": Trap(
+        "[status]\n\tsubmoduleSummary = true\n[diff]\n\tsubmodule = diff\n", STATUS, prepare=_submodule, same=False
+    ),
+    "man, browser, difftool, mergetool": Trap(
+        '[man]\n\tviewer = evil\n[man "evil"]\n\tcmd = {}\n[browser "evil"]\n\tcmd = {}\n[web]\n\tbrowser = evil\n'
+        '[diff]\n\ttool = evil\n[difftool "evil"]\n\tcmd = {}\n[mergetool "evil"]\n\tcmd = {}\n',
+        [["difftool", "-y", "v1", "main"]],
+    ),
+    **{f"hook {name}": Trap("", plain, prepare=_hook(name)) for name, plain in HOOKS.items()},
+}  # fmt: skip
+
+
+def set_trap(trap: Trap, work: Work, tmp_path: Path) -> Path:
+    """Write the program and everything that names it. Return the file that the program writes."""
+    sprung, program = tmp_path / "sprung", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{sprung}'\nexit 1\n")
+    program.chmod(0o755)
+    trap.prepare(work, str(program))
+    config = work.path / ".git/config"
+    config.write_text(config.read_text() + trap.config.replace("{}", str(program)))
+    for name, content in trap.files:
+        work.write(name, content.replace("{}", str(program)))
+    return sprung
+
+
+def spring(trap: Trap, work: Work) -> None:
+    """Use plain git; whether it succeeds is of no interest."""
+    clean = {"PATH": os.environ["PATH"], "HOME": str(work.path.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
+    for name in ("AUTHOR", "COMMITTER"):
+        clean |= {f"GIT_{name}_NAME": "A", f"GIT_{name}_EMAIL": "a@b"}
+    for arguments in trap.plain:
+        outer, inner = pty.openpty()
+        out = inner if trap.screen else subprocess.DEVNULL
+        try:
+            subprocess.run(
+                [GIT or "git", *arguments], cwd=work.path, env=clean, input=trap.given.encode(), stdout=out,
+                stderr=subprocess.DEVNULL, timeout=20, check=False,
+            )  # fmt: skip
+        finally:
+            os.close(outer)
+            os.close(inner)
+
+
+@pytest.mark.parametrize("name", list(TRAPS))
+def test_no_program_that_a_repository_names_is_run(
+    work: Work, tmp_path: Path, honest: dict[str, list[bytes]], name: str
+) -> None:
+    """Decided by us: security G03, G05, G08. And what is read is the same as without the trap."""
+    trap = TRAPS[name]
+    sprung = set_trap(trap, work, tmp_path)
+    sprung.unlink(missing_ok=True)
+    found = published(work.path)
+    assert not sprung.exists(), sprung.read_text()
+    assert (found is None) == (name == "core.alternateRefsCommand"), "borrowed objects are refused, and nothing else"
+    if trap.same and found is not None:
+        assert differing(found, honest) == []
+    spring(trap, work)
+    assert sprung.exists() == bool(trap.plain), "plain git does otherwise: the trap does not work"
+
+
+ENVIRONMENT: dict[str, Trap] = {
+    "GIT_EXTERNAL_DIFF": Trap(plain=[["diff", "v1", "main"]]),
+    "GIT_PAGER": Trap(plain=[["log", "-1"]], screen=True),
+    "PAGER": Trap(plain=[["log", "-1"]], screen=True),
+    "GIT_EDITOR": Trap(plain=[["commit", "--allow-empty"]]),
+    "GIT_ASKPASS": Trap(plain=[["credential", "fill"]], given="protocol=https\nhost=a\n\n"),
+    "GIT_SSH": Trap(plain=[["ls-remote", "ssh://host.invalid/x"]]),
+    "GIT_SSH_COMMAND": Trap(plain=[["ls-remote", "ssh://host.invalid/x"]]),
+    "GIT_PROXY_COMMAND": Trap(plain=[["ls-remote", "git://host.invalid/x"]]),
+    "GIT_CONFIG_PARAMETERS": Trap("'core.fsmonitor={}'", STATUS),
+    "GIT_CONFIG_GLOBAL": Trap("[core]\n\tfsmonitor = {}\n", STATUS),
+    "GIT_CONFIG_VALUE_0": Trap("{}", STATUS),
+    "GIT_EXEC_PATH": Trap(plain=[["remote-evil"]]),
+    "GIT_TRACE": Trap(plain=STATUS),
+    "GIT_TRACE2": Trap(plain=STATUS),
+    "GIT_TRACE_PACKET": Trap(plain=[["ls-remote", "."]]),
+}
+"""Variables of the environment, and what makes plain git run the program they name, or write the file."""
+
+
+@pytest.mark.parametrize("name", list(ENVIRONMENT))
+def test_no_program_that_the_environment_names_is_run(
+    work: Work, tmp_path: Path, honest: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Decided by us: security G11: git starts with an empty environment."""
+    trap = ENVIRONMENT[name]
+    sprung = set_trap(Trap(), work, tmp_path)
+    program = str(tmp_path / "program")
+    value = trap.config.replace("{}", program) or program
+    if name == "GIT_CONFIG_GLOBAL":
+        (tmp_path / "global").write_text(value)
+        value = str(tmp_path / "global")
+    if name == "GIT_CONFIG_VALUE_0":
+        monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
+    if name == "GIT_EXEC_PATH":
+        _executable(tmp_path / "exec/git-remote-evil", program)
+        value = str(tmp_path / "exec")
+    if name.startswith("GIT_TRACE"):
+        value = str(sprung)
+    monkeypatch.setenv(name, value)
+    found = published(work.path)
+    assert not sprung.exists(), sprung.read_text()
+    assert found is not None
+    assert differing(found, honest) == []
+    for arguments in trap.plain:
+        outer, inner = pty.openpty()
+        subprocess.run(
+            [GIT or "git", *arguments], cwd=work.path, env={**os.environ, "TERM": "dumb"}, input=trap.given.encode(),
+            stdout=inner if trap.screen else subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False,
+        )  # fmt: skip
+        os.close(outer)
+        os.close(inner)
+    assert sprung.exists(), "plain git does otherwise: the trap does not work"
+
+
+def test_a_program_called_git_in_the_repository_is_not_run(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PATH with the present folder in it finds it first."""
+    sprung = set_trap(Trap(), work, tmp_path)
+    _executable(work.path / "git", str(tmp_path / "program"))
+    monkeypatch.chdir(work.path)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
+    published(work.path)
+    assert not sprung.exists(), sprung.read_text()
+    subprocess.run(["./git", "--version"], cwd=work.path, check=False)
+    assert sprung.exists()
+
+
+def test_what_is_configured_changes_nothing_that_is_read(work: Work, honest: dict[str, list[bytes]]) -> None:
+    """Prefixes, colours, orders, algorithms, encodings and names: plain git would print other words."""
+    before = work.git("log", "-p", "main")
+    config = work.path / ".git/config"
+    config.write_text(
+        config.read_text()
+        + """
+[core]
+\tquotePath = false
+\tabbrev = 4
+\tignoreCase = true
+\tprecomposeUnicode = true
+\tautocrlf = true
+\tlogAllRefUpdates = always
+\tcommentChar = x
+\twarnAmbiguousRefs = false
+\tbigFileThreshold = 1
+\tuseReplaceRefs = true
+\tnotesRef = refs/notes/evil
+[diff]
+\tnoprefix = true
+\tmnemonicPrefix = true
+\talgorithm = patience
+\trenames = copies
+\tcontext = 0
+\tinterHunkContext = 50
+\twsErrorHighlight = all
+\tignoreSubmodules = all
+\tcolorMoved = zebra
+\trelative = true
+\tindentHeuristic = false
+[color]
+\tui = always
+[log]
+\tdate = relative
+\tdecorate = full
+\tfollow = true
+\tshowRoot = false
+\tabbrevCommit = true
+\tmailmap = true
+\texcludeDecoration = refs/heads/*
+[i18n]
+\tlogOutputEncoding = UTF-16
+\tcommitEncoding = UTF-16
+[format]
+\tpretty = evil %H
+[notes]
+\tdisplayRef = refs/notes/*
+[blame]
+\tdate = relative
+\tmarkIgnoredLines = true
+[grep]
+\tpatternType = perl
+\tlineNumber = true
+[mailmap]
+\tblob = HEAD:.mailmap
+[blame]
+\tcoloring = repeatedLines
+[tag]
+\tsort = -version:refname
+"""
+    )
+    work.write(".mailmap", "Eve Wrong <eve@example.org> <ada@example.org>\n")
+    work.git("notes", "--ref=evil", "add", "-m", "a note", "main")
+    work.git("update-ref", "-d", "refs/notes/evil")
+    found = published(work.path)
+    assert found is not None
+    assert differing(found, honest) == []
+    assert work.git("log", "-p", "main") != before, "plain git prints the same: these keys change nothing"
+
+
+def test_mailmaps_grafts_and_replacements_change_nobody(work: Work) -> None:
+    """What is read of a commit is what its object says; plain git shows otherwise."""
+    evil = work.git("commit-tree", "main^{tree}", "-m", "Replaced")
+    work.git("replace", work.git("rev-parse", "main"), evil)
+    assert "Replaced" in work.git("log", "-1", "main")
+    work.write(".mailmap", "Eve Wrong <eve@example.org> <ada@example.org>\n")
+    assert "Eve Wrong" in work.git("log", "-1", "side")
+    work.write(".git/info/grafts", work.git("rev-parse", "side") + "\n")
+    assert work.git("rev-list", "side").count("\n") == 0
+    source = Published(work.path)
+    found = {
+        name: str(source.read(f"git://repo/{name}").contents[0].text)
+        for name in ("commit/main", "log/side", "log/main")
+    }
+    assert "Replaced" not in found["commit/main"] + found["log/main"]
+    assert "Eve" not in "".join(found.values())
+    assert "Begin" in found["log/side"]
+    source.close()
+
+
+# Links that leave the repository
+
+LINKED = (
+    "refs", "refs/heads", "refs/tags", "refs/heads/evil", "refs/heads/evil/more", "packed-refs", "HEAD", "objects",
+    "objects/pack", "objects/info", "objects/xx", "objects/xx/object", "objects/pack/pack", "shallow", "index",
+    "config", "logs", "info",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "while it is published"])
+@pytest.mark.parametrize("name", LINKED)
+def test_links_that_leave_a_repository_are_not_followed(work: Work, tmp_path: Path, name: str, late: bool) -> None:
+    """Decided by us: security G05: whatever a part of `.git` links to, no object outside is read."""
+    other = Work(tmp_path / "other").init()
+    secret = other.commit("Secret", secret__txt=SECRET + "\n")
+    blob = other.git("rev-parse", "HEAD:secret.txt")
+    other.git("branch", "evil")
+    other.git("tag", "kept")
+    target = other.path / ".git"
+    if name == "objects/pack/pack":
+        other.git("gc", "-q")
+    if name == "packed-refs":
+        other.git("pack-refs", "--all")
+    if name == "shallow":
+        (target / "shallow").write_text(secret + "\n")
+    source = Published(work.path, every=0.02) if late else None
+    if source is not None:
+        drive(source)
+    _link(work.path / ".git", target, name, blob, secret)
+    try:
+        source = source or Published(work.path, every=0.02)
+    except UnusableSource as error:
+        assert "link" in str(error)
+        return
+    secrets = [f"tree/{blob}", f"tree/{secret}/secret.txt", f"commit/{secret}", "tree/evil/secret.txt", f"log/{secret}"]
+    ends = time.monotonic() + (3 if late else 0)  # what is put in place later is found within a second
+    while any(_is_read(source, f"git://repo/{uri}") for uri in secrets):
+        assert time.monotonic() < ends, "an object outside of the repository is read"
+    try:
+        found = drive(source)
+    except InvalidArgument as error:  # nothing is read until it is mended
+        assert "link" in error.message
+        found = {}
+    told = b"\n".join([part for parts in found.values() for part in parts])
+    assert SECRET.encode() not in told
+    assert name in ("HEAD", "packed-refs", "shallow") or secret[:12].encode() not in told
+    source.close()
+
+
+def _is_read(source: Published, uri: str) -> bool:
+    try:
+        source.read(uri)
+    except REFUSED:
+        return False
+    return True
+
+
+def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> None:
+    """Put links to another repository in the place of what this one has."""
+    pairs = [(inside / name, outside / name)]
+    if name == "objects/xx":
+        pairs = [(inside / "objects" / oid[:2], outside / "objects" / oid[:2]) for oid in (blob, secret)]
+    elif name == "objects/xx/object":
+        pairs = [
+            (inside / f"objects/{oid[:2]}/{oid[2:]}", outside / f"objects/{oid[:2]}/{oid[2:]}")
+            for oid in (blob, secret)
+        ]
+    elif name == "objects/pack/pack":
+        pairs = [(inside / "objects/pack" / path.name, path) for path in (outside / "objects/pack").iterdir()]
+    elif name == "refs/heads/evil/more":
+        pairs = [(inside / "refs/heads/evil", outside / "refs/heads")]
+    for link, target in pairs:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink() or link.exists():
+            link.rename(link.with_name(link.name + "-before"))
+        link.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/HEAD", ".git/packed-refs", ".git/refs/heads/pipe", ".git/shallow", ".git/config", ".git/index",
+        ".git/info/exclude", ".git/info/attributes", ".git/info/grafts", ".git/objects/info/alternates",
+        ".git/objects/info/commit-graph", ".git/objects/pack/multi-pack-index", ".git/objects/pack/pack-1.idx",
+        ".git/commondir", ".gitattributes", ".gitignore", ".gitmodules", ".mailmap", "hull.txt",
+    ],
+)  # fmt: skip
+def test_a_pipe_in_the_place_of_a_file_blocks_nobody(work: Work, name: str) -> None:
+    """Opening a pipe waits for a writer, who never comes."""
+    path = work.path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    began = time.monotonic()
+    published(work.path)
+    assert time.monotonic() - began < 30
+
+
+# Bombs
+
+KINDS = {"commit": 1, "tree": 2, "blob": 3, "tag": 4, "delta": 6}
+
+
+class Packed(NamedTuple):
+    """An object of a pack: its kind, its size as the pack declares it, and its data before compression.
+
+    A delta is of the object before it.
+    """
+
+    kind: str
+    size: int
+    data: bytes
+
+
+def write_pack(folder: Path, objects: Sequence[Packed]) -> tuple[list[str], int]:
+    """Write a pack and its index (gitformat-pack(5)). Return the names that the objects get, and the pack's size."""
+    body = bytearray(b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big"))
+    offsets: list[int] = []
+    for each in objects:
+        offsets.append(len(body))
+        byte, rest = KINDS[each.kind] << 4 | each.size & 15, each.size >> 4
+        while rest:
+            body.append(byte | 0x80)
+            byte, rest = rest & 0x7F, rest >> 7
+        body.append(byte)
+        if each.kind == "delta":
+            body += _offset(offsets[-1] - offsets[-2])
+        body += zlib.compress(each.data, 9)
+    body += hashlib.sha1(body).digest()
+    names = [f"{number + 16:02x}" * 20 for number in range(len(objects))]
+    fan = b"".join([sum(int(name[:2], 16) <= first for name in names).to_bytes(4, "big") for first in range(256)])
+    index = b"\xfftOc\0\0\0\x02" + fan + b"".join([bytes.fromhex(name) for name in names]) + bytes(4 * len(names))
+    index += b"".join([offset.to_bytes(4, "big") for offset in offsets]) + body[-20:]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pack-bomb.pack").write_bytes(body)
+    (folder / "pack-bomb.idx").write_bytes(index + hashlib.sha1(index).digest())
+    return names, len(body)
+
+
+def _offset(value: int) -> bytes:
+    out = [value & 0x7F]
+    value >>= 7
+    while value:
+        value -= 1
+        out.append(0x80 | value & 0x7F)
+        value >>= 7
+    return bytes(reversed(out))
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _copies(base: int, times: int) -> Packed:
+    """A delta that copies all of its base, so many times."""
+    if base > 0xFFFFFF:
+        steps = range(0, base, 0xFFFFFF)
+        copy = b"".join(
+            [b"\xff" + at.to_bytes(4, "little") + min(0xFFFFFF, base - at).to_bytes(3, "little") for at in steps]
+        )
+    else:
+        copy = b"\xf0" + base.to_bytes(3, "little")
+    delta = _number(base) + _number(base * times) + copy * times
+    return Packed("delta", len(delta), delta)
+
+
+def _first(base: int, wanted: int) -> Packed:
+    delta = _number(base) + _number(wanted) + b"\x90" + bytes((wanted,))
+    return Packed("delta", len(delta), delta)
+
+
+def _small_bomb() -> list[Packed]:
+    """Ten bytes, 64 KiB of them, 2 GiB of those, and of all that the first ten bytes again: some 200 bytes of pack."""
+    return [Packed("blob", 16, b"0123456789abcdef"), _copies(16, 4_096), _copies(65_536, 32_768), _first(1 << 31, 10)]
+
+
+def _wide_bomb() -> list[Packed]:
+    """32 MiB of zeros, and 64 deltas, each of the one before, that make 32 MiB each: 2 GiB on the way."""
+    size = 32 << 20
+    return [Packed("blob", size, bytes(size)), *[_copies(size, 1) for _ in range(64)]]
+
+
+BOMBS: dict[str, Callable[[], list[Packed]]] = {"2 GiB in 207 bytes": _small_bomb, "2 GiB on the way": _wide_bomb}
+
+MEASURED = """
+import asyncio, inspect, resource, sys
+from wharfinger.errors import WharfingerError
+from wharfinger.sources import git
+
+async def read(source, uri):
+    result = source.read(uri)
+    return (await result if inspect.isawaitable(result) else result).contents[0]
+
+async def main(path, *uris):
+    source = git(path, label="repo")
+    await source.start()
+    print("read", (await read(source, "git://repo/tree/main/hull.txt")).text.split()[0])
+    for uri in uris:
+        try:
+            contents = await read(source, uri)
+            print("read", uri, len(contents.text or contents.blob or ""))
+        except WharfingerError as error:
+            print("error", uri, error)
+    print("read", (await read(source, "git://repo/tree/main/hull.txt")).text.split()[0])
+    await source.close()
+
+asyncio.run(main(*sys.argv[1:]))
+print("peak", *(resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)))
+"""
+"""Reads a bomb between two usual reads; prints MiB of memory, of the largest child and of itself."""
+
+
+def measured(work: Work, *uris: str) -> tuple[list[str], int, int]:
+    """What is printed by reading these URIs in a process of its own, and the MiB that its children and it used."""
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(work.path), *uris], capture_output=True, text=True, timeout=55, check=True
+    )
+    *lines, last = ran.stdout.splitlines()
+    children, own = map(int, last.split()[1:])
+    print(ran.stdout)
+    return lines, children, own
+
+
+@pytest.mark.parametrize("name", list(BOMBS))
+def test_a_bomb_uses_little_memory_and_is_reported(work: Work, name: str) -> None:
+    """Decided by us: security G10: what is made on the way counts too."""
+    names, size = write_pack(work.path / ".git/objects/pack", BOMBS[name]())
+    assert size < 40_000
+    target = names[-1]
+    tree = work.put("tree", b"100644 bomb.txt\0" + bytes.fromhex(target))
+    commit = work.git("commit-tree", tree, "-p", "main", "-m", "Bomb")
+    uris = [f"git://repo/tree/{target}", f"git://repo/tree/{commit}/bomb.txt", f"git://repo/diff/{commit}"]
+    lines, children, own = measured(work, *uris, f"git://repo/tree/{target}?bytes=0-9")
+    assert lines[0] == lines[-1] == "read five"
+    assert children < 600, f"a child used {children} MiB"
+    assert own < 400, f"the process used {own} MiB"
+    assert any(line.startswith("error") and target in line for line in lines), lines
+
+
+def test_the_bombs_work(work: Work) -> None:
+    """That the test above can fail: git without a limit needs 2 GiB for what it says to have ten bytes."""
+    names, size = write_pack(work.path / ".git/objects/pack", _small_bomb())
+    assert size < 300
+    checked = work.git("cat-file", "--batch-check", data=names[-1].encode())
+    assert checked.split(" ")[1:] == ["blob", "10"]
+    code = (
+        f"import resource, subprocess; subprocess.run(['git', 'cat-file', 'blob', '{names[-1]}'], capture_output=True)"
+    )
+    code += "; print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=work.path, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) > 1_500
+
+
+# Revisions
+
+REVISIONS = (
+    ":/x", ":/.*", "HEAD^{/x}", "HEAD^{/(a+)+$}", "HEAD^{tree}", "HEAD^{commit}", "HEAD^{}", "v2^{object}", "@", "@{0}",
+    "@{-1}", "@{u}", "@{push}", "main@{0}", "main@{1}", "main@{yesterday}", "main@{upstream}", "HEAD:hull.txt",
+    ":hull.txt",
+    ":0:hull.txt", "HEAD:", "HEAD:../x", "^HEAD", "^main", "HEAD^@", "HEAD^!", "HEAD^-", "HEAD^-1", "main...HEAD",
+    "--all",
+    "--output=stolen", "--stdin", "-n1", "--help", "--exec=touch stolen", "--upload-pack=touch stolen", "-", "--",
+    "-O/etc",
+    "HEAD\n--output=stolen", "HEAD\nHEAD", "main\rHEAD", "HEAD HEAD", "HEAD\t", "main\x1b", "main*", "ma[i]n", "ma?n",
+    "refs/heads/*", "v2-0-g{}", "HEAD~1~", "HEAD~~1000000", "HEAD^1000", "HEAD~", "v2~-1", "HEAD~1.5", "\N{SNOWMAN}",
+    "main.lock", "main/", "/main", "refs//heads/main", "refs/heads/../heads/main", "stash@{0}", "FETCH_HEAD",
+    "ORIG_HEAD",
+    "contents hull.txt", "info HEAD", "flush", "worktrees/x/HEAD", "main-worktree/HEAD", "a" * 65, "0" * 40, "0" * 64,
+)  # fmt: skip
+"""Forms that git understands, or that look like options or commands; those that mean a commit to us are in GOOD."""
+GOOD = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^{object}")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "tree/{}", "tree/{}/hull.txt", "commit/{}", "diff/{}", "diff/HEAD..{}", "diff/{}..HEAD", "log/{}",
+        "log/{}?path=hull.txt", "log/HEAD?after={}",
+    ],
+)  # fmt: skip
+def test_revisions_are_names_and_never_options(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Decided by us: security G01, G02: none of them is among the arguments of any git process."""
+    recorder = Recorder(tmp_path, monkeypatch)
+    source = Published(work.path)
+    source.read("git://repo/log/HEAD")
+    began = time.monotonic()
+    for rev in REVISIONS:
+        uri = "git://repo/" + kind.format(escaped(rev.encode()))
+        for ask in (source.read, source.stat, source.version):
+            try:
+                ask(uri)
+            except REFUSED:
+                continue
+            if "after=" not in kind or ask is source.read:
+                assert rev in GOOD, f"{rev!r} was taken for a revision"
+        recorder.look()
+    assert time.monotonic() - began < 30
+    source.close()
+    assert not list(work.path.glob("stolen*"))
+    recorder.look()
+    recorder.close()
+    assert {"cat-file", "log", "for-each-ref"} <= recorder.arguments
+    plain = {"--all", "--stdin", "--", "-", "0" * 40, "0" * 64}  # options of ours, and names of objects
+    assert recorder.arguments.isdisjoint(set(REVISIONS) - plain)
+
+
+class Recorder:
+    """A program called `git`, found before the others, that sends its arguments here and becomes git."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.arguments: set[str] = set()
+        pipe = folder / "arguments"
+        os.mkfifo(pipe)  # the limit on the size of files holds for the program, but not for pipes
+        self._descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        program = folder / "bin/git"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > '{pipe}'\nexec '{GIT}' \"$@\"\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+    def look(self) -> None:
+        """Take what has come."""
+        with suppress(BlockingIOError):
+            while data := os.read(self._descriptor, 1 << 16):
+                self.arguments |= set(os.fsdecode(data).split("\0"))
+
+    def close(self) -> None:
+        """Let nobody send any more."""
+        os.close(self._descriptor)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "path=--output=stolen", "path=-O", "path=:(glob)**", "path=:/", "path=:!hull.txt", "path=../x",
+        "path=/etc/passwd",
+        "path=.git/config", "path=hull.txt%0A--output=stolen", "path=hull.txt%00x", "since=--output=stolen",
+        "since=%0A--all", "until=1.day.ago%00", "limit=--all", "limit=-1", "author=--output=stolen", "author=%0A--all",
+        "author=(a%2B)%2B$", "grep=--output=stolen", "grep=%0A--all", "grep=(a%2B)%2B$", "text=--output=stolen",
+        "text=-f/etc/passwd", "text=--open-files-in-pager=touch stolen", "pickaxe=--output=stolen", "pickaxe=%0A--all",
+    ],
+)  # fmt: skip
+def test_parameters_are_values_and_never_options(work: Work, query: str) -> None:
+    """Decided by us: security G01, G12."""
+    source = Published(work.path)
+    began = time.monotonic()
+    for kind in (
+        "log/HEAD",
+        "tree/HEAD",
+        "diff/HEAD~1..HEAD",
+        "tree/HEAD/hull.txt",
+        "blame/HEAD/hull.txt",
+        "grep/HEAD",
+    ):
+        try:
+            text = bytes_of(source.read(f"git://repo/{kind}?{query}").contents[0])
+        except REFUSED:
+            continue
+        assert b"root:" not in text
+        assert b"repositoryformatversion" not in text
+    assert time.monotonic() - began < 20
+    assert not list(work.path.rglob("stolen*"))
+    source.close()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_served_hostile_repository_runs_nothing(work: Work, tmp_path: Path, revision: str) -> None:
+    """`wharfinger serve git:PATH` with many traps at once, read by a client of either era."""
+    names = ("core.fsmonitor", "diff.external", "diff.*.textconv", "filter.*.clean", "credential.helper")
+    config = "".join(TRAPS[name].config for name in names) + "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n"
+    sprung = set_trap(Trap(config), work, tmp_path)
+    command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", f"repo=git:{work.path}"]
+
+    async def read() -> int:
+        async with Client(command, revision=revision) as client:
+            read = 0
+            for resource in await client.list_resources():
+                await client.read_resource(resource.uri)
+                read += 1
+            for path in (
+                "log/HEAD?path=hull.txt",
+                "diff/v1..main",
+                "diff/HEAD",
+                "commit/HEAD",
+                "log/pgp",
+                "commit/pgp",
+            ):
+                text = (await client.read_resource(f"git://repo/{path}")).contents[0].text
+                assert text is not UNSET
+                read += 1
+            return read
+
+    assert asyncio.run(asyncio.wait_for(read(), 50)) > 15
+    assert not sprung.exists(), sprung.read_text()
+
+
+@pytest.fixture(autouse=True)
+def _no_processes_are_left() -> Iterator[None]:
+    """Every git process that a source starts ends with it."""
+    yield
+    close_all()
+    deadline = time.monotonic() + 5
+    while (left := _children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert left == []
+
+
+def _children() -> list[str]:
+    """The commands of child processes that are called git."""
+    found: list[str] = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        for pid in task.read_text().split():
+            try:
+                command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if "git" in command.split(" ")[0]:
+                found.append(command)
+    return found
