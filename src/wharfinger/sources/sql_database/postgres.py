@@ -175,7 +175,8 @@ class Postgres(DatabaseEngine):
                         raise too_slow(seconds) from None
             except TimeoutError:
                 raise self._timed_out() from None
-            except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+            # InternalClientError: the connection was lost during a rollback.
+            except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresError) as error:
                 if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _disconnections()):
                     raise
                 if attempt == 2:
@@ -326,6 +327,8 @@ class Postgres(DatabaseEngine):
             except asyncpg.PostgresError as error:
                 raise QueryRefused(f"PostgreSQL cannot run it: {_message(error)}.") from None
             except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+                if connection.is_closed():  # not the statement's fault: it is tried again, or the server is down
+                    raise
                 raise QueryRefused(f"It cannot be run: {error}.") from None
 
         return self._run(work, bounds.seconds)
