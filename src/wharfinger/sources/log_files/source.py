@@ -127,11 +127,11 @@ class Logs(Source):
         return f"logs({self.location!r}, label={self.label!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of these logs, existing or not."""
+        """Whether this URI belongs to these logs, whether or not it exists."""
         return self.files.matches(uri) or uri.startswith(self.uri + "?")
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` logs and directories after the key, and the key of the next page."""
+        """List at most `limit` logs and directories after a key. Returns them and the key of the next page."""
         return self.files.page(after, limit)
 
     def children(
@@ -173,7 +173,7 @@ class Logs(Source):
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
-            InvalidArgument: the URI asks for a window that cannot be.
+            InvalidArgument: the window is not possible; the message says why.
         """
         base, parts, directory, query = self._query(uri)
         if directory or query.plain:
@@ -192,7 +192,7 @@ class Logs(Source):
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
-            InvalidArgument: the URI asks for a window that cannot be.
+            InvalidArgument: the window is not possible; the message says why.
         """
         base, parts, directory, query = self._query(uri)
         if directory:
@@ -344,7 +344,7 @@ class Logs(Source):
         return len(data), render(data + tail, begin, content, redact=self.redact)
 
     def describe(self) -> str:
-        """How many logs there are, and how changes are noticed."""
+        """The number of logs, and how changes are noticed."""
         counted = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
         return f"{counted}, watched by {self._watch.means}"
 
@@ -371,7 +371,7 @@ class Logs(Source):
         return selection.version.encode()
 
     def _sifted(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
-        """How often wanted entries came. Only what is new is examined."""
+        """How often new entries matched the filter. Only new entries are examined."""
         known = self._sieves.get(uri)
         if known is None:
             end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
@@ -398,7 +398,7 @@ class Logs(Source):
 
 
 def _as_log(resource: t.Resource, parts: Parts) -> t.Resource:
-    """A log is text, and a packed one has no size that a reader sees."""
+    """A log is text. The size of a compressed one is left out, because a read returns more."""
     if resource.mime_type != mime.DIRECTORY:
         resource.mime_type = mime.TEXT
         if parts[-1].endswith(".gz"):

@@ -158,8 +158,9 @@ class Other(DatabaseEngine):
         return self._catalogue[1]
 
     def _tables(self, inspector: Any, schema: str) -> list[DatabaseTable]:
-        named: list[tuple[str, Kind]] = [(name, "table") for name in inspector.get_table_names(schema)]
-        named += [(name, "view") for name in inspector.get_view_names(schema)]
+        tables: list[str] = inspector.get_table_names(schema)
+        views: list[str] = inspector.get_view_names(schema)
+        named: list[tuple[str, Kind]] = [*((name, "table") for name in tables), *((name, "view") for name in views)]
         return [
             _table(inspector, schema, name, kind, columns)
             for name, kind in named
@@ -227,8 +228,9 @@ class Other(DatabaseEngine):
         value = found[0][0]
         if value is None:
             return None
-        data = bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else str(value).encode()
-        return CellValue(data[:size], len(data), isinstance(value, str) or not isinstance(value, (bytes, bytearray)))
+        is_text = not isinstance(value, (bytes, bytearray))
+        data = str(value).encode() if is_text else bytes(value)
+        return CellValue(data[:size], len(data), is_text)
 
     def token(self) -> Hashable:
         """A new value each time, because changes can only be found by reading."""

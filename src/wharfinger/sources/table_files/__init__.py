@@ -21,11 +21,11 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
     """Publish files with tables: `server.include(tables("sales"))`.
 
     Args:
-        path: A file, a folder with such files in it at any depth, or a pattern such as `sales/2026-*.csv`.
-        label: Its name in URIs, `table://label/…`; the folder's own name by default.
+        path: A file, a folder that contains such files at any depth, or a pattern such as `sales/2026-*.csv`.
+        label: The name in URIs, `table://label/…`; by default that of the folder.
 
     Raises:
-        UnusableSource: there is nothing of the kind, or the label cannot be in a URI.
+        UnusableSource: the file or folder does not exist, or the label cannot be in a URI.
         MissingExtra: duckdb is not installed.
     """
     given = os.fsdecode(os.fspath(path))
@@ -38,7 +38,7 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
 
 
 def _chosen(given: str) -> tuple[str, list[str], int]:
-    """The folder that is published, patterns of what in it, and how many parts their paths have; 0 for any number."""
+    """The folder that is published, patterns of the files in it, and how many parts their paths have; 0 for any."""
     resolved = os.path.realpath(given)
     if os.path.isdir(resolved):
         return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0
@@ -68,5 +68,5 @@ def _any_case(ending: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """A name as a pattern that only this name matches."""
+    """Escape a name, so that as a pattern it matches only itself."""
     return re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)

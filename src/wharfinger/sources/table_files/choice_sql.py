@@ -75,20 +75,19 @@ def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str
         if sign not in ("=", "<>"):
             raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
         tries = []
-    elif "DOUBLE" in column.types:  # text has no place among numbers
-        return (
-            f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'}) AND {column.expression} IS NOT NULL",
-            [value] * len(tries),
-        )
+    elif "DOUBLE" in column.types:  # a text among numbers is only different from them
+        numbers = f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'})"
+        return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(tries)
     compared = f"{column.text} {sign} ?"
     return (f"coalesce({', '.join([*tries, compared])})" if tries else compared), [value] * (len(tries) + 1)
 
 
 def _is_number(value: str) -> bool:
     try:
-        return len(value) < 400 and "_" not in value and float(value) is not None
+        float(value)
     except ValueError:
         return False
+    return len(value) < 400 and "_" not in value
 
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:

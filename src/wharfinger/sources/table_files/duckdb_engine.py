@@ -1,4 +1,4 @@
-"""DuckDB as a reader of files below one folder, and of nothing else: it downloads, writes and configures nothing."""
+"""Runs DuckDB so that it only reads files in one folder: it cannot download, write or change settings."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
 __all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of"]
 
 SECONDS = 10.0
-"""Time of one statement, which is interrupted then."""
+"""Time after which a statement is interrupted."""
 MEMORY, THREADS = "256MB", 2
 FETCHED = 16
-"""Rows that are taken from DuckDB at once: each may have values of many MiB."""
+"""Rows that are fetched from DuckDB at once: each may have values of many MiB."""
 
 _SETTINGS = (
     "temp_directory = ''",
@@ -37,7 +37,7 @@ class UnreadableTable(InvalidArgument):
 
 
 class DuckDBEngine:
-    """One DuckDB in memory, for several threads at once. It may read below `root`."""
+    """A DuckDB in memory, which several threads may use at once. It may read files in `root` only."""
 
     def __init__(self, root: str) -> None:
         try:
@@ -60,11 +60,11 @@ class DuckDBEngine:
             self._connection.execute(f"SET {setting.format(root=literal(inside))}")
 
     def ask(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement, which bounds them itself; errors as of `rows`."""
+        """Return all rows of a statement that limits their number itself. Raises the same errors as `rows`."""
         return list(self.rows(name, statement, parameters))
 
     def rows(self, name: str, statement: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, a few at a time, since they may be large; `name` is the file's, for errors.
+        """Yield the rows of a statement. A few are fetched at a time, because they may be large. Errors contain `name`.
 
         Raises:
             UnreadableTable: DuckDB cannot read the file.
@@ -79,7 +79,7 @@ class DuckDBEngine:
             while batch := cursor.fetchmany(FETCHED):
                 yield from batch
         except self._interrupted:
-            raise HandlerFailed(f"{name}: this took longer than {SECONDS:g} s, and was ended.") from None
+            raise HandlerFailed(f"{name}: this took longer than {SECONDS:g} s, and was stopped.") from None
         except self._errors as error:
             raise UnreadableTable(f"{name} cannot be read: {_reason(str(error))}") from None
         finally:
@@ -88,18 +88,18 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """A path of this open file that stays valid if the file is renamed; its own path if the system has none."""
+    """A path of an open file that stays valid when the file is renamed; `path` if the system has no such paths."""
     ours = f"/proc/self/fd/{descriptor}"
     return ours if os.path.exists(ours) else path
 
 
 def literal(text: str) -> str:
-    """A text in a statement."""
+    """Quote a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _reason(said: str) -> str:
-    """DuckDB's error about a file in one line, without the content that it repeats and the settings it proposes."""
+    """Shorten an error of DuckDB to one line, without the content that it quotes and the settings that it suggests."""
     line = _LINE.search(said)
     lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in said.splitlines()]
     words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")

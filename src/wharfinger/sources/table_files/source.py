@@ -54,8 +54,8 @@ OPEN_CHARACTERS = 32_000
 """The same for a window whose URI states no number of rows."""
 SAMPLE = 20
 """Rows of a sample."""
-KEPT_FORMS = 256  # of files, which are kept
-TRIES = 3  # of reading a file that changes meanwhile
+KEPT_FORMS = 256  # files whose columns are remembered
+TRIES = 3  # attempts to read a file that changes meanwhile
 TEXT = 64 << 20
 """Bytes of one file whose text is searched."""
 
@@ -117,7 +117,7 @@ class Tables(Source):
         return f"tables({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of these tables, existing or not."""
+        """Whether this URI belongs to these tables, whether or not it exists."""
         return self.files.matches(uri)
 
     def _locate(self, uri: str) -> TableQuery:
@@ -139,8 +139,8 @@ class Tables(Source):
         """Open a table and use one version of it.
 
         Raises:
-            ResourceNotFound: missing or not published.
-            UnreadableTable: its content is not such a table.
+            ResourceNotFound: it is missing or not published.
+            UnreadableTable: it is not a table in this format.
         """
         for _ in range(TRIES):
             try:
@@ -172,7 +172,7 @@ class Tables(Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` tables and folders after the key, and the key of the next page."""
+        """List at most `limit` tables and folders after a key. Returns them and the key of the next page."""
         return self.files.page(after, limit)
 
     def children(
@@ -371,7 +371,7 @@ class Tables(Source):
     # Watching
 
     def describe(self) -> str:
-        """How many tables there are, and how changes are noticed."""
+        """The number of tables, and how changes are noticed."""
         found, more = self.page(None, 1_000)
         number = sum(resource.mime_type != mime.DIRECTORY for resource in found)
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
@@ -402,7 +402,7 @@ def _check(file: _File, choice: RowChoice) -> None:
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
-    """A file as its overview, whose size is not that of the file; nothing if it is not a table by its name."""
+    """The resource of a table's overview, which has another size than the file. Returns None for any other file."""
     if resource.mime_type != mime.DIRECTORY:
         kind = format_of(parts[-1])
         if not kind:
