@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import absent
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.sql_database import Database, sql
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
@@ -36,7 +37,7 @@ def server() -> Iterator[tuple[Path, Callable[[str], str]]]:
     """A MariaDB server on a socket, and a function that runs statements as its administrator."""
     program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None or find_spec("pymysql") is None or shutil.which("mariadb-install-db") is None:
-        pytest.skip("needs MariaDB (Debian package mariadb-server) and PyMySQL")
+        absent("MariaDB (Debian package mariadb-server) or PyMySQL")
     folder = Path(tempfile.mkdtemp(prefix="wharfinger-db-"))
     as_root = ["--user=root"] if os.geteuid() == 0 else []
     subprocess.run(
