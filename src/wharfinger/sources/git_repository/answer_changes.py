@@ -191,9 +191,7 @@ def _check_files(folder: str) -> None:
         with suppress(OSError):
             mode = os.lstat(os.path.join(folder, name)).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-                raise InvalidArgument(
-                    f"{name} in the working tree is a pipe, for which git would wait: remove it."
-                )
+                raise InvalidArgument(f"{name} in the working tree is a pipe, for which git would wait: remove it.")
 
 
 def _remove(path: str) -> None:
