@@ -190,7 +190,7 @@ def test_a_notice_of_the_task_spares_the_wait(progress: Any) -> None:
     """The server wants a minute between questions, and says after the first that it is done."""
 
     async def test() -> None:
-        async with scripted({**WORKING, "told": True}, COMPLETED, poll=60_000) as client:
+        async with scripted({**WORKING, "told": True, "pollInterval": 60_000}, COMPLETED) as client:
             assert (await client.call_tool("required", progress=progress)).text == "done"
             assert methods(await logged(client)).count("tasks/get") == 2
 

@@ -37,11 +37,11 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
     (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
-    (pages, {"PATIENCE": 5.0, "MARKS": 16, "MARKS_LENGTH": 4_096}),
+    (pages, {"MARKS": 16, "MARKS_LENGTH": 4_096}),
     (arguments, {"MAX_DECODERS": 256}),
     (resource_features, {"LONGEST_URI": 8_192}),
     (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
-    (searching, {"PATIENCE": 5.0, "LONGEST_QUERY": 2_000, "WIDER": 10}),
+    (searching, {"LONGEST_QUERY": 2_000, "WIDER": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
     (near_uris, {"SECONDS": 0.25, "DOCUMENTS": 5_000, "AT_ONCE": 2, "SUGGESTED": 3, "LONGEST": 400}),
     (

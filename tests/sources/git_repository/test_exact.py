@@ -375,7 +375,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
                 return str(error)[:300]
         trees.append(history.output("write-tree", "--missing-ok", GIT_INDEX_FILE=str(index)))
     # Modes that only old programs wrote are in no patch: git's own makes another tree of them too.
-    own = b"" if trees[0] == trees[1] else history.output("diff", "--binary", "--full-index", "-M", old, new)
+    own = b"" if trees[0] == trees[1] else history.output("diff", "--binary", "--abbrev=8", "-M", old, new)
     left_out = b"too large to show" in patch and len(own) > LARGEST_PATCH  # as the documentation says
     same: bool = trees[0] == trees[1] or patch == own or left_out
     return "" if same else "applies, and makes another tree"
