@@ -242,7 +242,7 @@ FAILURE = (
     "    answer = bank.post(charge, timeout=TIMEOUT_SECONDS)\n"
     '  File "/srv/shop/bank.py", line 41, in post\n'
     "    raise BankUnavailable(reason)\n"
-    "shop.bank.BankUnavailable: certificate of bank.example expired seven seconds ago"
+    "shop.bank.BankUnavailable: certificate of bank.example expired at 2026-11-20T10:05:00Z"
 )
 """What the log says about the failure at 10:05."""
 

@@ -61,6 +61,25 @@ def test_a_time_without_a_zone_is_of_the_zone_of_the_log() -> None:
     assert time_of(b"2026-11-20 10:00:00 x", ZoneInfo("America/New_York")) == TEN + 5 * 3600
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"shop.bank.BankUnavailable: the certificate expired at 2026-11-20T10:00:00Z", b"ValueError: 2026-11-20T10:00:00Z",
+     b"Caused by: java.io.IOException: closed at 2026-11-20T10:00:00Z", b"org.a.B$C: 2026-11-20T10:00:00Z",
+     b"requests.exceptions.ConnectionError: since 2026-11-20T10:00:00Z"],
+)  # fmt: skip
+def test_the_line_of_an_exception_continues_its_entry_although_it_names_a_time(line: bytes) -> None:
+    assert time_of(line, UTC, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"ERROR 2026-11-20T10:00:00Z x", b"worker 2026-11-20T10:00:00Z ValueError: x", b"app.worker: 2026-11-20T10:00:00Z",
+     b"Warning 2026-11-20T10:00:00Z", b"host.example 2026-11-20T10:00:00Z Up"],
+)  # fmt: skip
+def test_a_word_before_the_time_still_begins_an_entry(line: bytes) -> None:
+    assert time_of(line, UTC, NOW) == TEN
+
+
 @given(st.binary(max_size=200))
 def test_no_line_is_an_error(line: bytes) -> None:
     time_of(line, UTC, NOW)

@@ -40,12 +40,18 @@ _JSON = re.compile(
     rb'"(?:@timestamp|timestamp|time|ts|asctime|datetime)"\s{0,4}:\s{0,4}(?:"([^"]{1,64})"|([0-9]{10,19}(?:\.[0-9]{1,9})?))'
 ).search
 
+_EXCEPTION = re.compile(
+    rb"Caused by: |(?:[A-Za-z_][\w$]{0,100}\.){0,20}(?:[A-Za-z_][\w$]{0,100}?(?:Error|Exception|Warning)\b|"
+    rb"(?<=\.)[A-Z][\w$]{0,100}: )"
+).match
+"""The line of an exception after its stack trace, such as `shop.BankUnavailable: the certificate expired at …`."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"([0-9]{1,9})([smhdw])").fullmatch
 
 
 def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -> float | None:
-    """The Unix time near the beginning of a line; None if it has none.
+    """Return the Unix time near the beginning of a line; None if it has none, or continues an entry.
 
     Args:
         line: The line, or its first `LOOKED_AT` bytes.
@@ -53,7 +59,7 @@ def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -
         now: The latest time that the line can have, for formats without a year; by default the present.
     """
     first = line[:1]
-    if first in (b" ", b"\t", b"", b"\n", b"\r"):
+    if first in (b" ", b"\t", b"", b"\n", b"\r") or (first.isalpha() and _EXCEPTION(line)):
         return None
     try:
         if first == b"{":
