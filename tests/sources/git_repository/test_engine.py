@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from hashlib import sha1
 from pathlib import Path
 
@@ -128,12 +128,13 @@ def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -
                 waiting = asyncio.gather(*[reader.info(oid) for oid in oids])
                 await asyncio.sleep(0)
                 await asyncio.gather(*[process.starting for process in reader._processes if process.starting])
-                for process in list(reader._processes):
-                    with suppress(ProcessLookupError):  # it was killed in the round before
-                        assert process._transport is not None
-                        os.kill(process._transport.get_pid() or 0, signal.SIGKILL)
+                killed = list(reader._processes)
+                for process in killed:
+                    assert process._transport is not None
+                    os.kill(process._transport.get_pid() or 0, signal.SIGKILL)
                 reader._infos.clear()
                 assert [each.oid for each in await waiting] == oids
+                await asyncio.wait([process.lost for process in killed])  # else the next round may kill a second one
         finally:
             await reader.close()
 
