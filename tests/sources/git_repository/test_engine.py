@@ -126,7 +126,8 @@ def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -
             oids = [each.oid for each in all_objects(history)]
             for _ in range(3):
                 waiting = asyncio.gather(*[reader.info(oid) for oid in oids])
-                await asyncio.sleep(0)
+                while not reader._processes:
+                    await asyncio.sleep(0)
                 await asyncio.gather(*[process.starting for process in reader._processes if process.starting])
                 killed = list(reader._processes)
                 for process in killed:
