@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-KINDS = ("error.message", "description", "tool error text", "remark")
+KINDS = ("error.message", "description", "tool error text", "remark", "reason of a cancellation")
 AROUND = (60, 200)
 """Characters that are shown before and after the place where two lines part."""
 
@@ -97,6 +97,8 @@ def words(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
             yield error, "message", "error.message"
         if isinstance(value.get("description"), str):
             yield value, "description", "description"
+        if value.get("method") == "notifications/cancelled" and isinstance(value.get("params", {}).get("reason"), str):
+            yield value["params"], "reason", "reason of a cancellation"
         if value.get("isError") is True:
             for block in value.get("content", ()):
                 if isinstance(block.get("text"), str):

@@ -58,7 +58,8 @@ def test_everything_else_stays_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kind_that_is_kept_is_compared(kind: str) -> None:
-    lines = [failed("No."), line({"tools": [TOOL]}), line(FAILED_TOOL), "# A remark"]
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "No."}}
+    lines = [failed("No."), line({"tools": [TOOL]}), line(FAILED_TOOL), "# A remark", "< " + dump(cancelled)]
     removed = {of for text in lines for of, _ in normalise(text, [kind]).removed}
     assert removed == set(KINDS) - {kind}
 

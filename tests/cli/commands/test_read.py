@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Say, Terminal
+from tests.cli.conftest import COMMAND, ENVIRONMENT, Say, Terminal
 from wharfinger.cli.render.highlighting import language_of, summary
 
 SERVER = """
@@ -144,3 +146,21 @@ def test_what_is_not_there_is_exit_code_1(say: Say, tide_url: str) -> None:
     assert (code, out) == (1, "")
     assert "tide://nowhere" in err
     assert err.count("\n") == 1
+
+
+def test_a_remark_is_printed_to_stderr_and_is_not_part_of_what_is_written(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE ships (id INTEGER PRIMARY KEY, name TEXT)")
+        database.execute("INSERT INTO ships VALUES (1, 'Mary')")
+        database.commit()
+    server = ["--", *COMMAND, "serve", f"shop=sqlite:///{tmp_path}/shop.db"]
+    row = '{"id":1,"name":"Mary"}\n'
+    for place, written in (("-", row), (str(tmp_path / "rows.jsonl"), "")):
+        command = [*COMMAND, "read", "-o", place, "sqlite://shop/ships/rows", *server]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+        assert (done.returncode, done.stdout) == (0, written), done.stderr
+    assert (tmp_path / "rows.jsonl").read_text() == row
+    command = [*COMMAND, "read", "sqlite://shop/ships/rows", *server]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+    assert done.stdout == row
+    assert "To choose rows" in done.stderr

@@ -58,7 +58,7 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
         return result
 
     result = with_client(ctx, target, take_connection_options(options), work, **ClientCallbacks(ctx.obj).handlers)
-    contents, continuation = split_continuation(result.contents)
+    contents, remarks = split_remarks(result.contents)
     if as_json and output == "-":
         from wharfinger.cli.render.output import print_bytes
 
@@ -71,26 +71,29 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
         save_all(ctx, Path(output), contents)
     elif not output:
         show(contents)
-    if continuation is not None and not as_json and (into_folder or not output):
+    if remarks and not as_json and (into_folder or not output):
         from wharfinger.cli.render.formatting import printable
 
-        click.echo(printable(str(continuation.text).strip()), err=True)
+        for remark in remarks:
+            click.echo(printable(str(remark.text).strip()), err=True)
 
 
-def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
-    """Separate the contents from the one that names the next window (None if there is none)."""
-    from wharfinger.sources.windows.window import is_continuation
+def split_remarks(contents: list[ResourceContents]) -> tuple[list[ResourceContents], list[ResourceContents]]:
+    """Separate the contents from the remarks about them, such as the one that names the next window."""
+    from wharfinger.sources.windows.window import is_remark
 
-    continuation = next((content for content in contents[1:] if is_continuation(content)), None)
-    return [content for content in contents if content is not continuation], continuation
+    remarks = [content for content in contents[1:] if is_remark(content)]
+    return [content for content in contents if content not in remarks], remarks
 
 
 async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
     """Yield the bytes of the contents, and of the windows that follow them."""
-    contents, continuation = split_continuation(contents)
+    from wharfinger.sources.windows.window import is_continuation
+
+    contents, remarks = split_remarks(contents)
     yield b"".join(map(octets, contents))
-    while continuation is not None:
-        contents, continuation = split_continuation((await client.read_resource(continuation.uri)).result.contents)
+    while following := next(filter(is_continuation, remarks), None):
+        contents, remarks = split_remarks((await client.read_resource(following.uri)).result.contents)
         yield octets(contents[0])
 
 
@@ -103,7 +106,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
         async for data in windows(client, contents):
             print_bytes(data)
         return
-    number = len(split_continuation(contents)[0])
+    number = len(split_remarks(contents)[0])
     if number != 1:
         raise click.UsageError(f"It has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
     with Path(output).open("wb") as file:  # noqa: ASYNC230  # only now that there is something to write

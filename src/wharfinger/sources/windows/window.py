@@ -49,6 +49,7 @@ __all__ = [
     "continuation",
     "digest_of",
     "is_continuation",
+    "is_remark",
     "need_no_window",
     "parse",
     "read_content",
@@ -230,6 +231,11 @@ def continuation(next_uri: str, said: str) -> t.ResourceContents:
 def remark(uri: str, said: str) -> t.ResourceContents:
     """A remark about a content, which is not part of it."""
     return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True, REMARK: said})
+
+
+def is_remark(contents: t.ResourceContents) -> bool:
+    """Return whether these contents are a remark, and not part of the content."""
+    return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and REMARK in contents.meta
 
 
 def is_continuation(contents: t.ResourceContents) -> bool:
