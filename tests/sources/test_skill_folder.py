@@ -345,8 +345,8 @@ def test_digests_are_kept_as_long_as_a_file_stays_the_same(root: Path, monkeypat
 
     source = skills(root)
     old = 1_600_000_000
-    monkeypatch.setattr(tree, "SETTLED", -1)
-    monkeypatch.setattr(tree, "SETTLED_COARSE", -1)
+    monkeypatch.setattr(tree, "SETTLED_NS", -1)
+    monkeypatch.setattr(tree, "SETTLED_COARSE_NS", -1)
     for file in root.rglob("*"):
         os.utime(file, (old, old))
     first = source.skill("skill://pdf/SKILL.md")

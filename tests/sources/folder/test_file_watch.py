@@ -24,7 +24,7 @@ Publish = Callable[..., Folder]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told does not depend on how long it is waited for."""
-    for name, value in (("DEBOUNCE_MS", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
+    for name, value in (("DEBOUNCE_MS", 10), ("STEP_MS", 5), ("RETRY_SECONDS", 0.1), ("LIST_DELAY_SECONDS", 0.03)):
         monkeypatch.setattr(file_watch, name, value)
 
 
@@ -236,7 +236,7 @@ def test_without_watches_left_it_polls_and_says_so(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(file_watch, "_notifier", full)
-    monkeypatch.setattr(file_watch, "POLL", 0.02)
+    monkeypatch.setattr(file_watch, "POLL_SECONDS", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
         source.watch(None, told)

@@ -149,8 +149,8 @@ def test_pages_joined_hold_all_that_stayed_once_and_in_order(
 def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
     charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "SETTLED", -(1 << 62))
-    monkeypatch.setattr(trees, "SETTLED_COARSE", -(1 << 62))
+    monkeypatch.setattr(trees, "SETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(trees, "SETTLED_COARSE_NS", -(1 << 62))
     tree = FileTree(str(charts), PublishChoice())
 
     def listing() -> trees.Listing:
@@ -177,7 +177,7 @@ def test_a_directory_that_just_changed_is_not_trusted(charts: Path) -> None:
 
 
 def test_the_listings_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "SETTLED", -(1 << 62))
+    monkeypatch.setattr(trees, "SETTLED_NS", -(1 << 62))
     for number in range(50):
         directory = tmp_path / f"d{number}"
         directory.mkdir()
@@ -261,7 +261,7 @@ def test_a_large_tree_is_listed_quickly_and_in_little_memory(
     In time of the processor, so that the neighbours of a busy machine do not count.
     """
     make_files(tmp_path / "big", directories, each)
-    time.sleep(trees.SETTLED / 1e9)
+    time.sleep(trees.SETTLED_NS / 1e9)
     source = files(tmp_path / "big")
     before = resident()
     began = time.thread_time()

@@ -12,7 +12,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION, version_of
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, FileTree, Parts, is_settled
+from wharfinger.sources.folder.tree import SETTLED_COARSE_NS, SETTLED_NS, FileTree, Parts, is_settled
 from wharfinger.sources.folder.tree_resources import TreeResources
 
 
@@ -69,7 +69,7 @@ def test_a_listing_counts_with_the_noun_of_the_source(charts: Path) -> None:
     assert text.startswith("top/ holds 1 folder and 3 tables.")
 
 
-@pytest.mark.parametrize(("changed", "tick"), [(1_000_000_001, SETTLED), (1_000_000_000, SETTLED_COARSE)])
+@pytest.mark.parametrize(("changed", "tick"), [(1_000_000_001, SETTLED_NS), (1_000_000_000, SETTLED_COARSE_NS)])
 def test_a_time_is_settled_after_a_tick_of_its_clock(changed: int, tick: int) -> None:
     assert not is_settled(changed, changed + tick)
     assert is_settled(changed, changed + tick + 1)

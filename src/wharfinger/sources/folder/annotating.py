@@ -16,7 +16,7 @@ README, OTHER_README, TOP, GENERATED = 1.0, 0.8, 0.7, 0.1
 _GENERATED_NAMES = frozenset(("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum"))
 _GENERATED_ENDS = (".lock", ".map", ".min.js", ".min.css", ".pyc", ".o", ".class", ".snap")
 _FOR_PEOPLE = ("font/", "video/", "application/x-executable", "application/vnd.microsoft.portable-executable")
-"""Types, or what they begin with, that no model reads."""
+"""Types that no model reads, or the beginnings of such types."""
 _ARCHIVES = frozenset(
     {
         mime.OCTETS, "application/zip", "application/gzip", "application/x-bzip2", "application/x-xz",
@@ -28,9 +28,10 @@ _ARCHIVES = frozenset(
 
 
 def annotations_of(parts: tuple[str, ...], kind: str, modified: float) -> t.Annotations | UnsetType:
-    """The priority and audience of a file or directory, by its path below the folder and its type, and its last change.
+    """Return the priority, the audience and the time of the last change of a file or directory.
 
-    Most files have neither: they are equally important, and for everyone.
+    Priority and audience follow from its path below the folder and its type. Most files have neither: they are equally
+    important, and for everyone.
     """
     stamp = iso(modified)
     priority = _priority(parts, kind)

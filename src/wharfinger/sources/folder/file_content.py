@@ -26,7 +26,7 @@ class FileContent:
         self.size = size
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on: `length` of them, fewer only at the end."""
+        """Return `length` bytes from `offset`, fewer only at the end."""
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
@@ -47,7 +47,7 @@ def _read_after_seek(descriptor: int, length: int, offset: int) -> bytes:
 
 
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seek)
-"""Reads bytes from an offset on. Windows has no such call."""
+"""Reads bytes at an offset. Windows has no `pread`."""
 
 
 class DuplicatedFile(FileContent):
@@ -59,7 +59,7 @@ class DuplicatedFile(FileContent):
         self.descriptor = os.dup(descriptor)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on."""
+        """Return `length` bytes from `offset`, fewer only at the end."""
         with self._lock:
             return super().read(offset, length)
 
@@ -69,14 +69,14 @@ class DuplicatedFile(FileContent):
 
 
 def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
-    """The bytes of an open file. If its size is 0, as in /proc, up to `most` bytes are read now."""
+    """Return the bytes of an open file. If its size is 0, as in /proc, up to `most` bytes are read now."""
     if size:
         return FileContent(descriptor, size)
     return Data(FileContent(descriptor, most).read(0, most))
 
 
 def version_of_file(status: os.stat_result) -> str:
-    """The version of a file: a digest of its identity, size and times."""
+    """Return the version of a file: a digest of its identity, size and times."""
     known = b"%d %d %d %d %d" % (
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     )  # fmt: skip
@@ -84,7 +84,7 @@ def version_of_file(status: os.stat_result) -> str:
 
 
 def type_of(name: str, descriptor: int) -> str:
-    """The MIME type of a file, by its name or, if its ending is not known, by its first bytes."""
+    """Return the MIME type of a file, by its name or, if its suffix is unknown, by its first bytes."""
     promised = mime.by_name(name)
     if promised:
         return promised
@@ -96,7 +96,7 @@ def type_of(name: str, descriptor: int) -> str:
 
 
 def listed_type(parent: Handle, name: str) -> str:
-    """The MIME type of a file for a list. The file is opened only if the ending of its name is not known."""
+    """Return the MIME type of a file for a list. The file is opened only if its suffix is unknown."""
     promised = mime.by_name(name)
     if promised:
         return promised
@@ -118,10 +118,10 @@ class Headings:
         self._lock = threading.Lock()
 
     def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
-        """The heading of an open file; empty if it has none."""
+        """Return the heading of an open file; empty if it has none."""
         from wharfinger.content.headings import (
             has_heading,
-        )  # its patterns take 3 ms to compile, and no start needs them
+        )  # compiling its patterns takes 3 ms, which would delay every start
 
         if not has_heading(kind):
             return ""
@@ -130,7 +130,7 @@ class Headings:
         return self._read(key, kind, descriptor) if known is None else known
 
     def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
-        """The same for a file of a directory; if it is not known, it is opened only if `read`."""
+        """Return the heading of a file in a directory. If it is not known, the file is opened only if `read`."""
         from wharfinger.content.headings import has_heading
 
         if not has_heading(kind):

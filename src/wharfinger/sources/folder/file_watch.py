@@ -33,17 +33,17 @@ __all__ = ["TreeWatch"]
 log = logging.getLogger("wharfinger.sources")
 
 DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
-STEP = 25  # ms between two requests for the events of the watcher, and until a stop is noticed
-RETRY = 1.0  # seconds between two looks at paths that the watcher cannot watch (a missing root, odd names)
-ROOT_CHECK = 2.0  # seconds between two looks at the root, which the system does not watch from above
-POLL = 1.0  # seconds between two looks without a watcher
+STEP_MS = 25  # between two requests for the events of the watcher, and until a stop is noticed
+RETRY_SECONDS = 1.0  # between two checks of paths that the watcher cannot watch (a missing root, odd names)
+ROOT_CHECK_SECONDS = 2.0  # between two checks of the root, which the system does not watch from above
+POLL_SECONDS = 1.0  # between two checks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
-BURST = 4_096  # events at once; if there are more, some may have been lost
+MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost
 FEW_DIRECTORIES = 1_000  # computed again at once; if there are more, hints are followed first
-LISTED = 1_000  # entries of a directory whose times and sizes are shown when it is read
-LIST_DELAY = 0.15  # seconds before a new watch of the list walks the tree, so that first requests are not slowed down
-GIVE_WAY = 0.1  # seconds after a listing in which the walk of a tree pauses, because another listing may follow
-MAX_GIVE_WAY = 3.0  # seconds of all pauses of one walk, so that endless listing does not prevent watching
+LISTED_ENTRIES = 1_000  # entries of a directory whose times and sizes are shown when it is read
+LIST_DELAY_SECONDS = 0.15  # before a new watch of the list walks the tree, so that first requests are not slowed down
+PAUSE_SECONDS = 0.1  # of the walk of a tree after a listing, because another listing may follow
+MAX_PAUSE_SECONDS = 3.0  # for all pauses of one walk, so that endless listing does not prevent watching
 CLOCK_TICK_NS = 20_000_000  # how late a file system's clock may be
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}
@@ -66,7 +66,7 @@ class Notifier(Protocol):
 
 
 class _Snapshot(NamedTuple):
-    """The state of a file, directory or list: `mark` differs after a change, `latest` is the time of the last (ns)."""
+    """The state of a file, directory or list. A change changes `mark`; `latest` is the time of the last change (ns)."""
 
     mark: int
     latest: int
@@ -143,18 +143,18 @@ class TreeWatch:
             self._end()
 
     def join(self, timeout: float = 2.0) -> None:
-        """Wait for the end of the thread that the last `unwatch` or `close` stopped."""
+        """Wait until the thread that the last `unwatch` or `close` stopped has ended."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
 
     def watched(self) -> dict[str | None, _Watched]:
-        """The current watches by URI; None is the list."""
+        """Return the current watches by URI; None is the list."""
         with self._lock:
             return dict(self._watched)
 
     def is_watched(self, uri: str | None, item: _Watched) -> bool:
-        """Whether this watch still exists."""
+        """Return whether this watch still exists."""
         return self._watched.get(uri) is item
 
     @property
@@ -204,7 +204,7 @@ class _WatchThread:
         """Work until stopped."""
         try:
             if None in self.watch.watched():
-                self.wake.stopped.wait(LIST_DELAY)
+                self.wake.stopped.wait(LIST_DELAY_SECONDS)
             while not self.wake.stopped.is_set():
                 self._turn()
         except Exception:
@@ -233,26 +233,26 @@ class _WatchThread:
         """Find the directories to watch: all of them for the list, else those of the watched URIs and above."""
         found: dict[str, Identity] = {}
         if None in watched:
-            found = self._see_list(watched[None])
+            found = self._look_at_list(watched[None])
         else:
             self.marks.clear()
             for item in watched.values():
-                self._add_way(item.parts, found)
+                self._add_path(item.parts, found)
         if found != self.directories:
             self.directories = found
             self._drop_notifier()
 
-    def _see_list(self, item: _Watched) -> dict[str, Identity]:
+    def _look_at_list(self, item: _Watched) -> dict[str, Identity]:
         found: dict[str, Identity] = {}
         marks: dict[str, int] = {}
         latest = 0
-        patience = MAX_GIVE_WAY
+        patience = MAX_PAUSE_SECONDS
         for number, entry in enumerate(self.tree.walk_directories()):
             if number % 4 == 3 and self.wake.stopped.wait(0.001):  # so that other threads run
                 return self.directories
-            while patience > 0 and time.monotonic() - self.tree.listed_at < GIVE_WAY:
-                patience -= STEP / 1000
-                if self.wake.stopped.wait(STEP / 1000):
+            while patience > 0 and time.monotonic() - self.tree.listed_at < PAUSE_SECONDS:
+                patience -= STEP_MS / 1000
+                if self.wake.stopped.wait(STEP_MS / 1000):
                     return self.directories
             path = "/".join(entry.parts)
             status = os.stat(entry.handle)
@@ -263,8 +263,8 @@ class _WatchThread:
         self._compare(None, item, _Snapshot(hash(frozenset(marks.items())), latest))
         return found
 
-    def _add_way(self, parts: Parts, found: dict[str, Identity]) -> None:
-        """Add a directory, or that of a file, and all directories above it."""
+    def _add_path(self, parts: Parts, found: dict[str, Identity]) -> None:
+        """Add the directories on a path, from the root on."""
         for depth in range(len(parts) + 1):
             path = "/".join(parts[:depth])
             if path in found:
@@ -291,15 +291,15 @@ class _WatchThread:
             self.notifier = _notifier(watchable)
             self.watch.means = _system()
         except FileNotFoundError:  # one of them was removed meanwhile
-            self.wake.stopped.wait(STEP / 1000)
+            self.wake.stopped.wait(STEP_MS / 1000)
         except Exception as error:  # inotify's limits, no watchfiles, a file system that cannot
             self._fall_back(error)
         return False
 
     def _fall_back(self, error: Exception) -> None:
         """Poll instead, and log it."""
-        self.poll = POLL
-        self.watch.means = f"{_polling(POLL)} ({_reason(error)})"
+        self.poll = POLL_SECONDS
+        self.watch.means = f"{_polling(POLL_SECONDS)} ({_reason(error)})"
         log.warning("%s is watched by %s", self.tree.root, self.watch.means)
 
     def _drop_notifier(self) -> None:
@@ -313,11 +313,11 @@ class _WatchThread:
     def _follow(self) -> bool:
         """Wait for hints and follow them. Returns False if the directories to watch may have changed."""
         if self.notifier is None:
-            self.wake.stopped.wait(RETRY)
+            self.wake.stopped.wait(RETRY_SECONDS)
             return False
         try:
-            timeout = RETRY if self.unwatchable else ROOT_CHECK
-            hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(timeout * 1000), self.wake)
+            timeout = RETRY_SECONDS if self.unwatchable else ROOT_CHECK_SECONDS
+            hints = self.notifier.watch(DEBOUNCE_MS, STEP_MS, int(timeout * 1000), self.wake)
         except Exception as error:  # watchfiles fails for a name that is not UTF-8, without naming it
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
             self._drop_notifier()
@@ -328,7 +328,7 @@ class _WatchThread:
         return self._handle(hints)
 
     def _root_is_watched(self) -> bool:
-        """Whether the root is still the directory that is watched. If one above it is renamed, no event says so."""
+        """Return whether the root is still the watched directory. The renaming of one above it causes no event."""
         try:
             status = os.stat(self.tree.root)
         except OSError:
@@ -341,7 +341,7 @@ class _WatchThread:
         touched: set[str] = set()
         listed: set[str] = set()
         same = True
-        if len(hints) > BURST:
+        if len(hints) > MAX_EVENTS:
             return False
         for kind, absolute in hints:
             if not absolute.startswith(base):  # the root itself
@@ -362,7 +362,7 @@ class _WatchThread:
         return same
 
     def _matters(self, path: str) -> bool:
-        """Whether a path that was added or removed is a watched directory, or a new one in a watched directory."""
+        """Return whether a path that was added or removed is a watched directory, or a new one directly in one."""
         if path in self.directories:
             return True
         absolute = self._absolute(path)
@@ -390,32 +390,32 @@ class _WatchThread:
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.seen is None:
-                if item.seen is None:  # before the look: a change between the two is seen by its time
+                if item.seen is None:  # before the snapshot: the time of a change between the two shows it
                     item.shown = self.watch.shown(uri, len(watched))
-                self._compare(uri, item, self._see(item), hinted=touched is not None)
+                self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 
-    def _see(self, item: _Watched) -> _Snapshot:
+    def _take_snapshot(self, item: _Watched) -> _Snapshot:
         parts = item.parts
         try:
             if item.only_directory:
-                return self._see_directory(parts)
+                return self._directory_snapshot(parts)
             with self.tree.directory(parts[:-1]) as place:
-                if not self.tree.kind(place, parts[-1]):
+                if not self.tree.is_directory(place, parts[-1]):
                     with holds():
                         return _snapshot_of(stat_entry(place.handle, parts[-1]))
-            return self._see_directory(parts)
+            return self._directory_snapshot(parts)
         except (NotServed, OSError):
             return _MISSING
 
-    def _see_directory(self, parts: Parts) -> _Snapshot:
-        """A snapshot of the facts that a read of a directory shows: names, and sizes and times of the first entries."""
+    def _directory_snapshot(self, parts: Parts) -> _Snapshot:
+        """Return a snapshot of what a read of a directory shows: names, and sizes and times of the first entries."""
         with self.tree.directory(parts) as place:
             listing = self.tree.listing(place)
             with holds():
                 latest = os.stat(place.handle).st_mtime_ns
             marks = [listing.mark]
             for names in (listing.directories, listing.files):
-                for name in names[: LISTED + 1 - len(marks)]:
+                for name in names[: LISTED_ENTRIES + 1 - len(marks)]:
                     try:
                         with holds():
                             snapshot = _snapshot_of(stat_entry(place.handle, name))
@@ -434,7 +434,7 @@ class _WatchThread:
         else:
             differs = before.mark != now.mark or (hinted and not is_settled(now.latest))
         if differs and before is not None and uri is not None and item.shown is not None:
-            # After the look: a change between the two is reported now, and can be read.
+            # After the snapshot: a change between the two is reported now, and can be read.
             known, item.shown = item.shown, self.watch.shown(uri, self.watch.number)
             differs = known != item.shown
         if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
@@ -442,7 +442,7 @@ class _WatchThread:
 
 
 def _notifier(paths: list[str]) -> Notifier:
-    """The system's watcher of these directories."""
+    """Return the system's watcher of these directories."""
     if not RECURSIVE:
         return InotifyNotifier(paths)
     from watchfiles._rust_notify import RustNotify

@@ -44,7 +44,7 @@ HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.sca
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# A FIFO without a writer, or a device, would make a plain open wait for ever.
+# A plain open of a FIFO without a writer, or of a device, could wait for ever.
 _FILE = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 Handle = int | str
@@ -80,14 +80,14 @@ def holds() -> _Holds:
 
 
 def open_root(path: str) -> Handle:
-    """Open the root itself. The operator gave its path, which is trusted; the directory may be recreated meanwhile."""
+    """Open the root itself. Its path is from the operator, and trusted. The directory may have been recreated."""
     if HANDLES:
         return os.open(path, _DIRECTORY)
     return path
 
 
 def open_directory(parent: Handle, name: str) -> Handle:
-    """Open a directory in a directory; a link is not one."""
+    """Open a directory in a directory. Links are not followed."""
     if isinstance(parent, int):
         return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
     path = _checked(parent, name)
@@ -124,7 +124,7 @@ def open_with_status(parent: Handle, name: str) -> OpenFile:
 
 
 def stat_entry(parent: Handle, name: str) -> os.stat_result:
-    """The status of an entry of a directory; links are not followed."""
+    """Return the status of an entry of a directory. Links are not followed."""
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     return os.lstat(_checked(parent, name))
@@ -137,7 +137,7 @@ def close(handle: Handle) -> None:
 
 
 def _checked(parent: str, name: str) -> str:
-    """The path of an entry, if its parent is not reached through a junction, link or short name."""
+    """Return the path of an entry, if its parent is not reached through a junction, link or short name."""
     path = os.path.join(parent, name)
     if os.path.normcase(os.path.realpath(path)) != os.path.normcase(path):
         raise NotServed

@@ -6,8 +6,8 @@ is searched for by its names, so nothing is listed twice or skipped because othe
 
 Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
 the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
-than the tick of the file system's clock (`SETTLED`): otherwise a later change might have the same time. All of it is
-bounded by `CACHE_BYTES`. A walk holds one open handle for each level of depth, at most `DEEPEST`.
+than the tick of the file system's clock (`SETTLED_NS`): otherwise a later change might have the same time.
+`CACHE_BYTES` bounds all kept listings. A walk holds one open handle for each level of depth, at most `DEEPEST`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ __all__ = [
 DEEPEST = 100  # parts of a path, and so the handles that a walk keeps open
 LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
 IGNORE_LINES = 100_000  # patterns of the .gitignore files that are kept
-SHARED_DIRECTORIES = 8  # that calls of one thread keep open for each other
-CACHE_BYTES = 12 << 20  # of names in the listings that are kept
-SETTLED = 100_000_000  # ns: more than the tick of a file system's clock, so that a later change shows in the time
-SETTLED_COARSE = 2_500_000_000  # ns: where times are whole seconds (FAT counts in twos)
+SHARED_DIRECTORIES = 8  # the most that calls of one thread share
+CACHE_BYTES = 12 << 20  # of memory for the listings that are kept
+SETTLED_NS = 100_000_000  # more than the tick of a file system's clock, so that a later change has another time
+SETTLED_COARSE_NS = 2_500_000_000  # the same for file systems that store whole seconds (FAT: even seconds)
 
-# Where `readme` may open `README`, a name is looked up in the listing, so that every rule sees the one real name.
+# On these systems `readme` may open `README`: names are looked up in the listing, so that the rules see the real name.
 FOLDS_NAMES = sys.platform in ("darwin", "win32", "cygwin")
 
 Parts = tuple[str, ...]
@@ -137,7 +137,7 @@ class Names(Sequence[str]):
         return self._joined[self._ends[index - 1] if index else 0 : end]
 
     def index_after(self, name: str) -> int:
-        """The index of the first name after `name`."""
+        """Return the index of the first name after `name`."""
         return bisect_right(self, name)
 
     def __contains__(self, name: object) -> bool:
@@ -214,7 +214,7 @@ class _Frame:
 
 
 class _Shared(threading.local):
-    """The open directories of a thread in `share`, by the prefix of their rules; None outside of it."""
+    """The directories that a thread has open in a `share` block, by the prefix of their rules; else None."""
 
     directories: dict[str, OpenDirectory] | None = None
 
@@ -233,7 +233,7 @@ class FileTree:
         """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
         self._shared = _Shared()
         self._lock = threading.Lock()
-        self._scans = tuple(threading.Lock() for _ in range(16))  # so that threads wait for one listing of a directory
+        self._scans = tuple(threading.Lock() for _ in range(16))  # one thread lists a directory while others wait
         self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
@@ -294,14 +294,14 @@ class FileTree:
 
     @contextmanager
     def share(self) -> Generator[None]:
-        """Let the calls that this thread makes meanwhile share the directories that they open, the root first of all.
+        """Share the directories that this thread opens in the `with` block, the root first, between its calls.
 
-        All of the calls must have been requested before: then a directory that is replaced meanwhile may count as
-        replaced after them.
+        Use it only for calls that were requested before the block: they may not see that a directory was replaced
+        since.
         """
         shared: dict[str, OpenDirectory] = {}
         try:
-            with suppress(NotServed, OSError):  # else each of the calls fails by itself
+            with suppress(NotServed, OSError):  # then each call raises its own error
                 shared[""] = self._open_root()
                 self._shared.directories = shared
             yield
@@ -339,8 +339,8 @@ class FileTree:
         finally:
             self.close_directory(place)
 
-    def kind(self, place: OpenDirectory, name: str) -> bool:
-        """Whether a published entry of an open directory is a directory.
+    def is_directory(self, place: OpenDirectory, name: str) -> bool:
+        """Return whether a published entry of an open directory is a directory.
 
         Raises:
             NotServed: it is missing, not published, or neither a directory nor a regular file.
@@ -438,7 +438,7 @@ class FileTree:
         return True
 
     def listing(self, place: OpenDirectory) -> DirectoryListing:
-        """The published names of an open directory, kept as long as the directory and the rules stay the same.
+        """Return the published names of an open directory. They are kept until the directory or the rules change.
 
         Raises:
             NotServed: it cannot be listed.
@@ -499,7 +499,7 @@ class FileTree:
                 raise NotServed
 
     def _with_ignore_file(self, handle: Handle, rules: Rules) -> Rules:
-        """The rules with this directory's .gitignore, which is compiled once as long as it stays the same."""
+        """Return the rules with this directory's .gitignore, which is compiled again only if it changed."""
         if not self.gitignore:
             return rules
         try:
@@ -524,12 +524,12 @@ class FileTree:
 
 
 def _prefix(parts: Parts) -> str:
-    """`Rules.prefix` of a directory."""
+    """Return `Rules.prefix` for a directory."""
     return "/".join((*parts, "")) if parts else ""
 
 
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
-    """Whether the same compiled .gitignore files hold; with `own`, `kept` may have one more, that of the directory."""
+    """Return whether both use the same compiled .gitignore files. With `own`, `kept` may also have the directory's."""
     levels = kept.levels
     if own and levels and levels[0].cut == kept.cut:
         levels = levels[1:]
@@ -544,9 +544,9 @@ def _stamp(handle: Handle) -> tuple[int, ...]:
 
 
 def is_settled(changed: int, now: int | None = None) -> bool:
-    """Whether a later change must have another time than `changed` (ns): the clock of a file system ticks slowly."""
+    """Return whether a later change must have another time than `changed` (ns): clocks of file systems tick slowly."""
     age = (time.time_ns() if now is None else now) - changed
-    return age > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
+    return age > (SETTLED_NS if changed % 1_000_000_000 else SETTLED_COARSE_NS)
 
 
 def _list(place: OpenDirectory) -> DirectoryListing:

@@ -61,13 +61,12 @@ from wharfinger.sources.windows.window import (
 __all__ = ["TreeResources", "found"]
 
 COMPARED_BYTES = 1 << 20
-"""Bytes of a watched window that are read to find out whether it changed."""
+"""Bytes of a watched window that are read to detect a change."""
 COMPARED_WINDOWS = 64
-"""Watched windows that are compared so; with more, each change of the file counts as a change of the window."""
+"""The most watched windows that are compared. With more, each change of a file counts as a change of its windows."""
 
 HEADING_SECONDS = 0.25
-"""A page of a list reads headings for no longer than this; on a slow disk the others are left out until they are known.
-"""
+"""How long a page of a list reads headings. On a slow disk, the others are left out until they are known."""
 
 Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 """Changes the resource of a file or directory before it is shown; None leaves it out."""
@@ -131,18 +130,18 @@ class TreeResources:
     # URIs
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is the top or below it, existing or not."""
+        """Return whether this URI is the top or below it. It need not exist."""
         return uri.startswith(self.inside) or uri == self.uri
 
     def uri_of(self, parts: Parts) -> str:
-        """The URI of a path below the top."""
+        """Return the URI of a path below the top."""
         return self.inside + join_parts(parts) if parts else self.uri
 
     def locate(self, uri: str) -> tuple[Parts, bool]:
-        """The path that a URI without a query means, and whether it can only be a directory.
+        """Return the path that a URI without a query names, and whether it can only be a directory.
 
         Raises:
-            ResourceNotFound: it cannot mean any.
+            ResourceNotFound: it cannot name a path below the top.
         """
         if uri == self.uri:
             return (), True
@@ -155,11 +154,11 @@ class TreeResources:
         return parts, slashed or not parts
 
     def locate_base(self, uri: str) -> tuple[Parts, bool]:
-        """`locate` of a URI without its query."""
+        """Locate a URI, ignoring its query."""
         return self.locate(split_query(uri)[0])
 
     def _open(self, uri: str, parts: Parts, only_directory: bool) -> OpenFile | OpenDirectory:
-        """Open what is at a path. Pass it to `_close`.
+        """Open the file or directory at a path. Close it with `_close`.
 
         Raises:
             ResourceNotFound: it is missing or not published.
@@ -183,7 +182,7 @@ class TreeResources:
     # Lists
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` resources after the key, and the key of the next page."""
+        """Return at most `limit` resources after the key, and the key of the next page."""
         resources: list[t.Resource] = []
         position = None if after is None else read_key(after)
         began = self.tree.listed_at = time.monotonic()
@@ -204,7 +203,7 @@ class TreeResources:
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory in pages: sub-directories by name, then files by name.
+        """Return the entries of a directory in pages: sub-directories by name, then files by name.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -240,7 +239,7 @@ class TreeResources:
         return self._resource(entry.parts, mime.DIRECTORY, status)
 
     def _child(self, handle: Handle, parts: Parts, directory: bool, began: float) -> t.Resource | None:
-        """The resource of an entry of a directory, for a list that began at this time (monotonic)."""
+        """Return the resource of an entry of a directory. `began` is when the list began (monotonic clock)."""
         name = parts[-1]
         try:
             with holds():
@@ -279,7 +278,7 @@ class TreeResources:
     # Reading
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI that can be read, without reading it; of a window, that of its file.
+        """Return the resource of a URI, without reading it. For a window, that of its file.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -313,7 +312,7 @@ class TreeResources:
         return resource
 
     def read(self, uri: str, most: int | None = None, cache_scope: t.CacheScope = "public") -> t.ReadResourceResult:
-        """The content of a file, or a window of it; or a directory's listing with one more content for each child.
+        """Read a file, or a window of it; or a directory's listing, with one more content for each child.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -381,7 +380,7 @@ class TreeResources:
         return listing_text(where, counted, children, more, say=self._say)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:
-        """A digest of the content of a window; None if the URI has no window, or it would take much reading.
+        """Return a digest of the content of a window; None if it has no window, or too much would be read.
 
         Args:
             uri: The URI of the window.
@@ -399,7 +398,7 @@ class TreeResources:
     # Finding
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Files in pages, without opening them. Pictures are included, since names are searched too."""
+        """Return files in pages, without opening them. Pictures are included, since names are searched too."""
         documents: list[Document] = []
         entries = self.tree.walk(None if after is None else read_key(after))
         position: TreePosition | None = None
@@ -423,7 +422,7 @@ class TreeResources:
         return documents, None
 
     def text(self, uri: str, most: int | None = None) -> Iterator[str]:
-        """The text of a file in pieces, read as they are asked for; nothing if it does not begin like text.
+        """Yield the text of a file in pieces, each read when it is requested; nothing if its beginning is not text.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -435,7 +434,7 @@ class TreeResources:
 
 
 def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
-    """The entries of a directory after a key: sub-directories, then files."""
+    """Yield the entries of a directory after a key: sub-directories, then files."""
     position = TreePosition(True, ("",)) if after is None else read_key(after)
     last = position.parts[-1] if position.parts else ""
     if position.directory:

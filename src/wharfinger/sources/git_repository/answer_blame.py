@@ -28,11 +28,11 @@ from wharfinger.sources.windows.window import NEXT, Window, continuation, parse,
 __all__ = ["BlameAnswer"]
 
 LINES = 200
-"""Lines of a window that asks for no number."""
+"""Lines of a window if the URI has no `lines`."""
 MOST_LINES = 5_000
-"""Lines of any window."""
+"""The most lines of any window."""
 CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
-"""Characters of such windows, after which they end early."""
+"""Characters after which these two windows end early."""
 LONGEST_LINE = 2_000
 """Characters of one line that are shown."""
 SECONDS = 20.0
@@ -44,9 +44,9 @@ _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 
 
 class LineOrigin(NamedTuple):
-    """The commit in which a line got its present text, and the path of the file there.
+    """The commit in which a line got its current text, and the path of the file in that commit.
 
-    `boundary`: git has looked no further, at the first commit, or where a shallow clone ends.
+    `boundary` is true for the first commit, and for the last one of a shallow clone: git looks no further.
     """
 
     oid: str
@@ -78,7 +78,7 @@ class BlameAnswer(GitAnswer):
         return os.fsencode("/".join(self.address.parts))
 
     async def _last_change(self) -> str:
-        """The last commit that changed the file: as long as it is the same, so is who wrote its lines."""
+        """Return the last commit that changed the file. The blame stays the same until another commit does."""
         known, key = self.repository.last_changes, (self._commit.oid, self._path, self.repository.references.boundary)
         found = known.get(key)
         if found is None:
@@ -129,7 +129,7 @@ class BlameAnswer(GitAnswer):
         return self.uris.commit("COMMIT")
 
     async def _lines(self) -> list[str]:
-        """The lines as git counts them, without their ends."""
+        """Return the lines as git counts them, without their line ends."""
         content = await self.objects.content(self._entry.oid)
         data = content.read(0, content.size)
         decoded = await asyncio.to_thread(mime.decode_text, data)
@@ -143,7 +143,7 @@ class BlameAnswer(GitAnswer):
         return self.uris.tree(self.address.rev, self.address.parts)
 
     async def _origins(self, first: int, last: int) -> list[LineOrigin]:
-        """Where these lines are from, in order."""
+        """Return the origin of each of these lines."""
         try:
             output = await run_git(
                 self.repository.private, "blame", "--porcelain", f"-L{first},{last}", self._commit.oid, "--",
@@ -152,15 +152,15 @@ class BlameAnswer(GitAnswer):
         except GitFailed as error:
             if not error.why:
                 raise GitFailed(
-                    f"The history of this file is long: {error.message.rstrip('.')}. As lines=1-20 it may be quick "
-                    f"enough; its commits are in {self.uris.log(self.address.rev)}?path=PATH."
+                    f"The history of this file is long: {error.message.rstrip('.')}. Ask for fewer lines, such as "
+                    f"lines=1-20, or read its commits in {self.uris.log(self.address.rev)}?path=PATH."
                 ) from None
             raise
         return parse_blame(output.data)
 
 
 def parse_blame(data: bytes) -> list[LineOrigin]:
-    """What `git blame --porcelain` prints: the facts about a commit are in the first lines of it only."""
+    """Parse the output of `git blame --porcelain`, which describes a commit only where it first appears."""
     origins: list[LineOrigin] = []
     paths: dict[str, bytes] = {}
     boundaries: set[str] = set()
@@ -180,17 +180,17 @@ def parse_blame(data: bytes) -> list[LineOrigin]:
 
 
 def unquote_path(name: bytes) -> bytes:
-    """A path as git prints it: in quotes with escapes if it has unusual bytes (`core.quotePath` of git-config(1))."""
+    """Decode a path that git printed. Unusual bytes are quoted and escaped (git-config(1), `core.quotePath`)."""
     if not (name.startswith(b'"') and name.endswith(b'"') and len(name) > 1):
         return name
     return _ESCAPE.sub(lambda match: bytes((_ESCAPED.get(match[1][0]) or int(match[1], 8) & 255,)), name[1:-1])
 
 
 def _range(window: Window | None, number: int) -> tuple[int, int]:
-    """The first and last line that are asked for.
+    """Return the first and the last line of a window.
 
     Raises:
-        InvalidArgument: there are none.
+        InvalidArgument: it has no lines.
     """
     if window is None:
         return 1, min(LINES, number)
@@ -207,7 +207,7 @@ def _range(window: Window | None, number: int) -> tuple[int, int]:
 def _written(
     lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit], first: int, path: bytes, room: int
 ) -> tuple[str, int]:
-    """Lines under the commits that wrote them, while there is room; and the number of the last one."""
+    """Return as many lines as fit in `room`, under the commits that wrote them, and the number of the last one."""
     out: list[str] = []
     width = len(str(first + len(origins) - 1))
     last = first - 1

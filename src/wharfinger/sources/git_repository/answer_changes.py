@@ -1,8 +1,8 @@
-"""What is changed and not committed: `git://label/changes` and `git://label/changes/{+path}`.
+"""The changes that are not committed: `git://label/changes` and `git://label/changes/{+path}`.
 
 git compares the working tree with HEAD through a copy of the index, so that it never writes the repository's own. It
 runs in the private directory, where no filter, hook or file monitor is configured; attributes in the working tree may
-name such programs, but not define them. Submodules are not looked into, because git would start itself there with the
+name such programs, but not define them. Submodules are left out, because git would start another git there with the
 configuration of the submodule.
 """
 
@@ -25,8 +25,8 @@ from wharfinger.sources.git_repository.git_differences import (
     DIFF,
     TreeChange,
     WorkingTree,
-    behind,
     changes,
+    changes_after,
     patches,
 )
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
@@ -37,7 +37,7 @@ from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, 
 __all__ = ["ChangesAnswer"]
 
 NAMED = 200
-"""Paths of each kind that are named."""
+"""The most changed, and the most untracked, paths that the text names."""
 UNTRACKED_BYTES = 1 << 20
 """Bytes of the names of untracked files."""
 UNTRACKED_SECONDS = 5.0
@@ -76,21 +76,21 @@ class ChangesAnswer(GitAnswer):
             changes(private, self._tree, "", path, working=compared),
             changes(private, self._tree, "", path, working=WorkingTree("", compared.index_file)),
         )
-        self._untracked = await self._others(compared)
+        self._untracked = await self._find_untracked(compared)
         self._patches: list[str] = []
         self._failure = ""
-        self._listed = behind(self._changed, self._after())
+        self._listed = changes_after(self._changed, self._after())
         if self._listed:
             try:
                 self._patches = await patches(
                     private, self._tree, "", self._listed, path, WINDOW_BYTES, working=compared
                 )
-            except GitFailed as error:  # such as a pipe in the place of a file: one path can still be read
+            except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
         digest = hashlib.blake2b(repr((self._tree, self._changed, self._staged)).encode(), digest_size=16)
         digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
         digest.update(b"\0".join(self._untracked))
-        # A file that was changed again may come in a later window: its status is part of the version.
+        # A file that changed again may be in a later window, so its status is part of the version.
         digest.update(repr(await asyncio.to_thread(_statuses, compared.folder, self._changed)).encode())
         self.version, self.modified = digest.hexdigest(), time.time()
 
@@ -106,8 +106,8 @@ class ChangesAnswer(GitAnswer):
             codes=(0, 1),
         )  # fmt: skip
 
-    async def _others(self, compared: WorkingTree) -> list[bytes]:
-        """Files that are neither in the index nor named by `.gitignore`; a folder instead of all that it holds."""
+    async def _find_untracked(self, compared: WorkingTree) -> list[bytes]:
+        """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder."""
         arguments = [
             "-z",
             "--others",
@@ -153,14 +153,14 @@ class ChangesAnswer(GitAnswer):
         return contents
 
     def _status(self) -> str:
-        """Which paths are changed. `git apply` passes over these lines."""
+        """Return the list of changed paths. `git apply` skips these lines."""
         head = f"{shown(self.references.head_name)} ({(self.references.head or '')[:12]})"
         if not (self._changed or self._staged or self._untracked):
             where = f" of {shown('/'.join(self.address.parts))}" if self.address.parts else ""
             return f"Nothing{where} is changed since {head}.\n"
         staged = {change.path: change for change in self._staged}
         lines = [f"Changes since {head} that are not committed:"]
-        # Something that was staged and then changed back is in the index only.
+        # A change that was staged and then undone in the working tree is in the index only.
         every = {**staged, **{change.path: change for change in self._changed}}
         for path in sorted(every)[:NAMED]:
             change = every[path]
@@ -182,10 +182,10 @@ class ChangesAnswer(GitAnswer):
 
 
 def _check_files(folder: str) -> None:
-    """Refuse pipes that git would open and wait for. In other folders than the top, the deadline ends the wait.
+    """Refuse pipes in the top folder that git would open and wait for. Below it, the deadline ends the wait.
 
     Raises:
-        InvalidArgument: there is one.
+        InvalidArgument: there is such a pipe.
     """
     for name in (".gitattributes", ".gitignore"):
         with suppress(OSError):

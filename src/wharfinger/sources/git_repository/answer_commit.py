@@ -1,4 +1,4 @@
-"""One commit: `git://label/commit/{rev}`. Who, when, why, and which paths it changed against its first parent."""
+"""One commit, `git://label/commit/{rev}`: author, time, message, and the paths that differ from its first parent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import dated
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_differences import EMPTY_TREES, changes
-from wharfinger.sources.git_repository.git_objects import PEELED, GitObjects
+from wharfinger.sources.git_repository.git_objects import MAX_TAGS, GitObjects
 from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import commit_text, subject
 from wharfinger.sources.git_repository.object_reader import MissingObject
@@ -17,13 +17,13 @@ from wharfinger.sources.git_repository.parsing import Commit, Tag
 __all__ = ["CommitAnswer", "commit_resource", "tree_before"]
 
 PATHS = 300
-"""Changed paths that are named."""
+"""The most changed paths that the text names."""
 SECONDS = 3.0
-"""How long they are looked for."""
+"""How long changed paths are searched for."""
 
 
 class CommitAnswer(GitAnswer):
-    """A commit, or the annotated tags on the way to one."""
+    """A commit, with the annotated tags that lead to it."""
 
     commit: Commit
     tags: list[Tag]
@@ -32,7 +32,7 @@ class CommitAnswer(GitAnswer):
         revision = await self.revision(self.address.rev)
         oid = revision.oid
         self.tags = []
-        while len(self.tags) < PEELED and (await self.objects.info(oid)).kind == "tag":
+        while len(self.tags) < MAX_TAGS and (await self.objects.info(oid)).kind == "tag":
             self.tags.append(await self.objects.tag(oid))
             oid = self.tags[-1].target
         self.commit = await self.objects.commit(oid)
@@ -55,7 +55,7 @@ class CommitAnswer(GitAnswer):
 
 
 def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
-    """A commit as a resource."""
+    """Return the resource of a commit."""
     return t.Resource(
         uri=repository.uris.commit(commit.oid),
         name=commit.oid[:12],
@@ -67,7 +67,7 @@ def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
 
 
 async def tree_before(objects: GitObjects, commit: Commit) -> str:
-    """The tree of a commit's first parent; the empty tree if it has none, or is the end of a shallow clone."""
+    """Return the tree of a commit's first parent; the empty tree if it has none, or if a shallow clone ends there."""
     if not commit.parents:
         return EMPTY_TREES[objects.private.length]
     try:

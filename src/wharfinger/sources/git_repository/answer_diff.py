@@ -1,6 +1,6 @@
-"""What differs between two revisions: `git://label/diff/{from}..{to}`, and of one commit `git://label/diff/{rev}`.
+"""The difference between two revisions, `git://label/diff/{from}..{to}`, or of one commit, `git://label/diff/{rev}`.
 
-A long one is read in windows, each of whole paths: `?after=` names the last path of the window before.
+A long difference is read in windows, each of whole paths: `?after=` names the last path of the previous window.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wharfinger.sources.directories import dated
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import tree_before
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_differences import DIFF, behind, changes, patches
+from wharfinger.sources.git_repository.git_differences import DIFF, changes, changes_after, patches
 from wharfinger.sources.git_repository.git_objects import NoSuchPath
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
@@ -27,7 +27,7 @@ __all__ = ["DiffAnswer"]
 
 
 class DiffAnswer(GitAnswer):
-    """The difference between two commits, or of one to its first parent; of everything, or of what is at a path."""
+    """The difference between two commits, or of one to its first parent; of all files, or at a path."""
 
     _commits: list[Commit]
     _trees: tuple[str, str]
@@ -48,7 +48,7 @@ class DiffAnswer(GitAnswer):
         self.modified = self._commits[-1].committer.seconds
 
     async def _at(self, tree: str) -> GitTreeEntry | None:
-        """What one side has at the path."""
+        """Return the entry of one side at the path, or None."""
         try:
             return await self.objects.find(tree, self.address.parts) if self.address.parts else _root(tree)
         except NoSuchPath:
@@ -70,7 +70,7 @@ class DiffAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         path = os.fsencode("/".join(self.address.parts))
         listed, cut = await changes(self.repository.private, *self._trees, path)
-        listed = behind(listed, self._after())
+        listed = changes_after(listed, self._after())
         texts: list[str] = []
         if listed:
             texts = await patches(self.repository.private, *self._trees, listed, path, window_bytes())
@@ -96,7 +96,7 @@ class DiffAnswer(GitAnswer):
         return os.fsencode("/".join(parts))
 
     def _pinned(self) -> str:
-        """This difference by the names of the objects, so that its windows stay the same."""
+        """Return the URI of this difference with the names of the commits, so that its windows stay the same."""
         oids = [commit.oid for commit in self._commits]
         return self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
 
@@ -106,6 +106,6 @@ def _root(tree: str) -> GitTreeEntry:
 
 
 def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:
-    """The modes, if they differ: a file that became executable differs, though its object does not."""
+    """Return the modes if they differ: a file that became executable keeps its object."""
     modes = [side.mode if side else 0 for side in (old, new)]
     return "" if modes[0] == modes[1] else f" {modes[0]:o}..{modes[1]:o}"

@@ -1,4 +1,4 @@
-"""Where a text is in the files of a revision: `git://label/grep/{rev}{?text,path,after}`, line by line."""
+"""The lines of a revision's files that contain a text: `git://label/grep/{rev}{?text,path,after}`."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ __all__ = ["GrepAnswer"]
 LINES = 100
 """Lines of one window."""
 MOST = 10_000
-"""Lines that are found at most."""
+"""The most lines that a search finds."""
 CHARACTERS = 32_000
-"""Characters of a window, after which it ends early."""
+"""Characters after which a window ends early."""
 LINE_CHARACTERS = 300
 """Characters of a line that are shown."""
 LONGEST_TEXT = 1_000
-"""Characters of a text that is searched."""
+"""The most characters of a text to search for."""
 FOUND_BYTES = 8 << 20
-"""Bytes that git prints of what it found, at most."""
+"""The most output of git."""
 SECONDS = 10.0
-"""Time of a search, after which what was found is returned."""
+"""Time after which a search ends, and returns the lines found so far."""
 
 
 class FoundLine(NamedTuple):
-    """A line that has the text."""
+    """A line that contains the text."""
 
     path: bytes
     number: int
@@ -50,7 +50,7 @@ class FoundLine(NamedTuple):
 
 
 class GrepAnswer(GitAnswer):
-    """The lines of a revision's files that have a text, without regard to the case of ASCII letters."""
+    """The lines of a revision's files that contain a text. The case of ASCII letters is ignored."""
 
     _commit: Commit
 
@@ -149,7 +149,7 @@ class GrepAnswer(GitAnswer):
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:
-    r"""What `git grep -n -z` prints of a tree: `TREE:path\0number\0line\n`; the last line may have been cut."""
+    r"""Parse the output of `git grep -n -z` for a tree: `TREE:path\0number\0line\n`. The last line may be cut."""
     pattern = re.compile(tree.encode() + rb":([^\0]*)\0(\d+)\0([^\n]*)\n")
     found: list[FoundLine] = []
     at = 0
@@ -160,7 +160,7 @@ def parse_grep(data: bytes, tree: str) -> list[FoundLine]:
 
 
 def _short(line: str, text: str) -> str:
-    """A line, or the part of it around the text."""
+    """Return a line, or the part of it around the text."""
     line = line.strip()
     if len(line) <= LINE_CHARACTERS:
         return shown(line)

@@ -32,11 +32,11 @@ from wharfinger.sources.windows.window_budget import limited, window_bytes
 __all__ = ["LogAnswer"]
 
 MOST = 1_000
-"""Commits of one window."""
+"""The most commits of one window."""
 PLAIN_CHARACTERS = 32_000
-"""Characters of a window that asks for no number of commits."""
+"""Characters after which a window ends if the URI has no `limit`."""
 LONGEST = 1_000
-"""Characters of a text that is searched."""
+"""The most characters of a text to search for."""
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?(?:Z|([+-])(\d\d):?(\d\d))?", re.ASCII
 ).fullmatch
@@ -131,7 +131,7 @@ class LogAnswer(GitAnswer):
         return "\n".join(lines) + "\n"
 
     def _end(self, stretch: Stretch) -> list[str]:
-        """Where and why the log ends."""
+        """Return a line that says where and why the log ends, if there is a reason."""
         last = stretch.commits[-1] if stretch.commits else None
         path = shown(os.fsdecode(self._selection.path))
         if stretch.cut:
@@ -190,7 +190,7 @@ def _searched(name: str, value: str | None) -> str:
 
 
 def _time(name: str, value: str | None, end: int) -> int | None:
-    """Seconds since 1970 of `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number; `until` includes the whole day."""
+    """Read `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number as Unix time. `until` includes the whole day."""
     if value is None:
         return None
     if _SECONDS(value):

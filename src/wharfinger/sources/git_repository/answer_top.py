@@ -19,7 +19,7 @@ from wharfinger.sources.git_repository.revision_names import short_name
 __all__ = ["TopAnswer", "head_words"]
 
 NAMED = 50
-"""Branches, and tags, that the text names."""
+"""The most branches, and the most tags, that the text names."""
 
 
 class TopAnswer(GitAnswer):
@@ -37,7 +37,7 @@ class TopAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         references = self.references
-        counts = f"{many(references.many(BRANCHES), 'branch')}, {many(references.many(TAGS), 'tag')}"
+        counts = f"{many(references.count(BRANCHES), 'branch')}, {many(references.count(TAGS), 'tag')}"
         tags = await self.repository.references.tags(references)
         lists = [
             ("Branches:", self._names(BRANCHES, list(references.under(BRANCHES)))),
@@ -91,7 +91,7 @@ _HOW = (
 
 
 def head_words(references: References) -> str:
-    """HEAD in words: `main at 1a2b3c4`."""
+    """Return HEAD in words, such as `main at 1a2b3c4`."""
     if references.head is None:
         return f"{shown(references.head_name)}, without commits yet"
     return f"{shown(references.head_name)} at {references.head[:7]}"

@@ -1,6 +1,6 @@
 """Trees and files at a revision: `git://label/tree/{rev}/{+path}`.
 
-A symbolic link is the text of its target, and is not followed. A submodule is the name of its commit, and not opened.
+A symbolic link is shown as the path of its target, a submodule as the name of its commit. Neither is followed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class TreeAnswer(GitAnswer):
         return [self.text(text), *summaries(children)]
 
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The entries of a folder in git's order. A key is the folder's object and the number of the next entry."""
+        """Return the entries of a folder in git's order. A key has the folder's object and the next entry's index."""
         if not is_tree(self.entry.mode):
             raise ResourceNotFound(self.uri)
         oid, begin = self.entry.oid, 0
@@ -131,11 +131,11 @@ class TreeAnswer(GitAnswer):
 async def entry_resources(
     repository: Repository, rev: str, rows: Sequence[tuple[Parts, GitTreeEntry]]
 ) -> list[t.Resource]:
-    """Entries of trees at a revision as resources."""
+    """Return the resources of entries of trees at a revision."""
     files = {entry.oid for _, entry in rows if not (is_tree(entry.mode) or is_module(entry.mode))}
     infos = await repository.objects.infos(list(files))
     sizes = {oid: info.size for oid, info in infos.items()}
-    # Names say the type of most files. Of the others, the first bytes are read.
+    # The types of most files follow from their names. Of the others, the first bytes are read.
     unknown = {
         entry.oid
         for parts, entry in rows
@@ -150,7 +150,7 @@ async def entry_resources(
 async def _head(repository: Repository, oid: str) -> bytes | None:
     try:
         return await repository.objects.start(oid)
-    except (MissingObject, InvalidArgument):  # reading it says why
+    except (MissingObject, InvalidArgument):  # reading the file reports the error
         return None
 
 

@@ -1,4 +1,4 @@
-"""What differs between two trees: which paths, and the patches, as `git diff-tree` prints them."""
+"""Finds the differences between two trees with `git diff-tree`: the paths that differ, and their patches."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from wharfinger.content.text import shown
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
-__all__ = ["DIFF", "EMPTY_TREES", "TreeChange", "WorkingTree", "behind", "changes", "patches"]
+__all__ = ["DIFF", "EMPTY_TREES", "TreeChange", "WorkingTree", "changes", "changes_after", "patches"]
 
 EMPTY_TREES = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-"""The tree that holds nothing, by the length of its name. git knows it in every repository."""
+"""The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
-"""Output that lists paths."""
+"""The most output that lists paths."""
 PATCH_BYTES = 1 << 20
-"""Output of patches that is read at first."""
+"""The most output of patches in a first run; a second one allows `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
 """The largest patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
@@ -37,7 +37,7 @@ _RAW = re.compile(rb":([0-7]{6}) ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
 class WorkingTree(NamedTuple):
-    """A copy of the index, and a folder, to compare a tree with; without a folder, what is staged."""
+    """A copy of the index, and a folder to compare a tree with; without a folder, only the index is compared."""
 
     folder: str
     index_file: str
@@ -59,7 +59,7 @@ class TreeChange(NamedTuple):
 
     @property
     def patches(self) -> int:
-        """How many patches show it: two if it became another type of file."""
+        """The number of its patches: two if the type of the file changed."""
         return 2 if self.status == "T" else 1
 
 
@@ -73,16 +73,16 @@ async def changes(
     seconds: float = SECONDS,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[TreeChange], bool]:
-    """The paths that differ between two trees or commits, in order; and whether there are more.
+    """Return the paths that differ between two trees or commits, in order, and whether there are more.
 
     Args:
         private: The repository.
-        old: The name of the older one.
-        new: The name of the newer one.
+        old: The object name of the older one.
+        new: The object name of the newer one.
         path: Only this file or folder.
         most: How many paths to return.
         seconds: How long to compare.
-        working: What `old` is compared with instead of `new`.
+        working: The working tree to compare with `old` instead of `new`.
 
     Raises:
         GitFailed: git cannot compare them.
@@ -116,9 +116,9 @@ async def patches(
     room: int,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> list[str]:
-    """The patches of the first of these changes, one text for each: at least one, and more while there is room.
+    """Return one text for each of the first changes with its patches: at least one text, and more while there is room.
 
-    `git apply` accepts them, also those of binary files, which name whole objects; others abbreviate the names.
+    `git apply` accepts them. Patches of binary files have the full names of objects, others abbreviate them.
 
     Raises:
         GitFailed: git cannot compare them.
@@ -136,7 +136,7 @@ async def patches(
             private, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments, most=most,
             seconds=SECONDS, partial=True, work_tree=working.folder, index=working.index_file,
         )  # fmt: skip
-        pieces = _pieces(data)[: -1 if cut else None]  # the last one is not complete
+        pieces = _pieces(data)[: -1 if cut else None]  # the last one is incomplete
     texts: list[str] = []
     size = place = 0
     for change in listed:
@@ -148,20 +148,20 @@ async def patches(
         size += len(texts[-1])
     if not texts:
         if not cut:
-            raise GitFailed("`git diff-tree` printed something else than patches: see `git fsck`.")
+            raise GitFailed("`git diff-tree` printed no patches: see `git fsck`.")
         name = shown(os.fsdecode(first.path))
         texts = [f"diff --git a/{name} b/{name}\nThe contents differ, and are too large to compare.\n"]
     return texts
 
 
 def _command(working: WorkingTree) -> tuple[str, ...]:
-    """The command that compares, with what makes it safe."""
+    """Return the command that compares, with its safety options."""
     if not working.index_file:
         return ("diff-tree", "-r", *_TREES)
-    # A conflict of a merge is no change that a patch could show.
+    # A patch cannot show a merge conflict.
     if not working.folder:
         return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREES)
-    # git would look into a submodule by a process of its own, with the configuration there.
+    # For a submodule, git would start another git with the configuration of the submodule.
     return ("diff-index", "--diff-filter=ADMRT", *_TREES, "--ignore-submodules=all")
 
 
@@ -169,8 +169,8 @@ def _sides(old: str, new: str, working: WorkingTree) -> tuple[str, ...]:
     return (old,) if working.index_file else (old, new)
 
 
-def behind(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
-    """The changes after a path, in git's order."""
+def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
+    """Return the changes after a path, in git's order."""
     if not after:
         return listed
     place = next((at + 1 for at, change in enumerate(listed) if change.path == after), None)
@@ -178,7 +178,7 @@ def behind(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
 
 
 def _is_plain(change: TreeChange) -> bool:
-    """Whether its names can be shown as they are. Others are quoted by git, byte by byte."""
+    """Return whether its paths can be shown unchanged. git quotes others byte by byte."""
     try:
         return change.path.decode().isprintable() and change.moved.decode().isprintable()
     except UnicodeDecodeError:
@@ -186,7 +186,7 @@ def _is_plain(change: TreeChange) -> bool:
 
 
 def _pieces(data: bytes) -> list[bytes]:
-    """Patches, one for each `diff --git`: every other line of a patch begins otherwise."""
+    """Split output into patches at `diff --git`, with which no other line of a patch begins."""
     begins = [match.start() for match in re.finditer(rb"^diff --git ", data, re.MULTILINE)]
     return [data[begin:end] for begin, end in zip(begins, [*begins[1:], len(data)], strict=True)]
 

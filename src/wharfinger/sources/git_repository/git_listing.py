@@ -1,6 +1,6 @@
 """The list of a repository in pages: its top, branches, tags, the newest commits of HEAD, and HEAD's files.
 
-A key holds the commit that HEAD was when its list began, so that nothing is lost or repeated while commits arrive.
+A key contains HEAD's commit at the beginning of the list, so that no entry is lost or repeated while commits arrive.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RECENT = 100
 """Commits of HEAD that are listed."""
 SEARCHED = 10_000
 """Commits of HEAD whose messages are searched."""
-LOOKED_AT = 20
-"""Entries that one page of documents passes over, for each that it may return."""
+MAX_ROUNDS = 20
+"""The most entries that a page of documents examines, for each that it may return."""
 
 
 class _Row(NamedTuple):
-    """A position in one part of the list, and what is there: a URI, a file or a commit."""
+    """A position in one part of the list, and its entry: a URI, a file or a commit."""
 
     position: str
     uri: str = ""
@@ -50,7 +50,7 @@ class _Row(NamedTuple):
 
 
 class _List:
-    """The list from one moment on: `tip` is what HEAD was, None in a repository without commits."""
+    """The list as of one moment. `tip` is HEAD's commit at that time, None in a repository without commits."""
 
     def __init__(self, repository: Repository, references: References, tip: str | None) -> None:
         self.repository = repository
@@ -76,7 +76,7 @@ class _List:
                 yield self._named(BRANCHES, name, quote_rev(name))
 
     async def tags(self, after: str) -> AsyncIterator[_Row]:
-        """The newest first. A position has the time, so that it stays valid if its tag is deleted."""
+        """Yield the tags, newest first. A position contains the time, so that it stays valid if its tag is deleted."""
         reader = self.repository.references
         times = await reader.tag_times(self.references)
         begin = (0, "")
@@ -92,7 +92,7 @@ class _List:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
     async def commits(self, after: str, most: int = RECENT) -> AsyncIterator[_Row]:
-        """The newest commits; a position is the number of commits up to it, and its name."""
+        """Yield the newest commits. A position is the number of commits so far, and the name of the last one."""
         if self.tip is None:
             return
         number, _, oid = after.partition(":")
@@ -112,7 +112,7 @@ class _List:
             oid = stretch.after
 
     async def files(self, after: str) -> AsyncIterator[_Row]:
-        """What HEAD's tree holds; nothing if it cannot be read."""
+        """Yield the files and folders of HEAD's tree; nothing if it cannot be read."""
         if self.tip is not None:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
@@ -121,7 +121,7 @@ class _List:
                     yield _Row(join_parts(parts), file=(parts, entry))
 
     async def resources(self, rows: Sequence[_Row]) -> list[t.Resource]:
-        """The resources of rows, except those that cannot be read."""
+        """Return the resources of rows, except those that cannot be read."""
         files = [row.file for row in rows if row.file is not None]
         listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
         others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.file is None]))
@@ -147,10 +147,10 @@ _DOCUMENTS = ("files", "commits")
 async def page(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[t.Resource], str | None]:
-    """At most `limit` resources after the key, and the key of the next page.
+    """Return at most `limit` resources after the key, and the key of the next page.
 
     Raises:
-        InvalidArgument: the key is not one of this list.
+        InvalidArgument: the key does not belong to this list.
     """
     return await _page(repository, references, after, limit, _PAGE)
 
@@ -158,7 +158,7 @@ async def page(
 async def top_children(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[t.Resource], str | None]:
-    """The entries of the top, in pages like those of `page`."""
+    """Return the entries of the top, in pages like those of `page`."""
     return await _page(repository, references, after, limit, _CHILDREN)
 
 
@@ -169,7 +169,7 @@ async def _page(
     while True:
         listed, rows, key = await _rows(repository, references, after, limit - len(found), parts, RECENT)
         found += await listed.resources(rows)
-        if found or key is None:  # a page is not empty, unless it is the last one
+        if found or key is None:  # only the last page may be empty
             return found, key
         after = key
 
@@ -177,7 +177,7 @@ async def _page(
 async def _rows(
     repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...], recent: int
 ) -> tuple[_List, list[_Row], str | None]:
-    """At most `limit` rows after a key, and the key of the last one if there are more."""
+    """Return at most `limit` rows after a key, and the key of the last one if there are more."""
     part, tip, position = await _begin(repository, references, after, parts)
     listed = _List(repository, references, tip)
     sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
@@ -202,7 +202,7 @@ async def _rows(
 async def _begin(
     repository: Repository, references: References, after: str | None, parts: tuple[str, ...]
 ) -> tuple[str, str | None, str]:
-    """Where a page begins: the part of the list, the commit, and the position."""
+    """Return where a page begins: the part of the list, the commit, and the position."""
     if after is None:
         return parts[0], await _tip(repository, references), ""
     name, _, rest = after.partition(" ")
@@ -231,13 +231,13 @@ async def _tip(repository: Repository, references: References) -> str | None:
 async def documents(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[Document], str | None]:
-    """What is searched: the files of HEAD's tree, and the messages of its newest commits.
+    """Return the documents to search: the files of HEAD's tree, and the messages of its newest commits.
 
     Raises:
-        InvalidArgument: the key is not one of these.
+        InvalidArgument: the key does not belong to this list.
     """
     found: list[Document] = []
-    for _ in range(LOOKED_AT):
+    for _ in range(MAX_ROUNDS):
         _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED)
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
         found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]

@@ -1,6 +1,6 @@
-"""Commits, tags, trees and contents by the names of their objects, and paths in trees.
+"""Reads commits, tags, trees and blobs by the names of their objects, and finds paths in trees.
 
-Walks are lazy: a tree that holds itself many times over costs what is asked of it. Knows no URIs.
+Walks are lazy: of a tree that contains another one many times, only the part that is requested is read.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ MIB = 1 << 20
 SMALL_BYTES = {"commit": 4 * MIB, "tag": 4 * MIB, "tree": 32 * MIB}
 """The largest objects that are parsed."""
 TREES_BYTES, COMMITS_BYTES = 48 * MIB, 16 * MIB
-"""Trees and commits that are kept, about."""
+"""Memory for trees and for commits that are kept, approximately."""
 LARGEST_BYTES = 2048 * MIB
 """The largest blob that can be read, in windows, through a temporary file."""
 LARGE_FILES = 2
-"""Temporary files of such blobs that are kept."""
+"""The most temporary files of large blobs that are kept."""
 LARGE_SECONDS = 60.0
-PEELED = 10
-"""Tags of tags."""
+"""Time to write such a file."""
+MAX_TAGS = 10
+"""The most tags that may lead from one to the next."""
 DEEPEST = 512
-"""Folders in folders."""
+"""Levels of folders that a walk enters."""
 SNIFFED_WHOLE_BYTES = MIB
-"""A blob that is read whole for its first bytes."""
+"""The largest blob that is read whole to get its first bytes."""
 
 
 class NoSuchPath(LookupError):
@@ -65,17 +66,17 @@ class NoSuchPath(LookupError):
 
 
 def is_tree(mode: int) -> bool:
-    """Whether an entry is a folder."""
+    """Return whether an entry is a folder."""
     return stat.S_ISDIR(mode)
 
 
 def is_link(mode: int) -> bool:
-    """Whether an entry is a symbolic link, whose content is its target."""
+    """Return whether an entry is a symbolic link, whose content is its target."""
     return stat.S_ISLNK(mode)
 
 
 def is_module(mode: int) -> bool:
-    """Whether an entry is a submodule: a commit of another repository."""
+    """Return whether an entry is a submodule: a commit of another repository."""
     return stat.S_IFMT(mode) == 0o160000
 
 
@@ -98,11 +99,11 @@ class GitObjects:
             kept.clear()
 
     async def info(self, name: str) -> GitObject:
-        """The kind and size of an object (see `ObjectReader.info`)."""
+        """Return the kind and size of an object (see `ObjectReader.info`)."""
         return await self.reader.info(name)
 
     async def infos(self, oids: Sequence[str]) -> dict[str, GitObject]:
-        """The kinds and sizes of those objects that can be read."""
+        """Return the kinds and sizes of those objects that can be read."""
         wanted = list(dict.fromkeys(oids))
         found = await asyncio.gather(*[self.reader.info(oid) for oid in wanted], return_exceptions=True)
         known: dict[str, GitObject] = {}
@@ -114,10 +115,10 @@ class GitObjects:
         return known
 
     async def commit(self, oid: str) -> Commit:
-        """A commit.
+        """Return a commit.
 
         Raises:
-            MissingObject: there is none of this name.
+            MissingObject: no object has this name.
             DamagedObject: it cannot be read.
         """
         known = self._commits.get(oid)
@@ -127,12 +128,12 @@ class GitObjects:
         return known
 
     async def tag(self, oid: str) -> Tag:
-        """An annotated tag. Raises what `commit` raises."""
+        """Return an annotated tag. Raises what `commit` raises."""
         data = await self._data(oid, "tag")
         return _parsed(oid, lambda: parse_tag(oid, data))
 
     async def tree(self, oid: str) -> GitTree:
-        """The entries of a tree. Raises what `commit` raises."""
+        """Return the entries of a tree. Raises what `commit` raises."""
         known = self._trees.get(oid)
         if known is None:
             data = await self._data(oid, "tree")
@@ -146,12 +147,12 @@ class GitObjects:
         return await self.reader.contents(oid, SMALL_BYTES[kind])
 
     async def peel(self, oid: str) -> GitObject:
-        """The object that is not a tag.
+        """Return the object that a tag leads to. An object that is not a tag is returned itself.
 
         Raises:
-            MissingObject: the object, or the one that a tag names, is not there.
+            MissingObject: the object, or one that a tag names, is missing.
         """
-        for _ in range(PEELED):
+        for _ in range(MAX_TAGS):
             info = await self.reader.info(oid)
             if info.kind != "tag":
                 return info
@@ -159,20 +160,20 @@ class GitObjects:
         raise MissingObject(oid)
 
     async def commit_of(self, oid: str) -> Commit:
-        """The commit that an object is, or that a tag names.
+        """Return a commit, or the commit that a tag leads to.
 
         Raises:
-            MissingObject: it is not a commit.
+            MissingObject: there is no commit.
         """
         return await self.commit((await self.peel(oid)).oid)
 
     # Contents
 
     async def content(self, oid: str) -> RandomAccess:
-        """The bytes of a blob, which are in a temporary file if there are many.
+        """Return the bytes of a blob. Those of a large blob are in a temporary file.
 
         Raises:
-            MissingObject: there is none of this name.
+            MissingObject: no object has this name.
             DamagedObject: it cannot be read.
             GitFailed: it is too large.
         """
@@ -190,7 +191,7 @@ class GitObjects:
                         output_bytes=info.size,
                     )  # fmt: skip
                     if not await asyncio.to_thread(self._is_whole, file, info):
-                        raise DamagedObject(oid, "its bytes do not fit its name")
+                        raise DamagedObject(oid, "its bytes do not match its name")
                     known = self._large.put(oid, _LargeBlob(os.dup(file.fileno()), info.size))
         return known
 
@@ -202,7 +203,7 @@ class GitObjects:
         return digest.hexdigest() == info.oid
 
     async def start(self, oid: str) -> bytes:
-        """The first bytes of a blob, enough to find out its type. Raises what `content` raises."""
+        """Return the first bytes of a blob, enough to detect its type. Raises what `content` raises."""
         known = self._heads.get(oid)
         if known is None:
             if (await self.reader.info(oid)).size <= SNIFFED_WHOLE_BYTES:
@@ -217,11 +218,11 @@ class GitObjects:
     # Paths
 
     async def find(self, tree: str, parts: Parts) -> GitTreeEntry:
-        """The entry at a path; the tree itself for an empty path.
+        """Return the entry at a path; the tree itself for an empty path.
 
         Raises:
-            NoSuchPath: there is none.
-            MissingObject: a tree on the way is not in the repository.
+            NoSuchPath: the tree has no such path.
+            MissingObject: a tree on the way is missing.
         """
         found = GitTreeEntry(b"", stat.S_IFDIR, tree)
         for part in parts:
@@ -235,7 +236,7 @@ class GitObjects:
         return found
 
     async def walk(self, tree: str, after: Parts = ()) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
-        """Everything below a tree, folders before what they hold; only what comes after a path of the same tree.
+        """Yield all entries below a tree, each folder before its entries. Begin after the path `after` of this tree.
 
         Raises:
             NoSuchPath: the tree has no such path.
@@ -266,7 +267,7 @@ class GitObjects:
             if is_tree(entry.mode) and len(path) < DEEPEST:
                 try:
                     stack.append((path, await self.tree(entry.oid), 0))
-                except (MissingObject, InvalidArgument):  # reading it says why
+                except (MissingObject, InvalidArgument):  # an error that reading this tree itself reports
                     continue
 
 
@@ -278,7 +279,7 @@ def _parsed(oid: str, parse: Callable[[], Parsed]) -> Parsed:
 
 
 class _LargeBlob:
-    """A blob in a temporary file that has no name any more."""
+    """A blob in a temporary file without a name."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""How trees, commits, differences and logs are written as URIs, and read back. Knows no repository.
+"""Writes and reads the URIs of trees, commits, differences and logs. Looks at no repository.
 
 A revision is one part of the path, so that the slashes of `feature/x` are written `%2F`. A path's parts are file names,
 byte for byte, as in `file:` URIs.
@@ -19,12 +19,12 @@ __all__ = ["GitAddress", "GitUris", "Parts", "plain_path", "quote_rev", "unquote
 Parts = tuple[str, ...]
 """File names below the top of a tree, as `os.fsdecode` gives them."""
 
-LONGEST = 65_536  # characters of a URI that is read at all
+LONGEST = 65_536  # the most characters of a URI
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~]")
 
 
 class GitAddress(NamedTuple):
-    """What a URI asks for. `kind` is `top`, `tree`, `commit`, `diff` or `log`; `uri` is without the query."""
+    """A parsed URI. `kind` is `top` or a key of `_QUERIES`, such as `tree`; `uri` is without the query."""
 
     kind: str
     uri: str
@@ -43,47 +43,47 @@ class GitUris:
         self._inside = self.top + "/"
 
     def matches(self, uri: str) -> bool:
-        """Whether a URI is of this repository, existing or not."""
+        """Return whether a URI belongs to this repository. It need not exist."""
         return uri.startswith((self._inside, self.top + "?")) or uri == self.top
 
     # Writing
 
     def tree(self, rev: str, parts: Parts = ()) -> str:
-        """A tree, or a file in it."""
+        """Return the URI of a tree, or of a file or folder in it."""
         return f"{self._inside}tree/{quote_rev(rev)}" + ("/" + join_parts(parts) if parts else "")
 
     def commit(self, rev: str) -> str:
-        """A commit."""
+        """Return the URI of a commit."""
         return f"{self._inside}commit/{quote_rev(rev)}"
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
-        """What differs between two revisions, or between one and its parent; everywhere, or below a path."""
+        """Return the URI of the difference between two revisions, or of one to its parent; with `parts`, at a path."""
         first = quote_rev(rev)
         if to is not None:
-            # A dot at the end would be taken for one of the two that follow.
+            # A dot at the end would be confused with the two that follow.
             first = f"{first[:-1]}%2E" if first.endswith(".") else first
         between = first if to is None else f"{first}..{quote_rev(to)}"
         return f"{self._inside}diff/{between}" + ("/" + join_parts(parts) if parts else "")
 
     def log(self, rev: str) -> str:
-        """The log of what led to a revision."""
+        """Return the URI of the commits that led to a revision."""
         return f"{self._inside}log/{quote_rev(rev)}"
 
     def blame(self, rev: str, parts: Parts) -> str:
-        """Who wrote the lines of a file."""
+        """Return the URI of the commits that wrote the lines of a file."""
         return f"{self._inside}blame/{quote_rev(rev)}/{join_parts(parts)}"
 
     def changes(self, parts: Parts = ()) -> str:
-        """What is changed in the working tree, or below a path of it."""
+        """Return the URI of the uncommitted changes in the working tree, or at a path of it."""
         return f"{self._inside}changes" + ("/" + join_parts(parts) if parts else "")
 
     def grep(self, rev: str) -> str:
-        """The lines of a revision's files that have a text, which is a parameter."""
+        """Return the URI of a search in the files of a revision, without its parameter `text`."""
         return f"{self._inside}grep/{quote_rev(rev)}"
 
     @property
     def templates(self) -> dict[str, str]:
-        """The URI templates by what they are of."""
+        """The URI templates, by kind."""
         inside = self._inside
         return {
             "tree": f"{inside}tree/{{rev}}/{{+path}}",
@@ -101,10 +101,10 @@ class GitUris:
     # Reading
 
     def read(self, uri: str) -> GitAddress:
-        """What a URI asks for.
+        """Parse a URI.
 
         Raises:
-            ResourceNotFound: nothing of this repository is called so.
+            ResourceNotFound: it cannot name anything in this repository.
             InvalidArgument: its query cannot be read.
         """
         if len(uri) > LONGEST or "#" in uri or not self.matches(uri):
@@ -150,10 +150,10 @@ def _no_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> Non
 
 
 def plain_path(text: str) -> Parts:
-    """A path that is not escaped (any more) in its parts.
+    """Split a path without escapes into its parts.
 
     Raises:
-        UnreadableUri: it is none.
+        UnreadableUri: it is not a path.
     """
     return split_path("/".join([quote(part) for part in text.split("/")]))[0]
 
@@ -174,7 +174,7 @@ def unquote_rev(part: str) -> str:
     """Read one part of a URI's path as a revision; escapes are decoded once.
 
     Raises:
-        ValueError: it is empty, or has an escape that is none, or NUL.
+        ValueError: it is empty, or has an invalid escape or a NUL.
     """
     raw = re.sub(rb"%([0-9A-Fa-f]{2})?", _decode, part.encode())
     if not raw or b"\0" in raw:

@@ -1,4 +1,4 @@
-"""The contents of commits, tags and trees. A time, name or message that is damaged is shown as far as possible."""
+"""Parses commits, tags and trees. A damaged time, name or message is shown as far as possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wharfinger.sources.git_repository.safe_text import decode
 
 __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
-LONGEST_NAME = 1_000  # bytes of a person that are shown if the rest cannot be read
+LONGEST_NAME = 1_000  # bytes of a person that are shown if they cannot be parsed
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
@@ -23,7 +23,7 @@ class NotParsed(ValueError):
 
 
 class Person(NamedTuple):
-    """Who did something, and when: seconds since 1970, and the offset of their clock in minutes."""
+    """An author, committer or tagger, and the time: seconds since 1970, and the offset of their clock in minutes."""
 
     name: str
     seconds: int
@@ -64,7 +64,7 @@ class GitTreeEntry(NamedTuple):
 
     @property
     def part(self) -> str:
-        """Its name as a part of a path."""
+        """The name as a part of a path."""
         return os.fsdecode(self.name)
 
 
@@ -89,11 +89,11 @@ class GitTree(Sequence[GitTreeEntry]):
 
     @property
     def cost(self) -> int:
-        """The bytes of memory that it takes, about."""
+        """Approximate bytes of memory."""
         return 250 * len(self._rows) + sum([len(row[1]) for row in self._rows]) + 100
 
     def place_of(self, name: bytes) -> int | None:
-        """The place of the entry of this name, or None."""
+        """Return the index of the entry with this name, or None."""
         if self._places is None:
             self._places = {row[1]: at for at, row in reversed(list(enumerate(self._rows)))}
         return self._places.get(name)
@@ -105,7 +105,7 @@ def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:
 
 
 def parse_tree(data: bytes, length: int = 20) -> GitTree:
-    """The entries of a tree whose names of objects have so many bytes. Entries with impossible names are left out.
+    """Parse a tree whose object names have `length` bytes. Entries with impossible names are left out.
 
     Raises:
         NotParsed: these bytes are not a tree.
@@ -117,7 +117,7 @@ def parse_tree(data: bytes, length: int = 20) -> GitTree:
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:
-    """A commit.
+    """Parse a commit.
 
     Raises:
         NotParsed: these bytes are not a commit.
@@ -139,7 +139,7 @@ def parse_commit(oid: str, data: bytes) -> Commit:
 
 
 def parse_tag(oid: str, data: bytes) -> Tag:
-    """An annotated tag.
+    """Parse an annotated tag.
 
     Raises:
         NotParsed: these bytes are not a tag.
@@ -154,7 +154,7 @@ def parse_tag(oid: str, data: bytes) -> Tag:
 
 
 def _fields(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The fields before the first empty line, and the message after it; lines that continue a field are left out."""
+    """Split data into the fields before the first empty line, without continued lines, and the message after it."""
     head, _, message = data.partition(b"\n\n")
     lines = [line.partition(b" ") for line in head.split(b"\n") if not line.startswith(b" ")]
     return [(name, value) for name, _, value in lines], message
@@ -167,7 +167,7 @@ def _oid(value: bytes) -> str:
 
 
 def _person(value: bytes, encoding: bytes | None) -> Person:
-    """`Name <address> seconds offset`; a time that cannot be read is 1970."""
+    """Parse `Name <address> seconds offset`. A time that cannot be read becomes 1970."""
     name, _, when = value.rpartition(b"> ")
     found = _WHEN(when)
     if found is None:

@@ -1,8 +1,8 @@
 """HEAD, branches, tags and remote branches at one moment, as `git for-each-ref` lists them.
 
-git runs only if something changed: each look compares the status of HEAD, `packed-refs`, `shallow` and every file of
-`refs` with the one before. Callers that come while a look is under way share the next one, so what was committed before
-a call is always seen. No name that a client sends becomes a path.
+git runs only if something changed: each check compares the status of HEAD, `packed-refs`, `shallow` and every file of
+`refs` with the previous one. Calls that arrive during a check share the next one, so each sees all commits that were
+made before it. No name that a client sends becomes a path.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References", "Repo
 
 BRANCHES, TAGS, REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
 MOST = 200_000
-"""References that are looked at."""
+"""The most references that are read."""
 DEEP = 64
-"""Folders in folders of references."""
+"""Levels of folders of references."""
 SETTLED_NS = 100_000_000
-"""Age of a file from which its status says whether it changed: clocks of file systems tick every few milliseconds."""
+"""From this age on, a change of a file changes its status: the clocks of file systems tick every few milliseconds."""
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
@@ -39,7 +39,7 @@ class RepositoryGone(InvalidArgument):
 
 
 class References:
-    """All references at one moment. If nothing changed, the next moment is the same object."""
+    """All references at one moment. If nothing changed, the next check returns the same object."""
 
     def __init__(self, head: str, names: dict[str, str]) -> None:
         self.branch = head.removeprefix("ref: ").strip() if head.startswith("ref:") else None
@@ -47,17 +47,17 @@ class References:
         self.names = names
         """The object of each full name, such as `refs/tags/v1`."""
         self.head = names.get(self.branch) if self.branch is not None else head if _OID(head) else None
-        """The object that HEAD is; None in a repository without commits."""
+        """The object of HEAD; None in a repository without commits."""
         self.tag_times: dict[str, int] | None = None
-        """Seconds since 1970 at which each tag was made, by its full name; None if they were not read."""
+        """The time of each tag in seconds since 1970, by its full name; None if they were not read."""
 
     def same(self, other: References | None) -> bool:
-        """Whether both have the same references."""
+        """Return whether both have the same references."""
         return other is not None and (self.branch, self.head, self.names) == (other.branch, other.head, other.names)
 
     @functools.cached_property
     def mark(self) -> str:
-        """A text that differs if any reference does."""
+        """Return a text that changes if any reference does."""
         digest = hashlib.blake2b(repr((self.branch, self.head)).encode("utf-8", "surrogateescape"), digest_size=10)
         for name in self._sorted:
             digest.update(f"{name} {self.names[name]}\n".encode("utf-8", "surrogateescape"))
@@ -68,15 +68,15 @@ class References:
         return sorted(self.names)
 
     def under(self, prefix: str) -> Iterator[str]:
-        """The names under `BRANCHES`, `TAGS` or `REMOTES`, without that prefix, in order."""
+        """Yield the names under `BRANCHES`, `TAGS` or `REMOTES`, without that prefix, in order."""
         names = self._sorted
         for at in range(bisect_left(names, prefix), len(names)):
             if not names[at].startswith(prefix):
                 return
             yield names[at][len(prefix) :]
 
-    def many(self, prefix: str) -> int:
-        """How many names there are under a prefix."""
+    def count(self, prefix: str) -> int:
+        """Return the number of names under a prefix."""
         return bisect_left(self._sorted, prefix + "\U0010ffff") - bisect_left(self._sorted, prefix)
 
     @property
@@ -86,10 +86,10 @@ class References:
 
 
 async def read_references(private: PrivateDirectory, hidden: frozenset[str] = frozenset()) -> References:
-    """All references as they are, except those that are reached through a symbolic link (`hidden`).
+    """Read all references, except those that are reached through a symbolic link (`hidden`).
 
     Raises:
-        RepositoryGone: there is no repository any more.
+        RepositoryGone: the repository was moved or removed.
         GitFailed: git cannot read them.
     """
     await asyncio.to_thread(private.open)
@@ -101,7 +101,7 @@ async def read_references(private: PrivateDirectory, hidden: frozenset[str] = fr
         else:
             head = (await run_git(private, "rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))).data.decode().strip()
     elif not head and private.found.own.look("HEAD") is None:
-        raise RepositoryGone(f"The repository {private.found.root} is not there any more: it was moved or removed.")
+        raise RepositoryGone(f"The repository {private.found.root} was moved or removed.")
     kinds = (BRANCHES, TAGS, REMOTES)
     arguments = (f"--count={MOST}", "--format=%(objectname) %(refname)", *kinds)
     names: dict[str, str] = {}
@@ -123,15 +123,15 @@ class ReferenceReader:
         self._looked_at = 0.0
         self._next: asyncio.Task[References] | None = None
         self._lock = asyncio.Lock()
-        self._place: object = None  # differs if objects may have been pruned, or are others
+        self._place: object = None  # changes if objects may have been pruned or replaced
         self.boundary = 0
         """How often the boundary of a shallow clone changed; running processes do not see that."""
 
     async def now(self, within: float = 0.0) -> References:
-        """The references as they are, or as they were at most `within` seconds ago.
+        """Return the references as they are, or as they were at most `within` seconds ago.
 
         Raises:
-            RepositoryGone: there is no repository any more.
+            RepositoryGone: the repository was moved or removed.
             GitFailed: git cannot read them.
         """
         if self._last is not None and within and time.monotonic() - self._looked_at < within:
@@ -146,7 +146,7 @@ class ReferenceReader:
     async def _look(self) -> References:
         async with self._lock:
             began = time.monotonic()
-            self._next = None  # whoever comes from now on needs another look
+            self._next = None  # later calls need another check
             before = self._place
             signature, hidden = await asyncio.to_thread(self._sign)
             if before not in (None, self._place):
@@ -160,16 +160,16 @@ class ReferenceReader:
             return self._last
 
     def forget(self) -> None:
-        """Look again at the next call."""
+        """Read the references again at the next call."""
         self._looked_at = 0.0
 
     async def tags(self, references: References) -> list[str]:
-        """The names of tags without `TAGS`, newest first."""
+        """Return the names of tags without `TAGS`, newest first."""
         times = await self.tag_times(references)
         return sorted(references.under(TAGS), key=lambda name: (-times.get(TAGS + name, 0), name))
 
     async def tag_times(self, references: References) -> dict[str, int]:
-        """When each tag was made, or the commit that it names."""
+        """Return the time of each tag, or of the commit that it names, by the tag's full name."""
         if references.tag_times is None:
             times: dict[str, int] = {}
             try:
@@ -180,16 +180,16 @@ class ReferenceReader:
                 for line in output.data.split(b"\n")[:-1]:
                     seconds, _, name = os.fsdecode(line).partition(" ")
                     times[name] = int(seconds) if seconds.lstrip("-").isdecimal() else 0
-            except GitFailed:  # one of them names an object that is not there: they are sorted by name
+            except GitFailed:  # a tag names a missing object: sort them by name
                 times.clear()
             references.tag_times = times
         return references.tag_times
 
     def _sign(self) -> tuple[object, frozenset[str]]:
-        """What the files of references look like, and which are links. The first is None if they just changed. Blocks.
+        """Return the status of all files of references, None if one just changed; and those that are links. Blocks.
 
         Raises:
-            InvalidArgument: there are links among the objects.
+            InvalidArgument: a link is among the objects.
         """
         private = self._private
         private.open()
@@ -216,7 +216,7 @@ class ReferenceReader:
 
 
 def _mark(*names: str) -> tuple[int, ...]:
-    """What changes if a folder is another one, or gets and loses entries."""
+    """Return a value that changes if a folder is replaced, or if its entries change."""
     try:
         status = os.lstat(os.path.join(*names))
     except OSError:

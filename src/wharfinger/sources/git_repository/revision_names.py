@@ -1,7 +1,7 @@
-"""From the name of a revision to one object: names and object names only, and a few steps to parents.
+"""Resolves the name of a revision to one object: a reference or an object's name, and a few steps to parents.
 
-git's own language for revisions (`:/text`, `^{/expression}`, `@{-1}`, `rev:path`) is refused: no expression of a client
-is ever run, and nothing is looked up in reflogs. Only the name of an object is passed on, once.
+Other forms that git understands (`:/text`, `^{/expression}`, `@{-1}`, `rev:path`) are refused, so no expression of a
+client is ever run, and no reflog is read. A name is resolved once, and only the name of its object is passed on.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from wharfinger.sources.git_repository.references import References
 __all__ = ["SHORTEST", "GitRevision", "UnknownRevision", "is_full", "resolve", "short_name"]
 
 SHORTEST = 4
-"""The least number of digits of an object's name, as in git."""
+"""The fewest digits of an abbreviated object name, as in git."""
 STEPS = 1_000
-"""Parents that a revision may go back."""
+"""The most generations that a revision may go back."""
 CANDIDATES = 50
-"""Objects whose names begin in the same way that are looked at."""
+"""The most objects with the same first digits that are examined."""
 
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _SHORT = re.compile(r"[0-9a-f]{4,63}").fullmatch
@@ -36,24 +36,24 @@ class UnknownRevision(LookupError):
 
 
 class GitRevision(NamedTuple):
-    """One object. `fixed` if its name can never mean another one."""
+    """One object. `fixed` is true if its name can never mean another object."""
 
     oid: str
     fixed: bool
 
 
 def is_full(name: str) -> bool:
-    """Whether a revision is the full name of an object, perhaps with steps to parents."""
+    """Return whether a revision is the full name of an object, with or without steps to parents."""
     parsed = _PARSED(name)
     return parsed is not None and bool(_FULL(parsed[1]))
 
 
 async def resolve(name: str, references: References, objects: GitObjects) -> GitRevision:
-    """Find the one object that a name means: HEAD, a branch, a tag, an object's name, and `~2` or `^` after it.
+    """Find the object that a name means: HEAD, a branch, a tag or an object's name, which `~2` or `^` may follow.
 
     Raises:
-        UnknownRevision: there is none, or it cannot be a name.
-        InvalidArgument: it could be several, or goes back too far.
+        UnknownRevision: no object has this name, or it cannot be a name.
+        InvalidArgument: several objects could be meant, or the name goes back too far.
     """
     parsed = _PARSED(name)
     if parsed is None:
@@ -101,7 +101,7 @@ async def _named(name: str, references: References, objects: GitObjects) -> GitR
 
 
 def short_name(name: str, references: References) -> str:
-    """The shortest form of a reference's name that means it: `main`, or `heads/main` if a tag has the same name."""
+    """Return the shortest unambiguous name of a reference: `main`, or `heads/main` if a tag has the same name."""
     short = name.split("/", 2)[2]
     ambiguous = _FULL(short) or short == "HEAD"
     if not ambiguous and next((at for at in _names(short) if at in references.names), None) == name:

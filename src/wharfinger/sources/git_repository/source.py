@@ -39,13 +39,13 @@ __all__ = ["GitSource", "git"]
 Result = TypeVar("Result")
 
 POLL_SECONDS = 0.25
-"""Time between two looks at the references."""
+"""Default time between two checks of the references."""
 PINNED_SECONDS = 0.05
-"""Age of the references that is good enough for URIs that name only objects."""
+"""The greatest age of the references that are used for a URI that names only objects."""
 COUNT_SECONDS = 0.3
-"""How long `describe` counts files."""
+"""How long `describe` may count files."""
 LOOK_SECONDS = 60.0
-"""How long one look of a watch may take."""
+"""How long one check of a watched URI may take."""
 
 
 def git(
@@ -58,19 +58,19 @@ def git(
 ) -> GitSource:
     """Publish a git repository: `server.include(git("."))`.
 
-    Clients read trees, files, commits, differences and logs at any revision. No program that the repository names is
-    ever run, nothing is written to it, and nothing outside its folder is read. All of its objects can be read by name,
-    also those in no branch.
+    Clients read trees, files, commits, differences and logs at any revision. The source never runs a program that the
+    repository names, never writes to the repository, and reads nothing outside its folder. Clients can read every
+    object by its name, even one that is in no branch.
 
     Args:
         path: The top folder of a repository, a bare repository, or the git directory of a worktree or a submodule.
         label: The name in URIs, `git://<label>/…`; by default that of the folder.
-        every: Seconds between two checks of branches, tags and HEAD, while somebody watches.
+        every: Seconds between two checks of branches, tags and HEAD while a client watches.
         max_size: The largest file in bytes that is read whole; a larger one is read in windows.
-        git_dir: The git directory, or one above it, to which a `.git` file in `path` leads.
+        git_dir: The git directory to which a `.git` file in `path` may lead, or a directory above it.
 
     Raises:
-        UnusableSource: it is not a repository, parts of it are stored elsewhere, or git is missing or too old.
+        UnusableSource: `path` is not a repository, parts of it are stored elsewhere, or git is missing or too old.
     """
     program = find_git()
     found = find_repository(path, git_dir, program.version)
@@ -103,30 +103,30 @@ class GitSource(Source):
         self.templates = _templates(repository)
         self._loop: asyncio.AbstractEventLoop | None = None  # the server's
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
-        self._moment: References | None = None  # the references in the present round of polling
+        self._references: References | None = None  # as of this round of polling
         self._looked: dict[str | None, tuple[References, Hashable]] = {}
 
     def __repr__(self) -> str:
         return f"git({self.repository.private.found.root!r}, label={self.repository.label!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this repository, whether or not it exists."""
+        """Return whether this URI belongs to this repository. It need not exist."""
         return self.repository.uris.matches(uri)
 
     # Listing
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The top, branches, tags, the newest commits of HEAD, and HEAD's files."""
+        """Return the top, branches, tags, the newest commits of HEAD, and HEAD's files."""
         return await git_listing.page(self.repository, await self._now(), after, limit)
 
     async def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a folder, or of the top."""
+        """Return the entries of a folder, or of the top."""
         return await self._answered(uri, lambda answer: answer.children(after, limit))
 
     async def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI, without reading it whole."""
+        """Return the resource of a URI, without reading all of its content."""
 
         async def known(answer: GitAnswer) -> t.Resource:
             self._polling.record(uri, answer.version)
@@ -135,7 +135,7 @@ class GitSource(Source):
         return await self._answered(uri, known)
 
     async def version(self, uri: str) -> str:
-        """The name of the object that the URI refers to now; for a difference, of both objects."""
+        """Return the name of the object that the URI refers to now; for a difference, of both objects."""
         return await self._answered(uri, _version)
 
     # Reading
@@ -161,17 +161,17 @@ class GitSource(Source):
             return []
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """The files of HEAD, and its newest commits."""
+        """Return the files of HEAD, and its newest commits."""
         return await git_listing.documents(self.repository, await self._now(), after, limit)
 
     async def text(self, uri: str) -> Iterable[str]:
-        """The text of a file, or the message of a commit."""
+        """Return the text of a file, or the message of a commit."""
         return await self._answered(uri, _searched)
 
     # Watching
 
     def describe(self) -> str:
-        """Facts for people, such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
+        """Describe the repository: `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
         said: list[str] = []
         thread = threading.Thread(target=lambda: said.extend(asyncio.run(self._facts())), daemon=True)
         thread.start()  # the caller may have an event loop
@@ -184,7 +184,7 @@ class GitSource(Source):
             references = await read_references(private)
         except (RepositoryGone, GitFailed) as error:
             return [error.message.rstrip(".")]
-        said = [head_words(references), many(references.many(BRANCHES), "branch")]
+        said = [head_words(references), many(references.count(BRANCHES), "branch")]
         if references.head is not None:
             try:
                 output = await run_git(
@@ -202,11 +202,11 @@ class GitSource(Source):
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching this URI, or the list."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """End all watches, and all processes."""
+        """Stop watching, and end all processes."""
         self._polling.close()
         await self.repository.objects.reader.close()
         self.repository.references.forget()
@@ -214,31 +214,31 @@ class GitSource(Source):
 
     def _prepare(self) -> None:
         try:
-            self._moment = self._on_loop(self._now())
+            self._references = self._on_loop(self._now())
         except InvalidArgument:  # it was moved, or git cannot read it: its resources are missing until it can
-            self._moment = None
+            self._references = None
 
     def _look(self, uri: str | None) -> Hashable:
-        """The version of a URI in this round of polling, computed only if it may have changed since the last one."""
-        moment = self._moment
-        if moment is None:  # the repository is not there
+        """Return the version of a URI. It is computed only if it may have changed since the last round of polling."""
+        references = self._references
+        if references is None:  # the repository is missing
             raise ResourceNotFound(uri or self.uri)
         before = self._looked.get(uri)
-        if before is not None and before[0] is moment:
+        if before is not None and before[0] is references:
             return before[1]
         if len(self._looked) > 100_000:
             self._looked.clear()
         if uri is None:
-            version: Hashable = moment.mark
+            version: Hashable = references.mark
         else:
-            version = self._on_loop(self._answered(uri, _version, moment))
-            if not answer_for(self.repository, moment, uri).only_references:
+            version = self._on_loop(self._answered(uri, _version, references))
+            if not answer_for(self.repository, references, uri).only_references:
                 return version
-        self._looked[uri] = moment, version
+        self._looked[uri] = references, version
         return version
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the server's loop, from the thread of the polling."""
+        """Run a coroutine on the server's loop, from the polling thread."""
         assert self._loop is not None
         if self._loop.is_closed():
             coroutine.close()
@@ -251,13 +251,13 @@ class GitSource(Source):
         return await self.repository.references.now(within)
 
     async def _answered(
-        self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], moment: References | None = None
+        self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], references: References | None = None
     ) -> Result:
         """Call `use` with the answer for a URI. Raises ResourceNotFound if something is missing."""
         try:
             address = self.repository.uris.read(uri)
             pinned = address.kind != "top" and is_full(address.rev) and (address.to is None or is_full(address.to))
-            answer = answer_for(self.repository, moment or await self._now(PINNED_SECONDS if pinned else 0.0), uri)
+            answer = answer_for(self.repository, references or await self._now(PINNED_SECONDS if pinned else 0.0), uri)
             await answer.load()
             return await use(answer)
         except LookupError:
@@ -269,7 +269,7 @@ async def _version(answer: GitAnswer) -> str:
 
 
 async def _searched(answer: GitAnswer) -> tuple[str, ...]:
-    """The text to search: that of a file, or the message of a commit."""
+    """Return the text to search: the text of a file, or the message of a commit."""
     if isinstance(answer, CommitAnswer):
         commit = answer.commit
         return (f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n",)
