@@ -16,22 +16,22 @@ from wharfinger.sources.windows.window import SUMMARY
 __all__ = ["CHILDREN", "Say", "dated", "described", "listing_text", "modified_at", "summaries"]
 
 CHILDREN = 1_000
-"""Entries that a read of a directory returns at most."""
+"""The most entries that a read of a directory returns."""
 
 Say = Callable[[t.Resource], str]
-"""Returns a few words about a child that is not a directory, for a listing."""
+"""Returns a few words about a file, for the listing of its directory."""
 
 
 def listing_text(
     where: str, counted: str, children: Sequence[t.Resource], template: str = "", *, say: Say | None = None
 ) -> str:
-    """The text of a directory: the numbers of its entries, and a line for each child.
+    """Return the text about a directory: the numbers of its entries, and a line for each child.
 
     Args:
         where: The directory, with a slash at its end.
         counted: The numbers of its entries, such as `1 folder and 2 files`.
         children: The first entries, at most `CHILDREN`.
-        template: The template whose completion has the other entries, if these are not all.
+        template: If there are more entries, the template whose completion has them.
         say: Returns a few words about a child; by default its size, type and time of change.
     """
     lines = [f"{where} holds {counted}."]
@@ -45,27 +45,27 @@ def listing_text(
 
 
 def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list[t.ResourceContents]:
-    """Children as further contents of their directory.
+    """Return a content for each child of a directory.
 
-    VS Code takes any child with an empty content for a directory, and any other for a file, so an empty file must not
-    be shown by its content (its mcpResourceFilesystem, `readdir`).
+    VS Code shows a child with an empty content as a directory, and any other as a file (mcpResourceFilesystem,
+    `readdir`). So the content is a few words about the child, not the child's own.
     """
     return [_summary(child, say or _brief) for child in children]
 
 
 def described(child: t.Resource) -> str:
-    """The description of a child."""
+    """Return the description of a child."""
     return str(child.description)
 
 
 def dated(seconds: float | None) -> t.Annotations | UnsetType:
-    """When something was last changed (Unix time), as annotations of a resource; UNSET if that is unknown."""
+    """Return annotations with the time of the last change (Unix time); UNSET if that is unknown."""
     stamp = "" if seconds is None else iso(seconds)
     return t.Annotations(last_modified=stamp) if stamp else UNSET
 
 
 def modified_at(child: t.Resource) -> float:
-    """When a child was changed (Unix time), to the second; 0 if that is unknown."""
+    """Return the time of the last change of a child (Unix time, whole seconds); 0 if that is unknown."""
     if child.annotations is UNSET or not child.annotations.last_modified:
         return 0
     return timegm(time.strptime(str(child.annotations.last_modified), "%Y-%m-%dT%H:%M:%SZ"))

@@ -16,7 +16,7 @@ SEARCH_SECONDS = 0.1
 
 
 def complete_path(tree: FileTree, value: str) -> list[str]:
-    """Paths that start with `value`, then those whose name contains its last part. Directories end with `/`."""
+    """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`."""
     head, _, typed = value.rpartition("/")
     try:
         parts = split_path(head)[0] if head else ()
@@ -32,7 +32,7 @@ def complete_path(tree: FileTree, value: str) -> list[str]:
 
 
 def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
-    """Paths in subdirectories whose name contains what was typed, as many as are found in `SEARCH_SECONDS`."""
+    """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
     ends = time.monotonic() + SEARCH_SECONDS
     found: list[str] = []
     entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
@@ -52,7 +52,7 @@ def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known
 
 
 def typed_name(typed: str) -> str:
-    """The part of a name that was typed, which may be percent-encoded, also incompletely."""
+    """Decode the part of a name that was typed. Its percent-encoding may be incomplete."""
     try:
         return split_path(typed)[0][0].casefold() if typed else ""
     except (UnreadableUri, IndexError):
@@ -60,7 +60,7 @@ def typed_name(typed: str) -> str:
 
 
 def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[str]:
-    """The entries of one directory that start with what was typed, then those that contain it."""
+    """Return the entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []
     hold: list[str] = []

@@ -1,4 +1,4 @@
-"""Counts the published and withheld files of a folder, for a limited time."""
+"""Counts the published and withheld files of a folder within a limited time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WITHHELD: Mapping[Verdict, str] = {
 
 
 def count(tree: FileTree, seconds: float) -> Count:
-    """Count the published files and directories for about this many seconds at most."""
+    """Count the published and withheld files, for at most about this many seconds."""
     ends = time.monotonic() + seconds
     number = directories = size = 0
     complete = True

@@ -44,20 +44,20 @@ _NEVER = frozenset({".git", "git~1"})
 
 
 class _Wild(NamedTuple):
-    """A pattern with wildcards: its `place` in the file, and the text with which every match begins."""
+    """A pattern with wildcards, its `place` in the file, and the text with which all matches begin."""
 
     place: int
     directory: bool
     whole: bool
-    """Whether it is matched with the path below the file's directory, and not with the name."""
+    """Whether it is matched against the path below the file's directory instead of the name."""
     begin: str
     rest: Matcher
 
 
 class Patterns:
-    """The lines of a .gitignore file, with the meaning that git gives them.
+    """The lines of a .gitignore file, with the same meaning as in git.
 
-    Names and `*.suffix` are looked up by their text, which has the number of its last line. Only the patterns in `wild`
+    Names and `*.suffix` are looked up in dictionaries, with the number of their last line. Only the patterns in `wild`
     are matched one by one.
     """
 
@@ -110,7 +110,7 @@ class Patterns:
             self.wild.append(_Wild(place, directory, whole, pattern[:begin], matches))
 
     def ignores(self, path: str, directory: bool) -> bool | None:
-        """Whether the last line that matches a path below the file's directory ignores it; None if no line matches."""
+        """Return whether the last matching line ignores a path below the file's directory; None if no line matches."""
         if self.everything:
             return True
         name = path[path.rfind("/") + 1 :]
@@ -132,7 +132,7 @@ class Patterns:
 
 
 def _without_spaces(line: str) -> str:
-    """The line without the spaces at its end, except one after a backslash."""
+    """Return the line without the spaces at its end, except one after a backslash."""
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if backslashes % 2 and kept != line else kept
@@ -216,11 +216,11 @@ class Rules:
         self.levels = levels  # deepest first: a deeper file takes precedence
 
     def enter(self, name: str) -> Rules:
-        """The rules of a sub-directory, before its own .gitignore."""
+        """Return the rules of a sub-directory, before its own .gitignore."""
         return Rules(self.choice, f"{self.prefix}{name}/", self.levels)
 
     def adding(self, spec: Patterns | None) -> Rules:
-        """These rules with the directory's own .gitignore."""
+        """Return these rules with the directory's own .gitignore."""
         if spec is None:
             return self
         if _is_too_much((spec, *(level.spec for level in self.levels))):
@@ -233,7 +233,7 @@ class Rules:
         return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
-        """Why an entry of this directory, which is published itself, is not published; empty if it is."""
+        """Return why an entry of this published directory is not published; empty if it is published."""
         choice = self.choice
         if name.lower() in _NEVER:
             return "never"
@@ -262,7 +262,7 @@ class Rules:
 
 
 def _takes(included: Patterns, path: str) -> bool:
-    """Whether a file, or a directory that it is in, matches."""
+    """Return whether a path, or a directory above it, matches."""
     directory = False
     while path:
         said = included.ignores(path, directory)

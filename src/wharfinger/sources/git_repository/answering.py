@@ -1,4 +1,4 @@
-"""Which kind of answer a URI asks for."""
+"""Chooses the kind of answer for a URI."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ANSWERS: Mapping[str, type[GitAnswer]] = {
 
 
 def answer_for(repository: Repository, references: References, uri: str) -> GitAnswer:
-    """The answer about a URI, which looks at nothing yet.
+    """Return the answer for a URI, before it reads anything.
 
     Raises:
-        ResourceNotFound: nothing of this repository is called so.
+        ResourceNotFound: the URI cannot name anything in this repository.
         InvalidArgument: its query cannot be read.
     """
     address = repository.uris.read(uri)

@@ -1,4 +1,4 @@
-"""Completing revisions and paths."""
+"""Completes revisions and paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wharfinger.sources.path_completion import typed_name
 __all__ = ["complete"]
 
 COMPLETING = 0.1
-"""Seconds to look further than one folder."""
+"""How long paths below the folder that was typed are searched."""
 
 _HEX = re.compile(r"[0-9a-f]{4,64}").fullmatch
 _REVISIONS = frozenset(("rev", "from", "to"))
@@ -29,7 +29,7 @@ _REVISIONS = frozenset(("rev", "from", "to"))
 async def complete(
     repository: Repository, references: References, argument: str, value: str, context: Mapping[str, str]
 ) -> list[str]:
-    """Values for an argument of a template, given their beginning."""
+    """Return values for an argument of a template, given their beginning."""
     if argument in _REVISIONS:
         return await _revisions(repository, references, value)
     if argument == "path":
@@ -38,7 +38,10 @@ async def complete(
 
 
 async def _revisions(repository: Repository, references: References, value: str) -> list[str]:
-    """Names that begin so, then those that contain it, then the short names of commits. Newer tags come first."""
+    """Return names that begin with `value`, then others that contain it, then short names of commits.
+
+    Newer tags come first.
+    """
     wanted = value.casefold()
     names = [] if references.head is None else ["HEAD"]
     tags = await repository.references.tags(references)
@@ -55,7 +58,7 @@ async def _revisions(repository: Repository, references: References, value: str)
 
 
 async def _paths(repository: Repository, references: References, value: str, context: Mapping[str, str]) -> list[str]:
-    """Paths that begin so, then those whose last part contains it; folders end with a slash."""
+    """Return paths that begin with `value`, then others whose name contains its last part. Folders end with a slash."""
     objects = repository.objects
     head, _, typed = value.rpartition("/")
     try:

@@ -1,6 +1,6 @@
-"""Commits, changes, logs and the top of a repository as text to read.
+"""Writes commits, changes, logs and the top of a repository as text.
 
-Names and messages are escaped where they could move a cursor or reorder text.
+Characters of names and messages that could move a cursor or reorder text are escaped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUBJECT = 200  # characters of its first line in a list
 
 
 def clock(person: Person) -> str:
-    """When somebody did something, by their own clock: `2026-11-20 09:30:00 +0100`."""
+    """Return the time of a person's action by their own clock, such as `2026-11-20 09:30:00 +0100`."""
     sign = "-" if person.offset < 0 else "+"
     hours, minutes = divmod(abs(person.offset), 60)
     try:
@@ -46,13 +46,13 @@ def _indented(message: str) -> str:
 
 
 def subject(commit: Commit) -> str:
-    """The first line of a message as one short line."""
+    """Return the first line of a message as one short line."""
     first = shown(commit.subject.strip())
     return first if len(first) <= SUBJECT else first[:SUBJECT] + "…"
 
 
 def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:
-    """A commit: who, when, why, and which paths; `more` if these are not all of them."""
+    """Return the author, time, message and changed paths of a commit. `more` says that there are other paths."""
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
     lines += [f"author {shown(commit.author.name)}  {clock(commit.author)}"]
@@ -69,14 +69,14 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
 
 
 def change_line(change: TreeChange) -> str:
-    """One path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed, `T` of another type."""
+    """Return a line for one path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed, `T` type changed."""
     path = shown(os.fsdecode(change.path))
     moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
     return f"  {change.status} {moved}{path}"
 
 
 def log_entry(commit: Commit, moved: bytes = b"") -> str:
-    """A commit of a log, with its whole message; `moved` is the path before, if it renamed the file of the log."""
+    """Return a commit of a log with its whole message. `moved` is the old path if the commit renamed the log's file."""
     lines = [f"{commit.oid[:12]} {clock(commit.committer)}  {shown(commit.author.name)}", _indented(commit.message)]
     if moved:
         lines.append(f"    [renamed from {shown(os.fsdecode(moved))}]")
@@ -84,7 +84,7 @@ def log_entry(commit: Commit, moved: bytes = b"") -> str:
 
 
 def top_text(name: str, head: str, counts: str, lists: Iterable[tuple[str, Iterable[str]]], how: Iterable[str]) -> str:
-    """The top of a repository: what HEAD is, what there is, and how the rest is addressed."""
+    """Return the text about a repository: its HEAD, branches and tags, and the URIs of everything else."""
     lines = [f"{name} is a git repository: {head}; {counts}."]
     for title, names in lists:
         lines += ["", title, *[f"  {line}" for line in names]]

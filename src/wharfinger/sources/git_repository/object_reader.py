@@ -5,12 +5,12 @@
     data = await reader.contents(info.oid)          # checked against its name; at most WHOLE_BYTES
 
 Requests that wait are written to a process together, and their answers are read in order, so that many small objects
-cost few system calls. A repository has up to `SHARE` processes, and an event loop `PROCESSES`: when a repository needs
-one more, the process ends that was idle longest.
+cost few system calls. A repository has up to `SHARE` processes, and an event loop up to `PROCESSES`. If a repository
+needs one more than that, the process that was idle longest is ended.
 
-An object that ends its process (damage, a bomb that exceeds the limits, a deadline) must not be confused with those
-that were requested with it. All of them are therefore requested again, each alone. One that ends a process then is
-damaged, and only its caller gets the error.
+An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
+objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
+its caller gets the error.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ __all__ = ["WHOLE_BYTES", "AmbiguousName", "DamagedObject", "GitObject", "Missin
 WHOLE_BYTES = 32 << 20
 """The largest object that is read whole."""
 PROCESSES = 16
-"""Processes of one event loop."""
+"""The most processes of one event loop."""
 SHARE = max(1, min(4, os.cpu_count() or 1))
-"""Processes of one repository."""
+"""The most processes of one repository."""
 DEPTH = 64
-"""Requests that one process has at a time; half of them are answered before more follow."""
+"""The most requests that one process has at a time. Half of them are answered before it gets more."""
 SPREAD = 8
-"""Requests of one process from which another one is started."""
+"""If all processes have this many requests, another one is started."""
 BYTES_AHEAD = 64 << 20
-"""Bytes of objects that one repository's processes have been asked for and have not yet sent."""
+"""The most bytes that one repository's processes are asked for and have not yet sent."""
 WAITING = 20_000
-"""Requests that wait."""
+"""The most requests that wait."""
 OBJECT_SECONDS = 10.0
-"""Time for one object."""
+"""Time to read one object."""
 SERVED = 20_000
 """Requests after which a process is replaced, so that its processor time stays below the limit."""
 PROCESSOR_SECONDS = 120.0
@@ -57,11 +57,11 @@ PROCESSOR_SECONDS = 120.0
 IDLE_SECONDS = 30.0
 """Time without requests after which a process ends; until then it keeps packs open that `git gc` has removed."""
 LONG_BYTES = 1 << 20
-"""Contents whose digest would block the event loop."""
+"""The digest of longer contents is computed in a thread, because it would block the event loop."""
 KEPT_BYTES = 16 << 20
-"""Contents that are kept for the next read."""
+"""Memory for contents that are kept for the next read."""
 KNOWN = 50_000
-"""Objects whose kind and size are kept."""
+"""The most objects whose kind and size are kept."""
 PIPE_BYTES = 1 << 20
 
 _HEADER = re.compile(rb"([0-9a-f]{40,64}) ([a-z]+) (\d{1,19})").fullmatch
@@ -72,7 +72,7 @@ class MissingObject(KeyError):
 
 
 class AmbiguousName(InvalidArgument):
-    """Several objects have names that begin so."""
+    """The names of several objects start with these digits."""
 
 
 class DamagedObject(InvalidArgument):
@@ -83,7 +83,7 @@ class DamagedObject(InvalidArgument):
 
 
 class GitObject(NamedTuple):
-    """An object: its name, its kind (`blob`, `tree`, `commit` or `tag`), and its bytes."""
+    """An object: its name, its kind (`blob`, `tree`, `commit` or `tag`), and its size in bytes."""
 
     oid: str
     kind: str
@@ -91,7 +91,7 @@ class GitObject(NamedTuple):
 
 
 class _Request:
-    """A request for one object. `alone`: it may have ended a process, and is now the only one of another."""
+    """A request for one object. `alone` if it may have ended a process: it must be the only one of its process now."""
 
     __slots__ = ("alone", "command", "name", "result", "size", "wants_data")
 
@@ -119,11 +119,13 @@ class ObjectReader:
         self._pumped = False
 
     async def info(self, name: str) -> GitObject:
-        """The kind and size of an object. `name` is a full name, the beginning of one, or one followed by `~2` or `^2`.
+        """Return the kind and size of an object.
+
+        `name` is its full name or the first digits of that, which `~2` or `^2` may follow.
 
         Raises:
-            MissingObject: there is none.
-            AmbiguousName: there are several.
+            MissingObject: no object has this name.
+            AmbiguousName: several objects have it.
             DamagedObject: its header cannot be read.
         """
         known = self._infos.get(name)
@@ -134,11 +136,11 @@ class ObjectReader:
         return known
 
     async def contents(self, oid: str, most: int = WHOLE_BYTES) -> bytes:
-        """The bytes of an object.
+        """Return the bytes of an object.
 
         Raises:
-            MissingObject: there is none.
-            DamagedObject: it cannot be read, or its bytes do not fit its name.
+            MissingObject: no object has this name.
+            DamagedObject: it cannot be read, or its bytes do not match its name.
             GitFailed: it has more than `most` bytes.
         """
         kept = self._kept.get(oid)
@@ -154,15 +156,15 @@ class ObjectReader:
         else:
             digest.update(data)
         if digest.hexdigest() != oid:
-            raise DamagedObject(oid, "its bytes do not fit its name")
+            raise DamagedObject(oid, "its bytes do not match its name")
         return self._kept.put(oid, data, len(data) + 100)
 
     def digest(self, info: GitObject) -> hashlib._Hash:
-        """The digest of an object whose bytes are still to be added. In the end it is the object's name."""
+        """Return a digest of the header of an object. Add the bytes of the object to get its name."""
         return hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), info.size), usedforsecurity=False)
 
     async def starting_with(self, digits: str, most: int) -> list[str]:
-        """The names of at most `most` objects that begin with these digits, at least four."""
+        """Return the names of at most `most` objects that begin with these digits, at least four."""
         output = await run_git(
             self.place,
             "rev-parse",
@@ -174,7 +176,7 @@ class ObjectReader:
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
 
     def restart(self) -> None:
-        """Use new processes from now on, which read the directory again, and nothing that was kept."""
+        """Forget everything that was kept, and start new processes, which read the directory again."""
         self._infos.clear()
         self._kept.clear()
         for process in list(self._processes):
@@ -201,7 +203,7 @@ class ObjectReader:
         except MissingObject:
             if not (self._full(name) and await self.starting_with(name, 1)):
                 raise
-        try:  # it is there: it came meanwhile, `git gc` moved it, or it cannot be read
+        try:  # it exists: it was just added, `git gc` moved it, or it cannot be read
             return await self._request(name, wants_data, size)
         except MissingObject:
             raise DamagedObject(name, await self._reason(name)) from None
@@ -213,7 +215,7 @@ class ObjectReader:
         return result
 
     async def _reason(self, oid: str) -> str:
-        """Why git cannot read an object that is there."""
+        """Return why git cannot read an object that exists."""
         try:
             await run_git(self.place, "cat-file", "-s", oid, seconds=QUICK_SECONDS)
         except GitFailed as error:
@@ -221,7 +223,7 @@ class ObjectReader:
         return "its header cannot be read"
 
     def _forget(self, error: Exception) -> None:
-        """End all processes, and fail what waits."""
+        """End all processes, and fail all requests with this error."""
         processes, self._processes = self._processes, []
         waiting = [*self._queue, *[request for process in processes for request in process.requests]]
         self._queue.clear()
@@ -233,7 +235,7 @@ class ObjectReader:
                 loop.call_soon_threadsafe(_fail, request, error)
 
     def pump_soon(self) -> None:
-        """Give requests to processes, after those that come in this turn of the loop."""
+        """Give requests to processes after this turn of the loop, in which more may arrive."""
         if not self._pumped and self._loop is not None and not self._loop.is_closed():
             self._pumped = True
             self._loop.call_soon(self._pump)
@@ -260,7 +262,7 @@ class ObjectReader:
             process.send(batch)
 
     def _choose(self, request: _Request) -> _CatFile | None:
-        """The process for the next request; None if it has to wait."""
+        """Return a process for the next request; None if the request must wait."""
         usable = [process for process in self._processes if not (process.retired or process.has_alone)]
         process = min(usable, key=lambda one: len(one.requests), default=None)
         load = len(process.requests) if process else DEPTH
@@ -280,7 +282,7 @@ class ObjectReader:
         return sum([process.bytes_ahead for process in self._processes])
 
     def ended(self, process: _CatFile, why: str) -> None:
-        """Request again what a process has not answered."""
+        """Repeat the requests that a process has not answered."""
         if process not in self._processes:
             return
         self._processes.remove(process)
@@ -303,18 +305,18 @@ def _fail(request: _Request, error: Exception) -> None:
 
 
 class _Processes:
-    """The processes of one event loop, those that were used last at the end; and who waits for one."""
+    """The processes of one event loop, the most recently used last, and the readers that wait for one."""
 
     def __init__(self) -> None:
         self.running: dict[_CatFile, None] = {}
         self.waiting: dict[ObjectReader, None] = {}
 
     def have_room(self, reader: ObjectReader) -> bool:
-        """Whether another process may start. If not, one that is idle is ended, and `reader` hears when it has."""
+        """Return whether another process may start. If not, end an idle one; `reader` is called when it has ended."""
         if len(self.running) < PROCESSES:
             return True
         self.waiting[reader] = None
-        # One that is ending still counts, or there would be more of them than the bound.
+        # A process that is ending still counts, or there could be more than `PROCESSES`.
         if not any(process.retired and not process.requests for process in self.running):
             idle = next((process for process in self.running if not process.requests), None)
             if idle is not None:
@@ -322,11 +324,11 @@ class _Processes:
         return False
 
     def removed(self, process: _CatFile) -> None:
-        """A process has ended."""
+        """Remove a process that has ended, and call the readers that wait for one."""
         self.running.pop(process, None)
-        self.let_wait_end()
+        self.call_waiting()
 
-    def let_wait_end(self) -> None:
+    def call_waiting(self) -> None:
         waiting, self.waiting = self.waiting, {}
         for reader in waiting:
             reader.pump_soon()
@@ -336,7 +338,7 @@ _all: WeakKeyDictionary[asyncio.AbstractEventLoop, _Processes] = WeakKeyDictiona
 
 
 class _CatFile(asyncio.SubprocessProtocol):
-    """One process, and the requests that it has not answered, in order."""
+    """One process, and its requests without an answer, in order."""
 
     @classmethod
     def start(cls, reader: ObjectReader) -> _CatFile | None:
@@ -371,16 +373,16 @@ class _CatFile(asyncio.SubprocessProtocol):
 
     @property
     def bytes_ahead(self) -> int:
-        """Bytes that it has been asked for."""
+        """Bytes that were requested and have not arrived."""
         return sum([request.size for request in self.requests])
 
     @property
     def has_alone(self) -> bool:
-        """Whether its only request must stay the only one."""
+        """Whether it has a request that must be its only one."""
         return bool(self.requests) and self.requests[0].alone
 
     async def open(self) -> None:
-        """Start git, set its limits, and send what waits."""
+        """Start git, set its limits, and send the requests."""
         place = self._reader.place
         try:
             transport, _ = await self._loop.subprocess_exec(
@@ -403,7 +405,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._flush()
 
     def send(self, requests: list[_Request]) -> None:
-        """Ask for objects."""
+        """Request objects."""
         self.requests += requests
         for request in requests:
             self._to_send += request.command
@@ -422,13 +424,13 @@ class _CatFile(asyncio.SubprocessProtocol):
         self._to_send.clear()
 
     def retire(self) -> None:
-        """Give it no more requests, and end it when it has answered all."""
+        """Accept no more requests, and end the process when all are answered."""
         self.retired = True
         if not self.requests:
             self.end()
 
     def end(self, why: str = "") -> None:
-        """End it now."""
+        """End the process now."""
         self._why = self._why or why
         self.retired = True
         if self._transport is not None:
@@ -438,7 +440,7 @@ class _CatFile(asyncio.SubprocessProtocol):
         self._gone()
 
     def end_at_once(self) -> None:
-        """End it without waiting for git to see that its input is closed."""
+        """End the process without waiting until git notices that its input is closed."""
         self.end()
         if self._transport is not None:
             git_process.kill(self._transport)
@@ -454,7 +456,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._timer.cancel()
         self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or "git ended")
 
-    # What it prints
+    # Its output
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -466,7 +468,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             while self.requests and self._answer():
                 pass
         except ValueError:
-            self.end("git printed something else")
+            self.end("git printed an unexpected answer")
             return
         if len(self.requests) < answered:
             self._watch()
@@ -475,10 +477,10 @@ class _CatFile(asyncio.SubprocessProtocol):
             elif len(self.requests) <= DEPTH // 2:
                 self._reader.pump_soon()
             if not self.requests:
-                self._processes.let_wait_end()
+                self._processes.call_waiting()
 
     def _answer(self) -> bool:
-        """Take one answer, or its header, out of what was received; returns whether there was one."""
+        """Take one answer, or its header, out of the received bytes. Returns whether there was one."""
         request = self.requests[0]
         received = self._received
         if self._info is None:
@@ -532,7 +534,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     # Its deadlines
 
     def _watch(self) -> None:
-        """Begin the deadline of the request that is answered next, or that of an idle process."""
+        """Start the deadline of the next answer, or that of an idle process."""
         first = self.requests[0] if self.requests else None
         if first is self._watched and self._timer is not None and first is not None:
             return
@@ -540,7 +542,7 @@ class _CatFile(asyncio.SubprocessProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if first is None:
-            self._processes.running.pop(self, None)  # at the end: it was used last
+            self._processes.running.pop(self, None)  # moved to the end, as the most recently used
             self._processes.running[self] = None
             self._timer = self._loop.call_later(IDLE_SECONDS, self.end)
         else:
