@@ -8,7 +8,7 @@ __all__ = ["digest"]
 
 
 def digest(*parts: str | bytes) -> str:
-    """A digest of the parts. It differs for `"ab", "c"` and `"a", "bc"`."""
+    """Return a digest of the parts. `"ab", "c"` and `"a", "bc"` have different digests."""
     result = hashlib.blake2b(digest_size=12)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part

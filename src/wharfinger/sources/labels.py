@@ -1,4 +1,4 @@
-"""The labels that sources have in URIs, and checks of the folders to publish. Opens no file."""
+"""Chooses the labels of sources in URIs, and checks the folders to publish. Opens no file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split_label(argument: str) -> tuple[str, str | None]:
 
 
 def free(wanted: Sequence[str], taken: Container[str]) -> str:
-    """The first of these labels that is not taken; if all are, the last one with a number."""
+    """Return the first of these labels that is not taken; if all are taken, the last one with a number after it."""
     for label in wanted:
         if label not in taken:
             return label
@@ -37,10 +37,10 @@ def free(wanted: Sequence[str], taken: Container[str]) -> str:
 
 
 def usable_label(label: str, refused: type[UnusableSource] = UnusableSource) -> str:
-    """Return the label if it can be a segment of a URI.
+    """Return the label, if it can be a segment of a URI.
 
     Raises:
-        UnusableSource: it cannot. `refused` is the class to raise.
+        UnusableSource: the label cannot be one. `refused` is the class to raise.
     """
     if label in ("", ".", "..") or "/" in label or "\0" in label:
         raise refused(f"{label!r} cannot be part of a URI: choose another label.")
@@ -48,7 +48,7 @@ def usable_label(label: str, refused: type[UnusableSource] = UnusableSource) -> 
 
 
 def default_label(root: str) -> str:
-    """The name of the folder."""
+    """Return the folder's own name; `root` if it has none."""
     return os.path.basename(root.rstrip("/\\")) or "root"
 
 
@@ -76,6 +76,6 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
 
 
 def _holds_home(resolved: str) -> bool:
-    """Whether this is `/`, the home folder, or a folder that contains it."""
+    """Return whether this is `/`, the home folder, or a folder that contains it."""
     home = os.path.realpath(os.path.expanduser("~"))
     return resolved == os.path.dirname(resolved) or os.path.commonpath([resolved, home]) == resolved

@@ -1,4 +1,4 @@
-"""Completing a name from a list of names."""
+"""Completes a name from a list of names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 __all__ = ["COMPLETIONS", "begins_then_holds"]
 
 COMPLETIONS = 101
-"""Values of one completion, at most: 100 are shown (all revisions, completion), one more says that there are others."""
+"""The most values of one completion: the protocol allows 100, and one more shows that there are others."""
 
 
 def begins_then_holds(names: Iterable[str], value: str) -> list[str]:
-    """The names that begin with `value`, then those that contain it; upper and lower case are the same."""
+    """Return the names that begin with `value`, then those that contain it, ignoring case."""
     wanted = value.casefold()
     begin: list[str] = []
     hold: list[str] = []

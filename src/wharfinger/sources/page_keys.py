@@ -1,8 +1,8 @@
-"""Errors for keys of pages, the same in all sources.
+"""Makes the errors for keys of pages, which are the same in all sources.
 
 A key is a position in one source's list, as text that only the source understands (a name, a path, the key of a row).
 Three modules handle pages: the source writes and reads its keys; `server.features.pages` joins the lists of sources and
-catalogues; `server.cursors` seals the keys that clients get, so that a key that comes back is one that was sent. A
+catalogues; `server.cursors` seals the keys that clients get, so that clients can return only keys that were sent. A
 source refuses other keys nevertheless, with the same error as every other source.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["bad_cursor", "need_no_cursor"]
 
 
 def bad_cursor() -> InvalidArgument:
-    """The error for a key that is not one of this list."""
+    """Return the error for a key that does not belong to this list."""
     return InvalidArgument("This cursor is not valid here: list again without one.")
 
 

@@ -1,18 +1,18 @@
 """Finds changes by polling, for sources whose data does not report changes.
 
 A thread calls `look(uri)` for each watched URI, and compares the result with the previous one. The result is any
-hashable value that differs if and only if the content does, such as a modification time, a digest or a row count.
+hashable value that changes if and only if the content does, such as a modification time, a digest or a row count.
 The first look only records the state, so a change between `Source.stat` and that look would be missed. Therefore
 `Source.stat` calls `record` with the state that it reports.
 
-A round begins `every` seconds after the last one began. But looking takes at most a twentieth of the time, because it
-uses this machine: after a round of one second, the thread sleeps at least twenty seconds. Where a look mostly waits for
+A round begins `every` seconds after the last one began. But polling takes at most a twentieth of the time, because it
+uses this machine: after a round of one second, the thread sleeps at least twenty seconds. If a look mostly waits for
 another machine, `rest` allows a larger share.
 The thread runs from the first `watch` to the last `unwatch`.
 
-If the data is gone or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
+If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
 once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. Until a look succeeds
-again, each round looks at one URI. Then every watcher is notified again, and reads what is there now.
+again, each round looks at one URI. Then every watcher is notified again, and can read the current content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("wharfinger.sources")
 INTERVAL_SECONDS = 1.0
 """Default time between two rounds."""
 MAX_RECORDED = 1_024
-"""URIs whose state is remembered in case a watch follows."""
+"""The most URIs whose state is recorded in case a watch follows."""
 SLEEP_RATIO = 20
 """The thread sleeps at least this many times as long as the last round took, unless `rest` is given."""
 
@@ -42,7 +42,7 @@ _UNAVAILABLE = object()
 
 
 class Polling:
-    """Calls `look(uri)` regularly for each watched URI, and the watcher if its result differs from the one before.
+    """Calls `look(uri)` regularly for each watched URI, and the watcher if the result differs from the previous one.
 
     Args:
         name: The name of the thread, and of the source in the log.
@@ -51,7 +51,7 @@ class Polling:
             is logged, and the URI is looked at again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
-        rest: How many times as long as a round the thread sleeps after it, at least.
+        rest: After each round the thread sleeps at least this many times as long as the round took.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Polling:
 
     @property
     def means(self) -> str:
-        """How changes are found, for people."""
+        """How changes are found, in words."""
         return f"polling every {self.every:g} s"
 
     def record(self, uri: str | None, state: Hashable) -> None:
@@ -175,7 +175,7 @@ class Polling:
                 watch.changed(uri)
 
     def _end_round(self, worker: _Worker, reason: str) -> None:
-        """Notify the watchers that do not know yet that the data is unavailable."""
+        """Notify the watchers that were not yet notified that the data is unavailable."""
         if not self._unavailable:
             log.warning("%s: %s Its watchers are notified now, and when it is back", self._name, reason)
         self._unavailable = reason

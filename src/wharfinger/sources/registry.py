@@ -1,6 +1,6 @@
-"""The kinds of data that can be published. Each is written as a word: `git:PATH`, `sqlite:///FILE`, a folder's path.
+"""Makes sources from words: `git:PATH`, `sqlite:///FILE`, a folder's path, one form for each kind of data.
 
-`name=WORD` sets the name. The module of a kind is loaded on first use.
+`name=WORD` sets the label of a source. The module of a kind is loaded on first use.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _absolute_file_url(scheme: str, rest: str) -> str:
 
 
 class SourceKind(NamedTuple):
-    """A kind of data. `form` is an example of its words, and `what` describes the data."""
+    """A kind of data. `form` shows how its words are written, and `what` describes the data."""
 
     form: str
     what: str
@@ -83,15 +83,15 @@ class SourceKind(NamedTuple):
     labelled: bool = True
     """Whether something follows the colon, and a label can be chosen."""
     suffixes: tuple[str, ...] = ()
-    """Suffixes of the files that it publishes."""
+    """Suffixes of the files that this kind publishes."""
     static: bool = False
-    """Whether it rarely changes while the server runs."""
+    """Whether the data rarely changes while the server runs."""
     queried: bool = False
-    """Whether it takes statements if `--allow-query` is set."""
+    """Whether the source accepts statements if `--allow-query` is set."""
     secret: str = ""
     """How to pass a password without writing it into the word."""
     environment: str = ""
-    """Prefix of the environment variables that it reads. A host that starts the server may not pass them on."""
+    """Prefix of the environment variables that the source reads. A host that starts the server may not pass them on."""
 
 
 FILES = SourceKind(
@@ -245,7 +245,7 @@ def parse_word(argument: str) -> ParsedSource:
 
 
 def absolute_word(parsed: ParsedSource) -> str:
-    """The word with its label for a program that starts in another folder, without passwords."""
+    """Return the word with its label, without passwords, for a program that starts in another folder."""
     scheme, rest = parsed.scheme, parsed.rest
     if scheme and hides_secret(parsed):
         parsed = parsed._replace(rest=shown_word(parsed).partition(":")[2])
@@ -255,7 +255,7 @@ def absolute_word(parsed: ParsedSource) -> str:
 
 
 def short_name(parsed: ParsedSource) -> str:
-    """A name for a word before its source is made."""
+    """Return a name for a word before its source is made."""
     if parsed.label or (parsed.scheme and not parsed.rest):
         return parsed.label or parsed.scheme
     fixed = re.split(r"[*?\[]", redacted(parsed.rest))[0].rstrip("/")
@@ -263,7 +263,7 @@ def short_name(parsed: ParsedSource) -> str:
 
 
 def hides_secret(parsed: ParsedSource) -> bool:
-    """Whether the word contains something that `shown_word` hides."""
+    """Return whether the word contains something that `shown_word` hides."""
     if parsed.kind.argument is not _command_line:
         return has_password(parsed.word)
     with contextlib.suppress(UnusableSource):
@@ -273,7 +273,7 @@ def hides_secret(parsed: ParsedSource) -> bool:
 
 
 def shown_word(parsed: ParsedSource) -> str:
-    """The word for people, without passwords."""
+    """Return the word without passwords, to show to people."""
     if parsed.kind.argument is not _command_line:
         return redacted(parsed.word)
     with contextlib.suppress(UnusableSource):
@@ -282,12 +282,12 @@ def shown_word(parsed: ParsedSource) -> str:
 
 
 def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[PreparedSource]:
-    """Make a source from each word. Of two with the same name, the later gets a name that says where it is from.
+    """Make a source from each word. If two have the same name, the name of the later one also says where it is from.
 
     `options` are those of the factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
 
     Raises:
-        UnusableSource: something cannot be published, or is given twice.
+        UnusableSource: a word cannot be published, or is given twice.
         MissingExtra: a library for it is not installed.
     """
     given = options or {}
@@ -313,7 +313,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 
 
 def _other_labels(one: ParsedSource, name: str, made: Sequence[PreparedSource]) -> Iterator[str]:
-    """Labels for a source whose name another one has: `flask-git` if that is of another kind, else `flask-docs`."""
+    """Yield labels for a source whose name is taken: `flask-git` if by a source of another kind, else `flask-docs`."""
     if any(other.name == name and other.parsed.kind is not one.kind for other in made):
         yield f"{name}-{one.kind.factory}"
     if one.kind.absolute is _absolute_path or not one.scheme:
@@ -332,7 +332,7 @@ def _other_labels(one: ParsedSource, name: str, made: Sequence[PreparedSource]) 
 
 
 def _chosen(parsed: Sequence[ParsedSource]) -> set[str]:
-    """The labels that were given. Refuses one that is given twice."""
+    """Return the labels that were given. Refuse one that is given twice."""
     taken: set[str] = set()
     for one in parsed:
         if one.label is None:

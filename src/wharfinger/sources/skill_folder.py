@@ -91,14 +91,15 @@ def skills(
 
     Args:
         path: The folder.
-        prefix: Precedes their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
+        prefix: Path before those of the skills in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
         hidden: Also publish names that begin with a dot.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
             reports no changes.
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
-        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
+        UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a relative path to `/` or a home
+            folder.
     """
     need_yaml("Publishing skills")
     return Skills(
@@ -175,13 +176,13 @@ class Skills(Source):
         server.add_source(self)
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to these skills, and not to others below the same prefix. It need not exist."""
+        """Return whether this URI belongs to these skills, not to others below the same prefix. It need not exist."""
         return self.files.matches(uri) and not any(other.matches(uri) for other in self._nested)
 
     # Which directories are skills
 
     def _skill_file(self, parts: Parts) -> _SkillFile | None:
-        """The SKILL.md of a directory; None if it has none."""
+        """Return the SKILL.md of a directory, or None."""
         try:
             with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
                 status = os.fstat(descriptor)
@@ -221,11 +222,11 @@ class Skills(Source):
         return skill_file is not None and not skill_file.problem
 
     def _is_inside(self, parts: Parts) -> bool:
-        """Whether this is a skill's directory, or something in it."""
+        """Return whether this is a skill's directory, or a path in it."""
         return any(self._is_skill(parts[:length]) for length in range(len(parts) + 1))
 
     def _skill_directories(self) -> list[Parts]:
-        """The directories of all skills, in order."""
+        """Return the directories of all skills, in order."""
         found: list[Parts] = []
         entries = self.files.tree.walk_directories()
         try:
@@ -242,7 +243,7 @@ class Skills(Source):
     # The extension's methods
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
-        """At most `limit` skills after the key, and the key of the next page."""
+        """Return at most `limit` skills after the key, and the key of the next page."""
         shown: list[Skill] = []
         files = octets = 0
         directories = self._skill_directories()
@@ -260,7 +261,7 @@ class Skills(Source):
         return shown, None
 
     def skill(self, uri: str) -> Skill:
-        """The skill with a SKILL.md at this URI.
+        """Return the skill with a SKILL.md at this URI.
 
         Raises:
             ResourceNotFound: there is no such skill.
@@ -328,7 +329,7 @@ class Skills(Source):
     # Resources
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Each skill's SKILL.md; its other files are in its manifest, and in its directories."""
+        """Return the SKILL.md of each skill. Its other files are in its manifest, and in its directories."""
         shown: list[t.Resource] = []
         directories = self._skill_directories()
         self.files.tree.listed_at = time.monotonic()
@@ -342,7 +343,7 @@ class Skills(Source):
         return shown, None
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a file or directory of a skill, without reading it.
+        """Return the resource of a file or directory of a skill, without reading it.
 
         Raises:
             ResourceNotFound: it is missing, or not in a skill; the error does not say which.
@@ -351,7 +352,7 @@ class Skills(Source):
         return self.files.stat(uri)
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A file of a skill, or the listing of a directory in it.
+        """Read a file of a skill, or the listing of a directory in it.
 
         Raises:
             ResourceNotFound: it is missing, or not in a skill; the error does not say which.
@@ -376,7 +377,7 @@ class Skills(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory in pages. If it is not in a skill, only the sub-directories that contain one.
+        """Return the entries of a directory in pages. Outside skills, return only the sub-directories with skills.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -395,7 +396,7 @@ class Skills(Source):
         return shown, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """The paths of skills that begin with `value`, then those that contain it."""
+        """Return the paths of skills that begin with `value`, then those that contain it."""
         if argument != "path":
             return []
         start = len(self.files.inside)
@@ -403,12 +404,12 @@ class Skills(Source):
         return begins_then_holds(paths, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """The files of skills in pages."""
+        """Return the files of skills in pages."""
         found, key = self.files.documents(after, limit)
         return [document for document in found if self._is_inside(self.files.locate(document.uri)[0])], key
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of a file of a skill in pieces.
+        """Return the text of a file of a skill in pieces.
 
         Raises:
             ResourceNotFound: it is missing, or not in a skill; the error does not say which.
@@ -419,7 +420,7 @@ class Skills(Source):
     # Watching
 
     def describe(self) -> str:
-        """How much is published, what is left out, and how changes are noticed."""
+        """Say how much is published, what is left out, and how changes are noticed."""
         return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watch.means}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -427,7 +428,7 @@ class Skills(Source):
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop reporting."""
+        """Stop reporting changes of this URI, or of the list."""
         self._watch.unwatch(uri)
 
     async def close(self) -> None:
@@ -442,7 +443,7 @@ _BAD_NAME = (
 
 
 def _problem(frontmatter: dict[str, Any], folder: str) -> str:
-    """The problem with a skill's frontmatter; empty if there is none."""
+    """Return the problem with a skill's frontmatter; empty if there is none."""
     name, description = frontmatter.get("name"), frontmatter.get("description")
     if not _NAME.fullmatch(folder):
         return _BAD_NAME
@@ -471,5 +472,5 @@ def _hashed(descriptor: int, most: int) -> tuple[str, int]:
 
 
 def _index_after(directories: list[Parts], after: str | None) -> int:
-    """The index in `directories` at which the page after a key begins."""
+    """Return the index in `directories` at which the page after a key begins."""
     return 0 if after is None else bisect_right(directories, read_key(after).parts)

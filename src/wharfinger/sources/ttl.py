@@ -1,7 +1,7 @@
-"""The `ttlMs` of a result (2026-07-28): how long clients may use it, by the time since its content last changed.
+"""Computes the `ttlMs` of a result (2026-07-28), for which clients may use it, from the age of its content.
 
-What changed a moment ago is likely to change again soon, so a result is valid for a tenth of that time, as HTTP caches
-assume too (RFC 9111).
+Content that changed a moment ago is likely to change again soon, so a result is valid for a tenth of the time since the
+last change, as HTTP caches assume too (RFC 9111).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AGE_RATIO = 10
 
 
 def ttl_ms(modified: float | None, now: float | None = None) -> int:
-    """Milliseconds for content that last changed at `modified` (Unix time); 0 if that is unknown or in the future."""
+    """Return the milliseconds for content that changed at `modified` (Unix time); 0 if that is unknown or not past."""
     if modified is None:
         return 0
     age = (time.time() if now is None else now) - modified

@@ -11,7 +11,7 @@ import re
 __all__ = ["LONGEST", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 LONGEST = 32_768
-"""Characters of a URI's path, at most: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
+"""The most characters of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
@@ -67,7 +67,7 @@ def join_parts(parts: tuple[str, ...]) -> str:
 
 
 def split_path(path: str) -> tuple[tuple[str, ...], bool]:
-    """Read a URI's path into file names, and whether it ends with a slash, which only a directory may.
+    """Read a URI's path as file names, and whether it ends with a slash, as only the path of a directory may.
 
     Raises:
         UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.

@@ -1,8 +1,8 @@
 """Watches directories with Linux's inotify (inotify(7)), with the interface of `watchfiles`' own notifier.
 
-That one also asks for an event for each file that is opened, and has no option not to: every read of a published file
-then wakes a thread, which takes 5 µs of the 35 that the read takes. Here only changes are asked for, and names may be
-any bytes.
+The notifier of `watchfiles` also requests an event for each file that is opened, without an option to turn that off:
+each read of a published file then wakes a thread, which takes 5 µs of the 35 that the read takes. This one requests
+only changes, and accepts names of any bytes.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _READ_BYTES = 64 << 10
 
 
 class StopSignal(Protocol):
-    """Says whether a wait should end."""
+    """Signals that a wait should end."""
 
     def is_set(self) -> bool:
-        """Whether it should."""
+        """Return whether the wait should end."""
         ...
 
 
 class InotifyNotifier:
-    """Watches the entries of directories, and the directories themselves, but not what is below them.
+    """Watches directories and their entries, but not the entries of sub-directories.
 
     Raises:
         FileNotFoundError: one of the directories is gone.
-        OSError: a limit is reached (EMFILE for instances, ENOSPC for watches), or there is no inotify.
+        OSError: a limit is reached (EMFILE for instances, ENOSPC for watches), or the system has no inotify.
     """
 
     def __init__(self, directories: Iterable[str]) -> None:
@@ -72,12 +72,12 @@ class InotifyNotifier:
             raise
 
     def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: StopSignal) -> Hints:
-        """Wait for changes, and return those that come until nothing comes for a step, or `debounce_ms` are over.
+        """Wait for changes. Return those that arrive until a step brings none, or until `debounce_ms` have passed.
 
         Args:
-            debounce_ms: The time in which changes are collected, at most.
-            step_ms: The time between two looks at `stop_event`.
-            timeout_ms: The time to wait for the first change; 0 waits without end.
+            debounce_ms: The longest time in which changes are collected.
+            step_ms: The time between two checks of `stop_event`.
+            timeout_ms: The time to wait for the first change; 0 waits without a limit.
             stop_event: Ends the wait.
         """
         changes: set[tuple[int, str]] = set()
@@ -105,7 +105,7 @@ class InotifyNotifier:
             self._descriptor = -1
 
     def _take(self, changes: set[tuple[int, str]]) -> None:
-        """Add the changes that are there."""
+        """Add the changes that have arrived."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:

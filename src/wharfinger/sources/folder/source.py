@@ -55,12 +55,13 @@ def files(
         exclude: Patterns of files and directories that are never published.
         hidden: Also publish names that begin with a dot.
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
-        max_size: Bytes that are read at once; of a larger file, the first window.
+        max_size: The largest file in bytes that is read whole; of a larger one, the first window is read.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
             reports no changes.
 
     Raises:
-        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
+        UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a relative path to `/` or a home
+            folder.
     """
     return Folder(
         resolve_root(path),
@@ -121,24 +122,24 @@ class Folder(Source):
         return self._watch.means
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this folder. It need not exist."""
+        """Return whether this URI belongs to this folder. It need not exist."""
         return self.files.matches(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` resources after the key, and the key of the next page.
+        """Return at most `limit` resources after the key, and the key of the next page.
 
         Raises:
-            SourceUnavailable: the folder itself is missing. So do the other methods.
+            SourceUnavailable: the folder itself is missing. The other methods raise it too.
         """
         found = self.files.page(after, limit)
-        if not found[0]:  # a folder that is there begins with itself
+        if not found[0]:  # the list of a folder that exists begins with the folder itself
             self._check_root()
         return found
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory in pages: sub-directories by name, then files by name.
+        """Return the entries of a directory in pages: sub-directories by name, then files by name.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -151,7 +152,7 @@ class Folder(Source):
 
     @brief
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI, without reading it. For a window, that of its file.
+        """Return the resource of a URI, without reading it. For a window, that of its file.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -165,7 +166,7 @@ class Folder(Source):
 
     @brief
     def read(self, uri: str) -> t.ReadResourceResult:
-        """The content of a file, or a window of it; or a directory's listing with one more content for each child.
+        """Read a file, or a window of it; or a directory's listing, with one more content for each child.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -187,18 +188,18 @@ class Folder(Source):
             raise SourceUnavailable(f"The folder {self.label!r} was moved or removed, or its disk is not mounted.")
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths that begin with `value`, then those whose name contains its last part; directories end with `/`."""
+        """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`."""
         return complete_path(self.files.tree, value) if argument == "path" else []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Files in pages, without opening them. Of pictures and the like, only the names are searched."""
+        """Return files in pages, without opening them. Of pictures and the like, only the names are searched."""
         found = self.files.documents(after, limit)
         if not found[0]:
             self._check_root()
         return found
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of a file in pieces, each read when it is requested; empty if its beginning is not text.
+        """Return the text of a file in pieces, each read when it is requested; empty if its beginning is not text.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -206,11 +207,11 @@ class Folder(Source):
         return self.files.text(uri)
 
     def count(self, seconds: float = 1.0) -> Count:
-        """Count the published files for about this long at most. Blocks: call it in a thread."""
+        """Count the published and withheld files, for at most about this many seconds. Blocks: call it in a thread."""
         return count(self.files.tree, seconds)
 
     def describe(self) -> str:
-        """How much is published, what is left out, and how changes are noticed."""
+        """Say how much is published, what is left out, and how changes are noticed."""
         self._check_root()
         return f"{self.count(COUNTING_SECONDS)}, watched by {self.watched_by}"
 
@@ -219,11 +220,11 @@ class Folder(Source):
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop reporting."""
+        """Stop reporting changes of this URI, or of the list."""
         self._watch.unwatch(uri)
 
     def batch(self) -> AbstractContextManager[object]:
-        """Reads that one thread makes share the directories that they open."""
+        """Share opened directories between the reads that this thread makes in the `with` block."""
         return self.files.tree.share()
 
     async def close(self) -> None:

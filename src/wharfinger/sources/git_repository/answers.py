@@ -1,4 +1,4 @@
-"""What every answer about a URI has in common: of which repository, at which moment, and how long it holds."""
+"""The base of the answers for all kinds of URIs: their repository, their references, and how long they are valid."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ from wharfinger.sources.windows.line_index import LineIndexes
 __all__ = ["GitAnswer", "Repository"]
 
 LAST_CHANGES = 10_000
-"""Paths whose last change is kept."""
+"""The most paths whose last change is kept."""
 MOVING_MS = 10_000
-"""How long an answer about a name may be used again, at most: a branch may move at any time."""
+"""The most milliseconds for which an answer about a name may be reused: a branch may move at any time."""
 
 
 class Repository:
-    """One repository as it is published: its objects, references and histories, and its URIs."""
+    """One published repository: its objects, references and histories, and its URIs."""
 
     def __init__(self, private: PrivateDirectory, label: str, whole: int) -> None:
         self.private = private
         self.label = label
         self.whole = whole
-        """Bytes of a file that are returned at once, at most."""
+        """The most bytes of a file that are returned at once."""
         self.uris = GitUris(label)
         self.objects = GitObjects(private)
         self.references = ReferenceReader(private, self.objects.forget)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(LAST_CHANGES)
-        """The last commit that changed a path, by the commit from which it was looked for."""
+        """The last commit that changed a path, by the path and the commit at which the search began."""
 
 
 class GitAnswer:
-    """What is known of one URI at one moment.
+    """The answer for one URI at one moment.
 
-    Call `load` before anything else. It sets `version`, `fixed` and `modified`, and raises LookupError if something is
-    not there.
+    Call `load` first. It sets `version`, `fixed` and `modified`, and raises LookupError if something is missing.
     """
 
     only_references = True
-    """Whether the answer changes only if a reference does. If not, watching looks at it in every round."""
+    """Whether the answer changes only if a reference does. If not, a watch checks it in every round."""
 
     def __init__(self, repository: Repository, references: References, address: GitAddress, uri: str) -> None:
         self.repository = repository
@@ -59,36 +58,36 @@ class GitAnswer:
         self.address = address
         self.uri = uri
         self.version = ""
-        """A text that is the same while the content of this URI is the same."""
+        """A text that changes if the content of this URI changes."""
         self.fixed = False
-        """Whether the URI can never mean anything else."""
+        """Whether the content of this URI can never change."""
         self.modified: float | None = None
         """When the content last changed, in seconds since 1970."""
 
     async def revision(self, name: str) -> GitRevision:
-        """The object that a revision means."""
+        """Resolve the name of a revision."""
         return await resolve(name, self.references, self.objects)
 
     async def load(self) -> None:
-        """Find what the URI means."""
+        """Find the objects that the URI names."""
         raise NotImplementedError
 
     async def resource(self) -> t.Resource:
-        """What is known of it without reading it."""
+        """Return the resource of the URI."""
         raise NotImplementedError
 
     async def contents(self) -> list[t.ResourceContents]:
-        """Its content, with its version in `_meta` of the first."""
+        """Return the contents, the first with the version in its `_meta`."""
         raise NotImplementedError
 
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory."""
+        """Return the entries of a directory."""
         raise ResourceNotFound(self.uri)
 
     def ttl_ms(self) -> int:
-        """Milliseconds for which the answer may be used again."""
+        """Return the milliseconds for which the answer may be reused."""
         return IMMUTABLE if self.fixed else min(MOVING_MS, ttl_ms(self.modified))
 
     def text(self, text: str, **meta: object) -> t.ResourceContents:
-        """A text as the first content."""
+        """Return a text as the first content."""
         return t.ResourceContents(uri=self.uri, mime_type=mime.TEXT, text=text, meta={VERSION: self.version, **meta})

@@ -1,9 +1,8 @@
-"""Finds the repository that a path means, and opens files of its git directory so that nothing leads out of it.
+"""Finds the repository at a path, and opens files of its git directory so that no link leads out of it.
 
 A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
-They differ only in a linked worktree. No symbolic link in them is followed; a repository with one is refused as a
-whole, as is one whose parts are elsewhere. Of its configuration only the format is read, and where a submodule has its
-working tree.
+They differ only in a linked worktree. A repository with a symbolic link in one of them is refused, and so is one whose
+parts are elsewhere. Its configuration is read only for its format, and for the working tree of a submodule.
 
 A `.git` file leads to another directory. It is followed if that is inside the published folder, or if the operator
 named that directory (as the path itself, or as `git_dir`) and it points back to this folder. Otherwise a file in a
@@ -39,12 +38,12 @@ _COMMENT = re.compile(r"[#;].*").sub
 __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
 SMALL_BYTES = 1 << 20
-"""Bytes of a file that is read whole: HEAD, config, shallow."""
+"""The most bytes that are read of a small file: HEAD, config, shallow."""
 SCANNED = 200_000
-"""Entries of one directory that are looked at."""
+"""The most entries of one directory that are read."""
 
 _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
-"""Extensions of a repository's format that change nothing for those who only read references and objects."""
+"""Extensions of a repository's format that do not change how references and objects are read."""
 
 
 class GitDirectory:
@@ -56,25 +55,25 @@ class GitDirectory:
         self.path = os.path.join(root, *inside)
 
     def scan(self, *names: str) -> list[tuple[str, os.stat_result]]:
-        """The entries of a directory and their status; of a link its own.
+        """Return the entries of a directory and their status. Links are not followed.
 
         Raises:
-            NotServed: there is no such directory, or there is a link in its place.
+            NotServed: the directory is missing, or a link is in its place.
         """
         return self._with_directory(names, _scan)
 
     def look(self, *names: str) -> os.stat_result | None:
-        """The status of an entry, of a link its own; None if there is none."""
+        """Return the status of an entry, or None. Links are not followed."""
         try:
             return self._with_directory(names[:-1], lambda directory: stat_entry(directory, names[-1]))
         except NotServed:
             return None
 
     def read(self, *names: str, most: int = SMALL_BYTES) -> bytes:
-        """The bytes of a regular file, at most `most` of them.
+        """Return the bytes of a regular file, at most `most` of them.
 
         Raises:
-            NotServed: there is none, or there is a link in its place.
+            NotServed: the file is missing, or a link is in its place.
         """
 
         def read(directory: Handle) -> bytes:
@@ -84,7 +83,7 @@ class GitDirectory:
         return self._with_directory(names[:-1], read)
 
     def text(self, *names: str) -> str:
-        """The text of a small file, without white space around it; empty if there is none."""
+        """Return the text of a small file, without white space around it; empty if there is no such file."""
         try:
             return os.fsdecode(self.read(*names)).strip()
         except NotServed:
@@ -136,15 +135,15 @@ class FoundRepository(NamedTuple):
 def find_repository(
     path: str | os.PathLike[str], git_dir: str | os.PathLike[str] | None = None, version: tuple[int, ...] = (2, 45)
 ) -> FoundRepository:
-    """The repository whose top folder, or git directory, is `path`. Folders above it are not looked at.
+    """Return the repository whose top folder, or git directory, is `path`. Folders above it are not searched.
 
     Args:
-        path: What the operator named.
+        path: The path that the operator gave.
         git_dir: The directory to which a `.git` file may lead, or one above that.
         version: The version of git, which may be too old for a format.
 
     Raises:
-        UnusableSource: it is not a repository, parts of it are stored elsewhere, or its format is not supported.
+        UnusableSource: `path` is not a repository, parts of it are elsewhere, or its format is not supported.
     """
     root = _resolved(path)
     own, work_tree = _own_directory(root, None if git_dir is None else _resolved(git_dir))
@@ -170,7 +169,7 @@ def _resolved(path: str | os.PathLike[str]) -> str:
 
 
 def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
-    """The directory with HEAD, and the working tree (empty if there is none)."""
+    """Return the directory with HEAD, and the working tree (empty if there is none)."""
     top = GitDirectory(root)
     planted = top.look(".git")
     if planted is None:
@@ -194,7 +193,7 @@ def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
 
 
 def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
-    """A git directory that the operator named: a bare repository, or the directory of a worktree or a submodule."""
+    """Return the git directory that the operator named: that of a bare repository, a worktree or a submodule."""
     root = top.root
     above = _repository_above(root)
     linked = top.look("commondir") is not None
@@ -218,7 +217,7 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
 
 
 def _target(top: GitDirectory) -> str:
-    """The directory to which the `.git` file of a folder leads, resolved; empty if it leads nowhere."""
+    """Return the directory to which the `.git` file of a folder leads, resolved; empty if it leads nowhere."""
     given = top.text(".git")
     if not given.startswith("gitdir:") or "\0" in given:
         return ""
@@ -227,7 +226,7 @@ def _target(top: GitDirectory) -> str:
 
 
 def _work_tree_of(own: GitDirectory) -> str:
-    """The folder to which a git directory points back: by `gitdir` of a worktree, `core.worktree` of a submodule."""
+    """Return the folder to which a git directory points back, by `gitdir` (worktree) or `core.worktree` (submodule)."""
     pointer = own.text("gitdir").removesuffix("/.git")
     if not pointer:
         try:
@@ -241,9 +240,9 @@ def _work_tree_of(own: GitDirectory) -> str:
 
 
 def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory:
-    """The directory with references and objects: of a linked worktree, the one whose `worktrees/NAME` is its own.
+    """Return the directory with references and objects. For a linked worktree, its own is `worktrees/NAME` in that.
 
-    Unless the operator `named` the directory, it is in the published folder.
+    The directory must be in the published folder, unless the operator `named` it.
     """
     given = own.text("commondir")
     if not given and own.look("commondir") is None:
@@ -282,7 +281,7 @@ _PARTS = (
     ("objects/pack", stat.S_ISDIR, False),
     ("objects/info", stat.S_ISDIR, False),
 )
-"""What each part of the common directory has to be, and whether it has to be there."""
+"""The type that each part of the common directory must have, and whether it is required."""
 
 
 def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
@@ -304,7 +303,7 @@ def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
 
 
 def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]:
-    """Whether objects are named by SHA-256, and references are in tables. Refuses unknown formats."""
+    """Return whether objects are named by SHA-256, and whether references are in tables. Refuse unknown formats."""
     root = common.root
     try:
         extensions = _configured(common, "extensions")
@@ -328,7 +327,7 @@ def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]
 
 
 def _configured(directory: GitDirectory, wanted: str) -> dict[str, str]:
-    """The values of one section of a configuration (git-config(1)); includes are not followed.
+    """Return the values of one section of a configuration (git-config(1)). Includes are not followed.
 
     Raises:
         ValueError: it is not a configuration.

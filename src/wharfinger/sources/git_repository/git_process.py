@@ -1,4 +1,4 @@
-"""Runs git's plumbing on a repository, within limits, and so that nothing the repository names is ever run.
+"""Runs git's plumbing on a repository within limits, and never a program that the repository names.
 
 git never opens the repository's own directory, because no environment makes that safe: a configuration can name
 programs for signatures, text conversion, filters and file monitors. It opens a `PrivateDirectory`, a bare GIT_DIR whose
@@ -7,13 +7,13 @@ configuration is ours, and which only links to the repository's references and o
     output = await run_git(private, "diff-tree", "-r", "-z", old, new)      # one command, one process
     info = await ObjectReader(private).info(oid)                            # many objects (`object_reader`)
 
-Every process starts with an empty environment and gets limits of memory, of processor time and of the size of files
-(none), and may start no process. Linux sets them with prlimit(2), from outside, since code between fork and exec is not
-safe in a program with threads. Elsewhere (macOS, Windows) the limits are: the deadline, the bound of the output, and
-GIT_ALLOC_LIMIT, which git itself checks before each allocation.
+Every process starts with an empty environment. On Linux its memory and processor time are limited, and it can write no
+file and start no process. prlimit(2) sets these limits from outside, because code between fork and exec is not safe in
+a program with threads. On macOS and Windows the limits are the deadline, the bound of the output, and GIT_ALLOC_LIMIT,
+which git itself checks before each allocation.
 
-Pass object names (40 or 64 digits) and paths after `--`; never a text of a client as anything else. Pathspecs are
-literal. A command that may show contents takes `SAFE_DIFF`, one that shows commits `SAFE_LOG`.
+Pass only object names (40 or 64 digits), and paths after `--`; never pass text of a client as anything else. Pathspecs
+are literal. A command that may show contents needs `SAFE_DIFF`, one that shows commits `SAFE_LOG`.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ MEMORY_BYTES = 512 << 20
 ALLOCATION_BYTES = 256 << 20
 """The largest single allocation."""
 COMMAND_SECONDS = 20.0
-"""Time that a command may take, and processor seconds that it may use."""
+"""The time, and also the processor time, that a command may take."""
 OUTPUT_BYTES = 64 << 20
-"""Output that is kept of one command."""
+"""The most output of one command."""
 QUICK_SECONDS = 5.0
-"""The deadline of commands that need not wait for longer ones."""
+"""Commands with at most this deadline do not wait for longer ones."""
 COMMANDS = 8
-"""Quick commands, and other ones, that run at the same time. More of them wait for at most `COMMAND_SECONDS`."""
+"""The most quick commands, and the most other ones, that run at a time. Others wait for at most `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
 SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
@@ -97,7 +97,7 @@ class GitPlace(Protocol):
 
 
 class GitFailed(InvalidArgument):
-    """A command of git failed or had to be ended; the message says why. `why` is what git said."""
+    """A command of git failed or was ended; the message says why. `why` is git's own message."""
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -105,7 +105,7 @@ class GitFailed(InvalidArgument):
 
 
 class GitOutput(NamedTuple):
-    """What a command printed. `cut` is `time` or `size` if it was ended, `failure` if it failed later, else empty."""
+    """The output of a command. `cut` is `time` or `size` if it was ended, `failure` if it failed later, else empty."""
 
     data: bytes
     cut: str = ""
@@ -122,12 +122,12 @@ class GitProgram(NamedTuple):
 
 
 def find_git() -> GitProgram:
-    """The git in PATH.
+    """Return the git in PATH.
 
     Raises:
-        UnusableSource: there is none, or it is older than `OLDEST`.
+        UnusableSource: PATH has no git, or only one that is older than `OLDEST`.
     """
-    # A relative folder in PATH, such as `.`, could be the repository, with a program of that name in it.
+    # A relative folder in PATH, such as `.`, could be the repository, with a program named git in it.
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     path = shutil.which("git", path=os.pathsep.join(folders))
     if path is None:
@@ -157,7 +157,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[str, str]:
-    """The whole environment of a process on a private directory."""
+    """Return the whole environment of a process that opens a private directory."""
     given = {"GIT_DIR": place.path, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
     if sys.platform == "win32":
         given["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
@@ -167,7 +167,7 @@ def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[s
 def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
     """Set the limits of a process that has just been started (Linux).
 
-    git has read nothing of the repository by then, or at most begun: the limits hold for every later allocation.
+    git may have begun to read the repository by then. The limits hold for every later allocation.
     """
     if sys.platform != "linux" or pid is None:
         return
@@ -190,7 +190,7 @@ def kill(transport: asyncio.SubprocessTransport) -> None:
 
 
 def reason(stderr: bytes) -> str:
-    """Why git failed, in its own words: the first line of the last that it printed, safe to show."""
+    """Return why git failed, in its own words: the first line of its last message, safe to show."""
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     problems = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     return shown(re.sub(r"^(fatal|error): ", "", problems[0])[:300]) if problems else ""
@@ -211,21 +211,21 @@ async def run_git(
     output: IO[bytes] | None = None,
     output_bytes: int = 0,
 ) -> GitOutput:
-    """Run one command of git, and return what it printed.
+    """Run one command of git, and return its output.
 
     Args:
         place: The private directory.
-        arguments: The command and its arguments. Only names of objects, numbers, and paths after `--`.
-        most: Bytes of output after which it is ended.
-        seconds: Time after which it is ended.
-        partial: Return what was printed until it was ended or failed, if anything, instead of raising.
-        codes: Exit codes that are no failure.
+        arguments: The command and its arguments: only names of objects, numbers, and paths after `--`.
+        most: Bytes of output after which the command is ended.
+        seconds: Time after which the command is ended.
+        partial: If the command is ended or fails, return its output so far, if any, instead of raising.
+        codes: Exit codes that count as success.
         work_tree: The folder of a working tree, for commands that compare one.
         index: The copy of an index, for such commands.
         output: A file to which git prints instead, at most `output_bytes`.
 
     Raises:
-        GitFailed: it failed, or was ended and `partial` is false.
+        GitFailed: the command failed, or was ended and `partial` is false.
         Overloaded: too many commands run.
     """
     name = os.fsdecode(arguments[0])

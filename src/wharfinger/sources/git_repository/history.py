@@ -1,7 +1,7 @@
-"""The commits that led to a revision, newest first, in windows that stay the same while commits arrive.
+"""Reads the commits that led to a revision, newest first, in windows that stay the same while commits arrive.
 
-`git log` is run for more commits than a window needs, and their names are kept, so that the next windows need no other
-run. A walk that takes too long ends with what it found, and the last window says where.
+`git log` returns more commits than a window needs, and their names are kept for the next windows. If it takes too long,
+the commits found so far are used, and the last window says where the search ended.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, G
 __all__ = ["EVERYTHING", "LIMIT", "MOST", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
 
 MOST = 100_000
-"""Commits that one log goes back; an older one can be named, and its log read."""
+"""The most commits of one log. The log of its last commit has older ones."""
 LIMIT = 50
-"""Commits of a window that asks for no number."""
+"""Commits of a window if the URI has no `limit`."""
 FIRST = 500
-"""Commits that are looked for at first."""
+"""The fewest commits that a run of `git log` returns, if there are as many."""
 SECONDS = 10.0
-"""Time to look for commits, before what was found is returned."""
+"""Time after which a search ends, and returns the commits found so far."""
 KEPT = 8 * MOST
-"""Commits of histories that are kept."""
+"""The most commits in all histories that are kept."""
 
 
 class LogSelection(NamedTuple):
-    """Which commits are wanted. Times are seconds since 1970, both ends included; texts are searched literally."""
+    """The selected commits. Times are seconds since 1970, both ends included; texts are searched for literally."""
 
     path: bytes = b""
     follow: bool = False
@@ -54,8 +54,10 @@ class LoggedCommit(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Some commits of a log. `after` is the last of them, None at the end of the log. `cut` is why the log ends
-    before its beginning: `time`, `failure`, or `size` after `MOST` commits."""
+    """Some commits of a log. `after` is the last of them, None at the end of the log.
+
+    `cut` is why the log ends before the first commit: `time`, `failure`, or `size` after `MOST` commits.
+    """
 
     commits: list[LoggedCommit]
     after: str | None
@@ -78,14 +80,14 @@ class Histories:
     async def stretch(
         self, tip: str, boundary: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
     ) -> Stretch:
-        """At most `limit` commits that led to `tip`, newest first, after the commit `after`.
+        """Return at most `limit` commits that led to `tip`, newest first, after the commit `after`.
 
         Args:
             tip: The name of a commit.
             boundary: How often the boundary of a shallow clone has changed.
             after: The last commit of the window before.
             limit: The number of commits.
-            selection: Which commits.
+            selection: The commits to return.
 
         Raises:
             InvalidArgument: `after` is not a commit of this log.
@@ -129,7 +131,7 @@ class Histories:
         except GitFailed:
             if not follow:
                 raise
-            # To find out where a file came from, git reads all of the tree, and a part of that cannot be read.
+            # To follow a rename, git reads the whole tree, a part of which cannot be read.
             return await self._read(tip, selection._replace(follow=False), most)
         commits = _followed(output.data) if follow else _named(output.data)
         if output.cut:
@@ -144,12 +146,12 @@ def _place_after(commits: list[LoggedCommit], oid: str) -> int | None:
 
 
 def _named(data: bytes) -> list[LoggedCommit]:
-    """The names that were printed; the last one may have been cut."""
+    """Parse names of commits. The last one may have been cut."""
     return [LoggedCommit(name) for name in data.decode("ascii").split("\0") if len(name) in (40, 64)]
 
 
 def _followed(data: bytes) -> list[LoggedCommit]:
-    r"""What `--follow --name-status -z` printed: `OID\0\nSTATUS\0PATH\0`, with two paths for a rename."""
+    r"""Parse the output of `--follow --name-status -z`: `OID\0\nSTATUS\0PATH\0`, with two paths for a rename."""
     parts = iter(data.split(b"\0"))
     commits: list[LoggedCommit] = []
     try:

@@ -1,11 +1,11 @@
-"""The directory that git opens in place of a repository's own: ours, but for links to references and objects.
+"""Makes the directory that git opens instead of the repository's own, with links to its references and objects.
 
-It has a configuration of ours, and no hooks, alternates, grafts, replacements or attributes of the repository. Links to
-`objects/00` to `objects/ff` and `packed-refs` may lead to nothing yet: they work as soon as git makes what they name,
-so commits, `git gc` and `git pack-refs` are seen at once.
+It has our own configuration, and no hooks, alternates, grafts, replacements or attributes of the repository. The
+targets of the links to `objects/00` to `objects/ff` and `packed-refs` need not exist: a link works as soon as git
+creates its target, so new commits, `git gc` and `git pack-refs` have effect at once.
 
-git follows symbolic links, and one among the objects could lead to another repository. `check_links` finds them: at the
-beginning in all directories, later in those that changed.
+git follows symbolic links, and one among the objects could lead to another repository. `check_links` searches for such
+links: first in all directories, later in those that changed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from wharfinger.sources.git_repository.git_process import find_git
 __all__ = ["PrivateDirectory"]
 
 CHECK_SECONDS = 1.0
-"""Least time between two looks at all directories of loose objects, which are 256."""
+"""The least time between two checks of the 256 directories of loose objects."""
 INDEX_BYTES = 256 << 20
-"""The largest index that is copied."""
+"""The largest index that is copied, in bytes."""
 
 _CONFIG = """\
 [core]
@@ -68,7 +68,7 @@ _DRIVERS = {
 
 
 class PrivateDirectory:
-    """A bare GIT_DIR for one repository, made by `open` and removed by `close`; it can be opened again.
+    """A bare GIT_DIR for one repository. `open` makes it, and `close` removes it; it can be opened again.
 
     `path` is the directory, `program` the git that reads it. `length` is the number of digits of an object's name.
     """
@@ -83,12 +83,12 @@ class PrivateDirectory:
         self._links = _LinkSearch(found.common)
         self._shallow = b""
         self.shallow: frozenset[str] = frozenset()
-        """Commits whose parents are not there, in a shallow clone."""
+        """The commits of a shallow clone whose parents are missing."""
         self.made = 0
-        """How often the directory was made."""
+        """How many times the directory was made."""
 
     def open(self) -> None:
-        """Make the directory, unless it is there. Blocks.
+        """Make the directory, unless it exists. Blocks.
 
         Raises:
             UnusableSource: it cannot be made, or something among the objects is a symbolic link.
@@ -97,7 +97,7 @@ class PrivateDirectory:
             if self._folder is not None:
                 if all(os.path.lexists(os.path.join(self.path, name)) for name in ("config", "HEAD", "refs")):
                     return
-                self._folder.cleanup()  # systems delete old files from the folder for temporary ones
+                self._folder.cleanup()  # systems delete old files from the folder of temporary files
             self.made += 1
             self._shallow = b""
             self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
@@ -180,10 +180,10 @@ class PrivateDirectory:
         return True
 
     def copy_index(self) -> str:
-        """A copy of the index, as the path of a file that the caller removes. Blocks.
+        """Copy the index, and return the path of the copy, which the caller removes. Blocks.
 
         Raises:
-            InvalidArgument: there is none, or it is too large.
+            InvalidArgument: there is no index, or it is too large.
         """
         status = self.found.own.look("index")
         if status is None or status.st_size > INDEX_BYTES:
@@ -195,13 +195,13 @@ class PrivateDirectory:
         descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
         with open(descriptor, "wb") as file:
             file.write(data)
-        # git compares the contents of files that are not older than the index: they may have changed since.
+        # git compares the contents of files that are not older than the index, because they may have changed since.
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return path
 
 
 def _write(folder: str, name: str, data: bytes) -> None:
-    """Write a file at once, since git may be reading the one before."""
+    """Replace a file in one step, because git may be reading the old one."""
     descriptor, path = tempfile.mkstemp(prefix=f"{name}-", dir=folder)
     with open(descriptor, "wb") as file:
         file.write(data)
@@ -209,7 +209,7 @@ def _write(folder: str, name: str, data: bytes) -> None:
 
 
 class _LinkSearch:
-    """Searches the directories of objects for symbolic links: again only where one changed."""
+    """Searches the directories of objects for symbolic links. A directory is searched again only if it changed."""
 
     def __init__(self, common: GitDirectory) -> None:
         self._common = common.path
@@ -219,7 +219,7 @@ class _LinkSearch:
         self._next = 0.0
 
     def find(self) -> str:
-        """The path of a symbolic link, or of a pipe, for whose writer git would wait; empty if there is none."""
+        """Return the path of a symbolic link, or of a pipe, for which git would wait; empty if there is none."""
         for part in ("", "objects", "refs", "packed-refs", "reftable"):
             with contextlib.suppress(OSError):
                 mode = os.lstat(os.path.join(self._common, part) if part else self._common).st_mode
@@ -243,7 +243,7 @@ class _LinkSearch:
                 return ""
             with os.scandir(folder) as entries:
                 link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_odd(entry)), "")
-        except OSError:  # it is not there, or not a directory
+        except OSError:  # it is missing, or not a directory
             self._marks.pop(name, None)
             return ""
         # A change within the clock's granularity would be missed.

@@ -1,7 +1,4 @@
-"""Messages of a repository as text that is safe to show: what could move a cursor or reorder it is escaped.
-
-Refuses to know where the text is from.
-"""
+"""Decodes messages of a repository, and escapes characters that could move a cursor or reorder text."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ _ENCODINGS = frozenset(
         "cp932", "iso-2022-jp", "gbk", "gb2312", "gb18030", "big5", "euc-kr",
     }
 )  # fmt: skip
-"""Encodings that a commit may name; the others that Python knows are not for text, or can be slow."""
+"""Encodings that a commit may name. Others that Python knows are not for text, or can be slow."""
 
 
 def paragraph(text: str) -> str:
-    """Text of several lines: as `shown`, but for line ends and tabs."""
+    """Escape a text of several lines like `shown`, but keep line ends and tabs."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(["\t".join([shown(part) for part in line.split("\t")]) for line in lines])
 
 
 def decode(data: bytes, encoding: bytes | None = None) -> str:
-    """Text of a commit: UTF-8, or what the commit says it is in, or bytes as escapes."""
+    """Decode the text of a commit as UTF-8 or in the encoding that the commit names; otherwise escape its bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:
