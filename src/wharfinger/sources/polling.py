@@ -48,7 +48,7 @@ class Polling:
         name: The name of the thread, and of the source in the log.
         look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
             time. ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI; any other error
-            is logged, and the URI is looked at again later.
+            is logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
         rest: After each round the thread sleeps at least this many times as long as the round took.
@@ -148,7 +148,7 @@ class Polling:
             self._end_round(worker, str(error))
             return
         except Exception:
-            log.warning("%s could not be looked at, and is tried again", self._name, exc_info=True)
+            log.warning("%s could not be checked, and is tried again", self._name, exc_info=True)
             return
         with self._lock:
             watched = list(self._watched.items())
@@ -165,10 +165,10 @@ class Polling:
                 return
             except Exception:
                 what = uri or "the list"
-                log.warning("%s: %s could not be looked at, and is tried again", self._name, what, exc_info=True)
+                log.warning("%s: %s could not be checked, and is tried again", self._name, what, exc_info=True)
                 continue
             if self._unavailable:
-                log.info("%s can be looked at again", self._name)
+                log.info("%s can be checked again", self._name)
                 self._unavailable = ""
             before, watch.state = watch.state, state
             if before is not _UNKNOWN and before != state and self._watched.get(uri) is watch:

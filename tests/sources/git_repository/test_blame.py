@@ -127,8 +127,8 @@ def test_what_cannot_be_blamed_says_why(made: History) -> None:
     """Folders, binary files, links and submodules; windows that are none."""
     with Published(made.path) as source:
         for path, words in (
-            ("texts", "Only a file"), ("", "Only a file"), ("large.bin", "no lines"), ("link", "Only a file"),
-            ("lib", "Only a file"), ("run.sh?bytes=0-9", "parameter"), ("run.sh?lines=9-", "has 2 lines"),
+            ("texts", "of one file"), ("", "of one file"), ("large.bin", "no lines"), ("link", "of one file"),
+            ("lib", "of one file"), ("run.sh?bytes=0-9", "parameter"), ("run.sh?lines=9-", "has 2 lines"),
             ("run.sh?lines=0-1", "lines="), ("run.sh?path=x", "parameter"),
         ):  # fmt: skip
             with pytest.raises(InvalidArgument, match=words):

@@ -1,4 +1,4 @@
-"""Marks the files of a folder to look at first, and those that only people can use, by their names and types."""
+"""Annotates files by their names and types: which to read first, and which only people can use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wharfinger.content.text import iso
 __all__ = ["annotations_of"]
 
 README, OTHER_README, TOP, GENERATED = 1.0, 0.8, 0.7, 0.1
-"""Priorities: the readme of the folder, other readmes, the files and folders at the top, and what programs write."""
+"""Priorities: the readme of the folder, other readmes, the files and folders at the top, and generated files."""
 
 _GENERATED_NAMES = frozenset(("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum"))
 _GENERATED_ENDS = (".lock", ".map", ".min.js", ".min.css", ".pyc", ".o", ".class", ".snap")

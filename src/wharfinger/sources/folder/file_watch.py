@@ -279,7 +279,7 @@ class _WatchThread:
     # The system's watcher
 
     def _watch_directories(self) -> bool:
-        """Let the system watch the directories. Returns whether it did so before."""
+        """Let the system watch the directories. Return whether it did so before."""
         if self.notifier is not None:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
@@ -292,7 +292,7 @@ class _WatchThread:
             self.watch.means = _system()
         except FileNotFoundError:  # one of them was removed meanwhile
             self.wake.stopped.wait(STEP_MS / 1000)
-        except Exception as error:  # inotify's limits, no watchfiles, a file system that cannot
+        except Exception as error:  # inotify's limits, no watchfiles, a file system without events
             self._fall_back(error)
         return False
 
@@ -311,7 +311,7 @@ class _WatchThread:
         return os.path.join(self.tree.root, *path.split("/")) if path else self.tree.root
 
     def _follow(self) -> bool:
-        """Wait for hints and follow them. Returns False if the directories to watch may have changed."""
+        """Wait for hints and follow them. Return False if the directories to watch may have changed."""
         if self.notifier is None:
             self.wake.stopped.wait(RETRY_SECONDS)
             return False
@@ -336,7 +336,7 @@ class _WatchThread:
         return self.directories.get("") == (status.st_dev, status.st_ino)
 
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
-        """Follow hints. Returns False if directories were added or removed, or rules changed."""
+        """Follow hints. Return False if directories were added or removed, or rules changed."""
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
         listed: set[str] = set()
@@ -369,7 +369,7 @@ class _WatchThread:
         return path.rpartition("/")[0] in self.directories and os.path.isdir(absolute) and not os.path.islink(absolute)
 
     def _look_at_lists(self, item: _Watched, listed: Iterable[str]) -> bool:
-        """Compare the listings of these directories. Returns False if one is gone."""
+        """Compare the listings of these directories. Return False if one is gone."""
         for path in listed:
             if path not in self.marks:
                 continue

@@ -1,7 +1,7 @@
 """Who wrote each line of a file: `git://label/blame/{rev}/{+path}{?lines}`.
 
-`git blame --porcelain` gives the name of a commit for each line. Authors, times and subjects are those of the commits'
-objects, and the lines those of the file's, so that nothing else of what git prints is shown.
+`git blame --porcelain` names a commit for each line. Authors, times and subjects are read from the objects of the
+commits, and the lines from that of the file. No other output of git is shown.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class BlameAnswer(GitAnswer):
         self._entry = await self.objects.find(self._commit.tree, self.address.parts)
         if is_tree(self._entry.mode) or is_module(self._entry.mode) or is_link(self._entry.mode):
             raise InvalidArgument(
-                "Only a file has lines that somebody wrote: name one, as in "
+                "Blame shows the lines of one file: name it, as in "
                 f"{self.uris.blame(self.address.rev, (*self.address.parts, 'FILE'))}."
             )
         self.version = await self._last_change()

@@ -1,7 +1,7 @@
 """The changes that are not committed: `git://label/changes` and `git://label/changes/{+path}`.
 
 git compares the working tree with HEAD through a copy of the index, so that it never writes the repository's own. It
-runs in the private directory, where no filter, hook or file monitor is configured; attributes in the working tree may
+runs in the private directory, where no filter, hook or file monitor is configured; attributes in the working tree can
 name such programs, but not define them. Submodules are left out, because git would start another git there with the
 configuration of the submodule.
 """
@@ -39,7 +39,7 @@ __all__ = ["ChangesAnswer"]
 NAMED = 200
 """The most changed, and the most untracked, paths that the text names."""
 UNTRACKED_BYTES = 1 << 20
-"""Bytes of the names of untracked files."""
+"""The most output of names of untracked files."""
 UNTRACKED_SECONDS = 5.0
 SECONDS = 5.0
 """Time to compare the working tree with the index."""

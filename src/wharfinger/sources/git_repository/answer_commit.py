@@ -49,7 +49,7 @@ class CommitAnswer(GitAnswer):
         try:
             before = await tree_before(self.objects, commit)
             changed, more = await changes(self.repository.private, before, commit.tree, most=PATHS, seconds=SECONDS)
-        except (MissingObject, GitFailed):  # of a partial clone, or a damaged one
+        except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True
         return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]
 

@@ -1,6 +1,6 @@
-"""The log of what led to a revision: `git://label/log/{rev}{?path,author,grep,pickaxe,since,until,limit,after}`.
+"""The commits that led to a revision: `git://label/log/{rev}{?path,author,grep,pickaxe,since,until,limit,after}`.
 
-The next window names the commit at which this one began, so that it stays the same while commits arrive.
+The URI of the next window names the commit at which the log began, so that new commits do not change it.
 """
 
 from __future__ import annotations

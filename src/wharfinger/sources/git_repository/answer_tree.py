@@ -34,7 +34,7 @@ INLINE_BYTES = 256 << 10
 
 
 class TreeAnswer(GitAnswer):
-    """A folder or a file of a tree; a tree or a file by its own object name."""
+    """A folder or file at a revision, or a tree or file by its object name."""
 
     entry: GitTreeEntry
     _seconds: int | None = None

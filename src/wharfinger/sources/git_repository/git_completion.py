@@ -19,7 +19,7 @@ from wharfinger.sources.path_completion import typed_name
 
 __all__ = ["complete"]
 
-COMPLETING = 0.1
+COMPLETION_SECONDS = 0.1
 """How long paths below the folder that was typed are searched."""
 
 _HEX = re.compile(r"[0-9a-f]{4,64}").fullmatch
@@ -82,7 +82,7 @@ async def _paths(repository: Repository, references: References, value: str, con
             contain.append(_completion((*parts, entry.part), entry))
     found = dict.fromkeys(begin + contain)
     if wanted and len(found) < COMPLETIONS and is_tree(folder.mode):
-        ends = time.monotonic() + COMPLETING
+        ends = time.monotonic() + COMPLETION_SECONDS
         async for below, entry in objects.walk(folder.oid):
             if len(found) >= COMPLETIONS or time.monotonic() > ends:
                 break

@@ -37,7 +37,7 @@ RECENT = 100
 SEARCHED = 10_000
 """Commits of HEAD whose messages are searched."""
 MAX_ROUNDS = 20
-"""The most entries that a page of documents examines, for each that it may return."""
+"""The most rounds in which a page collects its documents."""
 
 
 class _Row(NamedTuple):
@@ -102,7 +102,7 @@ class _List:
             boundary = self.repository.references.boundary
             try:
                 stretch = await self.repository.histories.stretch(self.tip, boundary, oid or None, wanted)
-            except GitFailed:  # the history is damaged: the rest of the list is not
+            except GitFailed:  # only the history is damaged: go on with the rest of the list
                 return
             for commit in stretch.commits:
                 shown += 1

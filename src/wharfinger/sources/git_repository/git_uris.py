@@ -1,6 +1,6 @@
-"""Writes and reads the URIs of trees, commits, differences and logs. Looks at no repository.
+"""Writes and reads the URIs of trees, commits, differences and logs, without access to the repository.
 
-A revision is one part of the path, so that the slashes of `feature/x` are written `%2F`. A path's parts are file names,
+A revision is one part of the path, so the slash of `feature/x` is written `%2F`. The parts of a path are file names,
 byte for byte, as in `file:` URIs.
 """
 
@@ -111,7 +111,7 @@ class GitUris:
             raise ResourceNotFound(uri[:LONGEST])
         base, query = split_query(uri, "surrogateescape")
         if base in (self.top, self._inside):
-            _no_query(base, query, ())
+            _check_query(base, query, ())
             return GitAddress("top", base, query)
         kind, _, rest = base[len(self._inside) :].partition("/")
         allowed = _QUERIES.get(kind)
@@ -127,7 +127,7 @@ class GitUris:
             raise ResourceNotFound(uri) from None
         if (kind in ("commit", "log", "grep") and parts) or (kind != "tree" and slashed):
             raise ResourceNotFound(uri)
-        _no_query(base, query, allowed)
+        _check_query(base, query, allowed)
         return address
 
 
@@ -142,7 +142,7 @@ _QUERIES = {
 }
 
 
-def _no_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:
+def _check_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:
     unknown = [name for name in query if name not in allowed]
     if unknown:
         can = f"its parameters are {', '.join(allowed)}" if allowed else "it has no parameters"
@@ -159,7 +159,7 @@ def plain_path(text: str) -> Parts:
 
 
 def quote_rev(rev: str) -> str:
-    """Write a revision as one part of a URI's path: all but letters, digits and `-._~` as escapes."""
+    """Write a revision as one part of a URI's path: escape all but letters, digits and `-._~`."""
     return "".join([
         character if _PLAIN.match(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])
         for character in rev

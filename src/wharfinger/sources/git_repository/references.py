@@ -1,4 +1,4 @@
-"""HEAD, branches, tags and remote branches at one moment, as `git for-each-ref` lists them.
+"""Reads HEAD, branches, tags and remote branches with `git for-each-ref`.
 
 git runs only if something changed: each check compares the status of HEAD, `packed-refs`, `shallow` and every file of
 `refs` with the previous one. Calls that arrive during a check share the next one, so each sees all commits that were
@@ -125,7 +125,7 @@ class ReferenceReader:
         self._lock = asyncio.Lock()
         self._place: object = None  # changes if objects may have been pruned or replaced
         self.boundary = 0
-        """How often the boundary of a shallow clone changed; running processes do not see that."""
+        """How many times the boundary of a shallow clone changed. Running processes do not notice that."""
 
     async def now(self, within: float = 0.0) -> References:
         """Return the references as they are, or as they were at most `within` seconds ago.
@@ -148,7 +148,7 @@ class ReferenceReader:
             began = time.monotonic()
             self._next = None  # later calls need another check
             before = self._place
-            signature, hidden = await asyncio.to_thread(self._sign)
+            signature, hidden = await asyncio.to_thread(self._read_signature)
             if before not in (None, self._place):
                 self._restart()
             if signature is None or signature != self._signature or self._last is None:
@@ -185,7 +185,7 @@ class ReferenceReader:
             references.tag_times = times
         return references.tag_times
 
-    def _sign(self) -> tuple[object, frozenset[str]]:
+    def _read_signature(self) -> tuple[object, frozenset[str]]:
         """Return the status of all files of references, None if one just changed; and those that are links. Blocks.
 
         Raises:

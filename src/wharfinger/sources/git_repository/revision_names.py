@@ -90,7 +90,7 @@ async def _named(name: str, references: References, objects: GitObjects) -> GitR
         pass
     candidates = await objects.reader.starting_with(name, CANDIDATES)
     if len(candidates) > 1:
-        # As in git, the beginning of a commit's name means the commit, whatever else begins so.
+        # As in git, the first digits of a commit's name mean the commit, even if other objects share them.
         infos = await objects.infos(candidates)
         candidates = [oid for oid, info in infos.items() if info.kind == "commit"] or candidates
     if len(candidates) > 1:
