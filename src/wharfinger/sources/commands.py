@@ -147,7 +147,7 @@ class Command(Source):
         return f"command({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this command."""
+        """Return whether this URI belongs to this command."""
         return uri == self.uri or uri.startswith((self.uri + "?", self.uri + "/"))
 
     def _check(self, uri: str) -> None:
@@ -157,7 +157,7 @@ class Command(Source):
             raise ResourceNotFound(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The only resource."""
+        """List the only resource."""
         need_no_cursor(after)
         return [self._resource()], None
 
@@ -171,7 +171,7 @@ class Command(Source):
         )
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource. If `every` is set, it has the version of the output.
+        """Describe the command as a resource. If `every` is set, it has the version of the output.
 
         Raises:
             ResourceNotFound: it is another URI.
@@ -239,7 +239,7 @@ class Command(Source):
         return _version(self.run()) if uri is not None else ""
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """The command by its name: a search runs no command."""
+        """Return the command by its name: a search runs no command."""
         need_no_cursor(after)
         return [document_of(self._resource())], None
 
@@ -253,7 +253,7 @@ class Command(Source):
         return ()
 
     def describe(self) -> str:
-        """How often the command runs."""
+        """Describe how often the command runs."""
         return f"runs every {self.every:g} s while watched" if self.every else "runs for each read"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -293,7 +293,7 @@ def _version(run: Run) -> str:
 
 
 def _said(run: Run) -> str:
-    """A remark about a run that failed, was cut or wrote to stderr."""
+    """Return a remark about a run that failed, was cut or wrote to stderr."""
     parts: list[str] = []
     if run.cut:
         parts.append(run.cut)
@@ -374,7 +374,7 @@ def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: 
 
 
 def _is_gone(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended. It is not reaped yet, so that its id cannot become that of another process group."""
+    """Return whether it has ended. It is not reaped yet, so that its id cannot become that of another process group."""
     if sys.platform == "win32":
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -25,17 +25,17 @@ __all__ = ["Screen", "screen"]
 
 TOP = "screen:///"
 POLL_SECONDS = 2.0
-"""Time between two looks at a screen that is watched."""
+"""Time between two captures of a screen that is watched."""
 MAX_CAPTURED_PIXELS = 64_000_000
-"""Pixels of the largest screen that is captured, of four bytes each."""
+"""Pixels of the largest screen that is captured. Each takes four bytes."""
 MAX_PIXELS = 2_400_000
-"""Pixels of a picture, at most. Of a larger screen, only every second, third, … line and column is kept."""
+"""Pixels of the largest picture. Of a larger screen, only every second, third, … line and column is kept."""
 TARGET_BYTES = 1 << 20
-"""A larger picture is scaled down further, until only every `MAX_STEP`-th line and column is left."""
+"""Size above which a picture is scaled down further, to every `MAX_STEP`-th line and column at most."""
 MAX_STEP = 8
-"""A picture keeps at least every eighth line and column, even if it is larger than `TARGET_BYTES`."""
+"""The largest step between the lines and columns of a picture, even if it is larger than `TARGET_BYTES`."""
 COMPARED_PIXELS = 40_000
-"""Pixels that are compared to find a change."""
+"""Pixels of a screen that are compared to find a change."""
 
 log = logging.getLogger("wharfinger.sources.screens")
 
@@ -74,7 +74,7 @@ class Screen(Source):
 
     @contextmanager
     def _display(self) -> Generator[Any]:
-        """A new connection to the display, which sees screens that were added or removed since the last one."""
+        """Open a new connection to the display, which sees screens that were added or removed since the last one."""
         with self._display_lock:
             try:
                 with getattr(self._mss, "MSS", self._mss.mss)() as display:  # `MSS` since 10.2
@@ -83,16 +83,16 @@ class Screen(Source):
                 raise InternalError(f"No display can be captured: {str(error).rstrip('.')}.") from None
 
     def monitors(self) -> dict[str, dict[str, int]]:
-        """Each screen by name, `all` first, with left, top, width and height in pixels."""
+        """Return each screen by name, `all` first, with left, top, width and height in pixels."""
         with self._display() as display:
             return {str(number or "all"): monitor for number, monitor in enumerate(display.monitors)}
 
     def matches(self, uri: str) -> bool:
-        """Whether this is the URI of a screen."""
+        """Return whether this is the URI of a screen."""
         return uri.startswith(TOP)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """All screens as one, and each of them. Without a display it is empty, so that other sources can be listed."""
+        """List all screens as one, and each of them. Without a display, the list is empty, not an error."""
         try:
             monitors = list(self.monitors().items())
         except InternalError as error:
@@ -105,7 +105,7 @@ class Screen(Source):
         return page, str(end) if end < len(monitors) else None
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a screen.
+        """Describe a screen as a resource.
 
         Raises:
             ResourceNotFound: there is no screen with this number.
@@ -153,12 +153,12 @@ class Screen(Source):
         return bytes(self._mss.tools.to_png(bytes(colours), (width, height)))
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Any], str | None]:
-        """Always empty: pictures cannot be searched."""
+        """Return no documents: pictures cannot be searched."""
         need_no_cursor(after)
         return [], None
 
     def describe(self) -> str:
-        """The screens, and how changes are found."""
+        """Describe the screens, and how changes are found."""
         sizes = [f"{monitor['width']} x {monitor['height']}" for monitor in self.monitors().values()][1:]
         return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._polling.means}"
 
@@ -170,7 +170,7 @@ class Screen(Source):
         return hashlib.blake2b(repr(size).encode() + _scaled(pixels, size, step)[1]).hexdigest()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` when the screen shows something else, at most every two seconds."""
+        """Call `changed` when the screen has changed, at most every two seconds."""
         log.info("Started to watch %s", uri or "the list of screens")
         self._polling.watch(uri, changed)
 
@@ -185,7 +185,7 @@ class Screen(Source):
 
 
 def _scaled(pixels: bytes, size: tuple[int, int], step: int) -> tuple[tuple[int, int], bytes]:
-    """Every `step`-th pixel of every `step`-th line. Returns width and height, and the pixels."""
+    """Keep every `step`-th pixel of every `step`-th line. Returns width and height, and the pixels."""
     width, height = size
     if step == 1:
         return size, pixels

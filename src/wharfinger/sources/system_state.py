@@ -27,9 +27,9 @@ __all__ = ["System", "system"]
 
 TOP = "system:///"
 POLL_SECONDS = 2.0
-"""Time between two measurements for watchers, and the `ttlMs` of results."""
+"""Time between two measurements for watchers. Results have it as `ttlMs`."""
 CACHE_SECONDS = 0.5
-"""How long all readers share one measurement."""
+"""How long a measurement is shared by all readers."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
 MAX_NAME_LENGTH = 64
 """Characters of the name of a process, user or disk."""
@@ -68,8 +68,8 @@ class System(Source):
         ),
     )
     parameters: Mapping[str, UriParameter] = {
-        "by": UriParameter("memory", "the processes that use most memory; by default, most CPU"),
-        "limit": UriParameter("50", "this number of processes"),
+        "by": UriParameter("memory", "the processes that use the most memory; by default, the most CPU"),
+        "limit": UriParameter("50", "this many processes"),
     }
 
     def __init__(self) -> None:
@@ -81,13 +81,13 @@ class System(Source):
         return "system()"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this source."""
+        """Return whether this URI belongs to this source."""
         return uri.startswith(TOP)
 
     # Listing and reading
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The directory and its entries."""
+        """List the directory and its entries."""
         names = _names_after(("/", *VIEWS), after)
         shown = [_directory() if name == "/" else _describe(name) for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
@@ -95,7 +95,7 @@ class System(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_PROCESSES
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of the only directory.
+        """List the entries of the only directory.
 
         Raises:
             ResourceNotFound: it is another URI.
@@ -106,7 +106,7 @@ class System(Source):
         return [_describe(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource with its version.
+        """Return the resource with its version.
 
         Raises:
             ResourceNotFound: there is no such resource.
@@ -118,7 +118,7 @@ class System(Source):
         return _describe(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A measurement as JSON, at most half a second old.
+        """Return a measurement as JSON, at most half a second old.
 
         Raises:
             ResourceNotFound: there is no such resource.
@@ -148,17 +148,17 @@ class System(Source):
         return [text for text in known.get(argument, []) if text.startswith(value)]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """The resources by title. Their numbers change all the time and are not searched."""
+        """Return the resources by title. Their numbers change constantly and are not searched."""
         names = _names_after(tuple(VIEWS), after)
         shown = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
 
     def text(self, uri: str) -> tuple[str, ...]:
-        """Always empty, see `documents`."""
+        """Return no text (see `documents`)."""
         return ()
 
     def describe(self) -> str:
-        """The resources, and how changes are found."""
+        """Describe the resources, and how changes are found."""
         return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
 
     # Watching
@@ -190,7 +190,7 @@ class _Machine:
             raise MissingExtra("system", "Publishing the state of this machine") from None
         self.psutil: Any = psutil
         self.used: dict[tuple[int, float], tuple[float, float]] = {}
-        """For each process, by id and start time: the seconds of CPU that it had used, and when."""
+        """The CPU seconds of each process at the last measurement, and its time, by process id and start time."""
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
         psutil.cpu_percent()  # the first call only starts the measurement
@@ -246,7 +246,7 @@ def _disks(machine: _Machine) -> dict[str, Any]:
 
 
 def _processes(machine: _Machine) -> dict[str, Any]:
-    """All processes. Their CPU percentages cover the time since the last measurement, or else since they started."""
+    """List all processes. CPU percentages cover the time since the last measurement, or since the start."""
     now, wall = time.monotonic(), time.time()
     total = machine.psutil.virtual_memory().total
     fields = ["pid", "name", "username", "cpu_times", "memory_info", "create_time"]
@@ -276,7 +276,7 @@ _ORDER: Mapping[str, str] = {"cpu": "cpu_percent", "memory": "memory"}
 
 
 def _top_processes(measured: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
-    """The processes that use the most CPU or memory."""
+    """List the processes that use the most CPU or memory."""
     by, limit = query.get("by", "cpu"), int(query.get("limit", DEFAULT_PROCESSES))
     order = sorted(measured["processes"], key=lambda row: (-row[_ORDER[by]], -row["memory"], row["pid"]))
     return {"running": len(order), "shown": min(limit, len(order)), "by": by, "processes": order[:limit]}

@@ -82,8 +82,8 @@ def test_filtered_windows_joined_are_the_wanted_entries(
     query: str, tmp_path: Path, boats: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each whole, and once, also if one read looks through a part of the log only."""
-    monkeypatch.setattr(log_windows, "SCANNED", 100_000)
-    monkeypatch.setattr(log_windows, "BLOCK", 10_000)
+    monkeypatch.setattr(log_windows, "MAX_SCANNED_BYTES", 100_000)
+    monkeypatch.setattr(log_windows, "SCAN_BYTES", 10_000)
     (tmp_path / "app.log").write_text("".join(ENTRIES))
     wanted = "".join([one for one in ENTRIES if FILTERS[query](one)])
     assert "".join(walk(boats, f"{APP}?{query}", PREVIOUS)) == wanted

@@ -237,7 +237,7 @@ def test_odd_csv_is_read(folder: Path, source: Tables, content: bytes, wanted: A
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize(("encoding", "end"), [("utf-8", b"\n"), ("utf-8", b"\r"), ("utf-16-le", b"\n\0")])
 def test_a_line_of_a_csv_is_bounded(encoding: str, end: bytes, size: int) -> None:
-    line = b"x" * (formats.LINE - len(end) + size * len(end)) + end
+    line = b"x" * (formats.MAX_LINE_BYTES - len(end) + size * len(end)) + end
 
     class Bytes:
         size = len(line) * 3
@@ -317,7 +317,7 @@ def test_a_link_inside_leads_the_engine_nowhere(tmp_path: Path, folder: Path) ->
 
 
 def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_engine, "SECONDS", 0.2)
+    monkeypatch.setattr(duckdb_engine, "QUERY_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(InternalError, match=r"took longer than 0\.2 s"):
         duckdb_engine.DuckDBEngine(str(folder)).ask(

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
 from wharfinger.sources.log_files.log_text import Around, render
-from wharfinger.sources.log_files.times import LOOKED_AT, time_of
+from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = [
-    "BACK",
+    "BLOCK_BYTES",
     "EntryFilter",
     "EntryMatch",
     "LogEntry",
@@ -33,12 +33,12 @@ __all__ = [
     "next_head",
 ]
 
-BACK = 64 << 10
+BLOCK_BYTES = 64 << 10
 """Bytes before a window in which the beginning of its first entry is searched for."""
-MAX_LINE = 256 << 20  # bytes of a line that is skipped to find a time after it
-STEPS = 32  # blocks of twice `BACK` that are searched for an entry after a place near it
-PROBES = 16  # places at which times are compared, to check that they are in order
-LATE = 60.0  # seconds by which an entry may be older than one before it
+MAX_LINE_BYTES = 256 << 20  # bytes of a line that is skipped to find a time after it
+MAX_BLOCKS = 32  # blocks of twice `BLOCK_BYTES` that are searched for an entry after a place near it
+ORDER_PROBES = 16  # places at which times are compared, to check that they are in order
+LATE_SECONDS = 60.0  # seconds by which an entry may be older than one before it
 
 
 class LogEntry(NamedTuple):
@@ -66,7 +66,7 @@ class EntryFilter(NamedTuple):
     redact: bool = True
 
     def holds(self, data: bytes, entry: LogEntry, offset: int, around: Around) -> bool:
-        """Whether an entry of `data`, which begins at `offset` of the log, is wanted."""
+        """Return whether an entry of `data`, which begins at `offset` of the log, meets the conditions."""
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
         if self.level is not None:
@@ -76,19 +76,20 @@ class EntryFilter(NamedTuple):
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether the text may be in these bytes. A quick check, which may return True although it is not."""
+        """Return whether the text may be in these bytes. The check is quick, and may return True although it is not."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
     def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
-        """Whether the text is in the shown form of an entry. Redacted secrets are not searched."""
+        """Return whether the text is in the entry as it is shown. Redacted secrets are not searched."""
         if not self.may_be_in(data):
             return False
         return self.text in render(data, offset, around, redact=self.redact, cut=False).casefold()
 
 
 def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
-    """Whether one of the first lines has a time."""
-    return any(time_of(line[:LOOKED_AT], zone, now) is not None for line in data[:BACK].split(b"\n", 200)[:200])
+    """Return whether one of the first lines has a time."""
+    lines = data[:BLOCK_BYTES].split(b"\n", 200)[:200]
+    return any(time_of(line[:LINE_START_BYTES], zone, now) is not None for line in lines)
 
 
 # Lines of stack traces (Python, Java, JavaScript, Go) that are not indented, and the ends of printed objects.
@@ -100,20 +101,20 @@ _EXCEPTION = re.compile(rb"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Warning|Inter
 
 
 def _begins(line: bytes, before: bytes) -> bool:
-    """Whether a line of a log without times begins an entry; `before` is the first byte of the line before it."""
+    """Return whether a line begins an entry, in a log without times. The line before it begins with `before`."""
     if line[:1] in (b" ", b"\t", b"\r", b"\n", b"") or _CONTINUES(line):
         return False
     return not (before in (b" ", b"\t") and _EXCEPTION(line))
 
 
 def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
-    """The entries of some bytes that begin with a line."""
+    """Yield the entries of some bytes that begin with a line."""
     timed = has_times(data, zone, now)
     start, moment, at = 0, None, 0
     before = b""
     while at < len(data):
         end = data.find(b"\n", at) + 1 or len(data)
-        line = data[at : min(end, at + LOOKED_AT)]
+        line = data[at : min(end, at + LINE_START_BYTES)]
         here = time_of(line, zone, now) if timed else None
         if here is not None if timed else _begins(line, before):
             if at > start:
@@ -126,20 +127,20 @@ def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
 
 
 def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> int:
-    """Where the entry at `offset` begins; `offset` itself if one begins there, or no beginning is found."""
-    begin = max(0, offset - BACK)
+    """Return the offset at which the entry at `offset` begins, or `offset` if no beginning is found."""
+    begin = max(0, offset - BLOCK_BYTES)
     data = content.read(begin, offset - begin)
-    line = content.read(offset, LOOKED_AT).partition(b"\n")[0]
+    line = content.read(offset, LINE_START_BYTES).partition(b"\n")[0]
     if not data or time_of(line, zone, now) is not None:
         return offset
-    timed = has_times(data[-BACK // 2 :].partition(b"\n")[2] or data, zone, now)
+    timed = has_times(data[-BLOCK_BYTES // 2 :].partition(b"\n")[2] or data, zone, now)
     at = len(data)
     following = line + b"\n"
     while at > 0:
         begins_at, at = at, data.rfind(b"\n", 0, at - 1) + 1
         if not at and begin:
             break  # the beginning of this line is not known
-        earlier = data[at : at + LOOKED_AT]
+        earlier = data[at : at + LINE_START_BYTES]
         if timed and time_of(earlier, zone, now) is not None:
             return begin + at
         if not timed and _begins(following, earlier[:1]):
@@ -149,7 +150,7 @@ def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int | None:
-    """Where the first entry in `data` begins, which is at `offset`. Returns None if none does."""
+    """Return the offset of the first entry in `data`, which is at `offset`, or None if none begins in it."""
     if head_before(content, offset, zone, now) == offset:
         return offset
     found = list(islice(entries(data, zone, now), 2))
@@ -157,21 +158,21 @@ def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | No
 
 
 def last_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
-    """Where the last entry in `data`, which is at `offset`, begins if it goes on after `data`; otherwise the end."""
+    """Return the offset of the last entry in `data`, at `offset`, if it continues after `data`, or else the end."""
     end = offset + len(data)
     head = head_before(content, end, zone, now)
     return head if head > offset else end
 
 
 def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
-    """The first line after `offset` that has a time, within `BACK` of the first line end."""
+    """Find the first line after `offset` that has a time, within `BLOCK_BYTES` of the first line end."""
     begin = _line_after(content, offset)
-    for length in (4 << 10, BACK):
+    for length in (4 << 10, BLOCK_BYTES):
         data = content.read(begin, length)
         at = 0
         while at < len(data):
             end = data.find(b"\n", at) + 1 or len(data)
-            moment = time_of(data[at : min(end, at + LOOKED_AT)], zone, now)
+            moment = time_of(data[at : min(end, at + LINE_START_BYTES)], zone, now)
             if moment is not None:
                 return begin + at, moment
             at = end
@@ -181,18 +182,18 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def _line_after(content: RandomAccess, offset: int) -> int:
-    """Where the next line begins; the end of the content if this line is longer than `MAX_LINE`."""
+    """Return the offset of the next line, or the end of the content if this line is longer than `MAX_LINE_BYTES`."""
     if not offset:
         return 0
-    for at in range(offset, min(offset + MAX_LINE, content.size), BACK):
-        found = content.read(at, BACK).find(b"\n")
+    for at in range(offset, min(offset + MAX_LINE_BYTES, content.size), BLOCK_BYTES):
+        found = content.read(at, BLOCK_BYTES).find(b"\n")
         if found >= 0:
             return at + found + 1
     return content.size
 
 
 def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: float) -> EntryMatch:
-    """Where the first entry of `moment` or later begins; the end if there is none."""
+    """Find the first entry of `moment` or later. Returns the end if there is none."""
     seen: list[tuple[int, float]] = []
 
     def is_before(offset: int) -> bool:
@@ -202,29 +203,29 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
         seen.append(found)
         return found[1] < moment
 
-    for number in range(PROBES):
-        is_before(content.size * number // PROBES)
-    blocks = range(0, content.size, BACK)
+    for number in range(ORDER_PROBES):
+        is_before(content.size * number // ORDER_PROBES)
+    blocks = range(0, content.size, BLOCK_BYTES)
     block = bisect_left(blocks, True, key=lambda offset: not is_before(offset))
     offset = blocks[block - 1] if block else 0
     seen.sort()
     highest = float("-inf")
     for _, here in seen:
-        if here < highest - LATE:
+        if here < highest - LATE_SECONDS:
             return EntryMatch(offset, False)
         highest = max(highest, here)
     return EntryMatch(_walk(content, offset, moment, zone, now), True)
 
 
 def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
-    """Where the first entry since `moment` begins; all before `offset` are older. A long line may lie between them."""
+    """Find the first entry since `moment`. All entries before `offset` are older; a long line may lie between them."""
     begin = _line_after(content, offset)
-    for _ in range(STEPS):
-        data = content.read(begin, 2 * BACK)
+    for _ in range(MAX_BLOCKS):
+        data = content.read(begin, 2 * BLOCK_BYTES)
         at = 0
         while at < len(data):
             end = data.find(b"\n", at) + 1 or len(data)
-            here = time_of(data[at : min(end, at + LOOKED_AT)], zone, now)
+            here = time_of(data[at : min(end, at + LINE_START_BYTES)], zone, now)
             if here is not None and here >= moment:
                 return begin + at
             at = end

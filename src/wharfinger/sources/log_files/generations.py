@@ -20,16 +20,17 @@ from typing import IO, NamedTuple
 from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, open_file, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts
 
-__all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
+__all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
 
-INFLATED = 64 << 20
-"""Bytes of a compressed log that are read; the rest is left out, and a remark says so."""
-MEMBERS = 10_000
-"""Members of a compressed log that are read: each time a program appends to it, it adds one."""
-HISTORY = 1_000
+MAX_INFLATED_BYTES = 64 << 20
+"""Decompressed bytes of a log that are read. The rest is left out, and a remark says so."""
+MAX_GZIP_MEMBERS = 10_000
+"""Members of a compressed log that are read. A program that appends to the file adds a member each time."""
+MAX_ROTATED_FILES = 1_000
 """Rotated files of one log that are read, newest first."""
-SETTLING = 50  # times that a directory is listed until two listings agree: files may be renamed meanwhile
-PAUSE = 0.002  # seconds between two listings
+MAX_LISTINGS = 50
+"""How often a directory is listed until two listings agree: files may be renamed in between."""
+LISTING_PAUSE_SECONDS = 0.002
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or
 # (log4j and others, by date only) `app-2026-11-20.log`.
@@ -42,7 +43,7 @@ class LogMoved(Exception):
 
 
 class Generation(NamedTuple):
-    """One file of a log; `size` and `modified` (ns) as they were when the directory was listed."""
+    """One file of a log. `size` (bytes) and `modified` (ns) are from the listing of its directory."""
 
     name: str
     identity: tuple[int, int]
@@ -57,7 +58,7 @@ class Generation(NamedTuple):
 
 
 class LogContent:
-    """An open file, up to its size when it was opened. `more`: bytes after `size` are left out."""
+    """An open file, up to its size when it was opened. If `more` is True, bytes after `size` are left out."""
 
     more = False
     holder: object = None
@@ -72,7 +73,7 @@ class LogContent:
         self._lock = threading.Lock()
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, fewer if the file ends or has been cut meanwhile."""
+        """Read bytes from `offset`. Returns fewer if the file ends earlier or was truncated."""
         length = max(0, min(length, self.size - offset))
         if hasattr(os, "pread"):
             data = os.pread(self.file.fileno(), length, offset)
@@ -86,19 +87,19 @@ class LogContent:
             return self.file.read(length)
 
     def grew(self) -> bool:
-        """Whether the file is longer now."""
+        """Return whether the file has grown since it was opened."""
         return os.fstat(self.file.fileno()).st_size > self.size
 
 
 class _InflatedFile:
-    """An inflated log in a file without a name, which is closed when this object is deleted."""
+    """A decompressed log in an unnamed file, which is closed when this object is deleted."""
 
     def __init__(self, file: IO[bytes], more: bool) -> None:
         self.file = file
         self.more = more
 
     def content(self, generation: Generation) -> LogContent:
-        """Its bytes as the content of the compressed file."""
+        """Return the decompressed bytes as the content of the compressed file."""
         content = LogContent(self.file, generation)
         content.modified, content.more, content.holder = generation.modified, self.more, self
         return content
@@ -108,16 +109,16 @@ class _InflatedFile:
 
 
 class Inflated:
-    """Inflated logs in files without a name; the last few are kept."""
+    """Decompressed logs in unnamed files. The last few are kept."""
 
-    def __init__(self, most: int = INFLATED, kept: int = 2) -> None:
+    def __init__(self, most: int = MAX_INFLATED_BYTES, kept: int = 2) -> None:
         self.most = most
         self._kept = kept
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
 
     def open(self, file: IO[bytes], generation: Generation) -> LogContent:
-        """The content of a compressed file. It ends at the first damaged byte, or at the limit."""
+        """Decompress a file. The content ends at the first damaged byte, or at the limit."""
         key = (generation.identity, generation.size, generation.modified)
         with self._lock:
             inflated = self._files.pop(key, None) or _inflate(file, self.most)
@@ -133,18 +134,18 @@ class Inflated:
 
 
 def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
-    """Inflate the members of a gzip file."""
+    """Decompress the members of a gzip file."""
     target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
     left, data, members = most, b"", 0
-    machine = zlib.decompressobj(wbits=31)
+    decompressor = zlib.decompressobj(wbits=31)
     try:
         while left and (data := data or file.read(1 << 16)):
-            left -= target.write(machine.decompress(data, min(left, 1 << 20)))
-            data = machine.unconsumed_tail
-            if machine.eof:
-                data, machine = machine.unused_data, zlib.decompressobj(wbits=31)
+            left -= target.write(decompressor.decompress(data, min(left, 1 << 20)))
+            data = decompressor.unconsumed_tail
+            if decompressor.eof:
+                data, decompressor = decompressor.unused_data, zlib.decompressobj(wbits=31)
                 members += 1
-                if members == MEMBERS:  # empty members take time, and never reach the limit of bytes
+                if members == MAX_GZIP_MEMBERS:  # empty members take time, but never reach the limit of bytes
                     return _InflatedFile(target, True)
     except zlib.error:
         return _InflatedFile(target, True)
@@ -152,7 +153,7 @@ def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
 
 
 class Chain:
-    """A log's files as they were at one moment, newest first. The `ExitStack` closes those that were opened."""
+    """A log's files at one moment, newest first. The `ExitStack` closes those that were opened."""
 
     def __init__(self, handle: Handle, name: str, inflated: Inflated, stack: ExitStack) -> None:
         self.generations = _list_settled_files(handle, name)
@@ -168,7 +169,7 @@ class Chain:
         return self.generations[0] if self.generations and self.generations[0].live else None
 
     def content(self, at: int) -> LogContent:
-        """The content of one of `generations`.
+        """Open one of `generations`.
 
         Raises:
             LogMoved: the file with this name was replaced or removed.
@@ -195,11 +196,11 @@ class Chain:
             content.file.close()
 
     def is_current(self) -> bool:
-        """Whether the directory still has the same files, the rotated ones with the same sizes."""
+        """Return whether the directory still has the same files, and the rotated ones have the same sizes."""
         return _states(_list_files(self._handle, self._name)) == _states(self.generations)
 
     def length(self, at: int) -> int:
-        """The length of one of `generations`; that of a compressed one is approximate, from its last bytes."""
+        """Return the length of one of `generations`. For a compressed file, it is an estimate from the last bytes."""
         generation = self.generations[at]
         if not generation.packed:
             return generation.size
@@ -213,7 +214,7 @@ class Chain:
 
 @contextmanager
 def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Chain, None, None]:
-    """The files of the log at `parts`. Its own file may be missing if there are rotated ones.
+    """Open the files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
     Raises:
         NotServed: the log and its rotated files do not exist, or may not be read.
@@ -232,14 +233,14 @@ def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Ch
 
 
 def _list_settled_files(handle: Handle, name: str) -> list[Generation]:
-    """List the files until two listings agree: one may miss a file that is renamed meanwhile."""
+    """List the files until two listings agree: a listing may miss a file that is renamed at that moment."""
     before = _list_files(handle, name)
-    for _ in range(SETTLING):
+    for _ in range(MAX_LISTINGS):
         now = _list_files(handle, name)
         if [(one.name, one.identity) for one in now] == [(one.name, one.identity) for one in before]:
             return now
         before = now
-        time.sleep(PAUSE)
+        time.sleep(LISTING_PAUSE_SECONDS)
     raise LogMoved
 
 
@@ -265,11 +266,11 @@ def _list_files(handle: Handle, name: str) -> list[Generation]:
             identity = (status.st_dev, status.st_ino)
             found.append((age, Generation(other, identity, status.st_size, status.st_mtime_ns, other == name)))
     found.sort(key=lambda pair: pair[0])
-    return [generation for _, generation in found[:HISTORY]]
+    return [generation for _, generation in found[:MAX_ROTATED_FILES]]
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:
-    """The place of another file in the order of a log's files, newest first; None if it does not belong to the log."""
+    """Return the key that sorts the files of a log, newest first, or None if `other` does not belong to the log."""
     if other == name:
         return (0, 0, "")
     stem, dot, ending = name.rpartition(".")

@@ -1,7 +1,7 @@
 """The level of a line of a log, written as one of the words, letters and numbers that programs use.
 
-A line about an HTTP request has the level of its status: 5xx is an error, 4xx a warning, any other is info. A word in
-its URL or user agent says nothing, and INFO before it, as uvicorn writes it, does not make a 500 harmless.
+A line about an HTTP request has the level of its status: 5xx is an error, 4xx a warning, any other is info. Words in
+its URL or user agent are ignored. uvicorn writes INFO before each request, so the status has precedence over that.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LEVELS", "LEVEL_BYTES", "level_of", "read_level"]
 
 LEVEL_BYTES = 16 << 10
-"""The first bytes of an entry, in which its level is searched for: the line of a request can be long."""
+"""Bytes at the beginning of an entry that are searched for its level. The line of a request can be long."""
 WORD_BYTES = 512
-"""The first bytes of an entry, in which a word is searched for."""
+"""Bytes at the beginning of an entry that are searched for a word such as `ERROR`."""
 
 LEVELS = {"trace": 0, "debug": 10, "info": 20, "notice": 25, "warning": 30, "error": 40, "critical": 50, "alert": 60}
 """The values of `level=`, least severe first, and their ranks."""
@@ -63,7 +63,7 @@ _STATUS = re.compile(
 
 
 def level_of(entry: bytes) -> int | None:
-    """The rank (see `LEVELS`) of an entry; None if it has no level. Its first `LEVEL_BYTES` are enough."""
+    """Return the rank (see `LEVELS`) of an entry, or None if it has no level. Pass at least its first `LEVEL_BYTES`."""
     beginning = entry[:WORD_BYTES]
     if entry[:1] == b"{":
         rank = _json_level(beginning)
@@ -78,7 +78,7 @@ def level_of(entry: bytes) -> int | None:
 
 
 def _status_level(found: re.Match[bytes] | None) -> int | None:
-    """The rank of the HTTP status in a match."""
+    """Return the rank of the HTTP status in a match."""
     if found is None:
         return None
     return LEVELS[{b"5": "error", b"4": "warning"}.get(found[1][:1], "info")]
@@ -102,7 +102,7 @@ def _json_level(line: bytes) -> int | None:
     if word:
         return _RANKS.get(word.lower())
     value = int(number)
-    if value < 8:  # severities of syslog, as GELF has them
+    if value < 8:  # severities of syslog, as in GELF
         return LEVELS[_SYSLOG[value]]
     return value - 10 if value <= 60 else LEVELS["alert"]  # pino and bunyan: 10 is trace, 30 info, 60 fatal
 

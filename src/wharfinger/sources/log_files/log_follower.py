@@ -1,9 +1,9 @@
-"""Reads a log from a position on, across growth, rotation and truncation: every line once.
+"""Reads a log from a position, across growth, rotation and truncation, and returns every line once.
 
 A position names a file by its inode and a digest of the bytes before it (`positions`). `read_on` finds that file under
 any name, reads complete lines from it, and continues in the next newer file when the older one was read to its end and
-the newer one has content. After each read, the bytes are compared with the file again: if it was cut or replaced
-meanwhile, `LogMoved` is raised, and everything is tried again (`tries`).
+the newer one has content. After each read, the bytes are compared with the file again: if it was truncated or replaced,
+`LogMoved` is raised and the read is repeated (`tries`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate
 
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
-TRIES = 16  # attempts to read files that are renamed meanwhile, within about half a second
-EDGE = 1_024  # bytes at both ends of a read that are read again, to check that the file was not cut meanwhile
+MAX_TRIES = 16
+"""Attempts to read files that are being renamed, within about half a second."""
+EDGE_BYTES = 1_024
+"""Bytes at both ends of a read that are read again, to check that the file was not truncated in between."""
 
 
 class FollowBounds(NamedTuple):
-    """The size of one window, at most."""
+    """The maximum size of one window."""
 
     bytes: int
     lines: int
@@ -48,12 +50,12 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends, in bytes of the file."""
+        """The offset of its end in the file."""
         return self.start + len(self.data)
 
 
 class LogRead(NamedTuple):
-    """The pieces that follow a position, and the position after them. `lost`: some bytes between them are gone."""
+    """The pieces after a position, and the position after them. If `lost` is True, bytes in between are gone."""
 
     pieces: list[Piece]
     position: LogPosition
@@ -62,8 +64,8 @@ class LogRead(NamedTuple):
 
 
 def tries() -> Iterator[int]:
-    """The numbers of attempts to read files that move, with a growing pause between them."""
-    for number in range(TRIES):
+    """Yield the number of each attempt to read files that move, after a growing pause."""
+    for number in range(MAX_TRIES):
         yield number
         time.sleep(min(0.001 * 2**number, 0.05))
 
@@ -73,7 +75,7 @@ def read_log(
 ) -> LogRead | None:
     """Read the pieces that follow a position. Returns None if there is no log, or its files keep moving.
 
-    Without a position it begins at the beginning of the newest file.
+    Without a position, this begins with the newest file.
     """
     for _ in tries():
         try:
@@ -91,10 +93,10 @@ def read_log(
 
 
 def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
-    """Read complete lines from a place on.
+    """Read complete lines from a place.
 
     Raises:
-        LogMoved: the files changed meanwhile.
+        LogMoved: the files changed during the read.
     """
     at, offset, lost = place
     pieces: list[Piece] = []
@@ -115,7 +117,7 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
             pieces.append(Piece(content.generation, offset, data))
             left = FollowBounds(left.bytes - len(data), left.lines - data.count(b"\n"))
         if more or not newer or left.bytes <= 0 or left.lines <= 0:
-            # A file read from its beginning may have been copied and cut meanwhile.
+            # A file that was read from its beginning may have been copied and truncated in between.
             if any(not piece.start for piece in pieces) and not chain.is_current():
                 raise LogMoved
             return LogRead(pieces, reached, lost, more or newer)
@@ -123,9 +125,9 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
 
 
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
-    """The last data of a file before the next newer one, and where to begin in that one.
+    """Read the end of a file that was rotated. Returns its data, and the offset to continue at in the newer file.
 
-    After a log was copied and before it is cut (`copytruncate`), both files have the same bytes: the log is read.
+    Between the copy and the truncation of `copytruncate`, both files have the same bytes. The log itself is then read.
     """
     end = position_of(content, offset + len(data))
     if end.offset and still_holds(following, end):
@@ -137,18 +139,18 @@ def _finish_file(content: LogContent, following: LogContent, offset: int, data: 
 
 
 def _check_unchanged(content: LogContent, begin: LogPosition, data: bytes) -> None:
-    """Check that the file still has the data: it may have been cut and written again meanwhile."""
-    tail = max(0, len(data) - EDGE)
+    """Check that the file still has the data: it may have been truncated and written again."""
+    tail = max(0, len(data) - EDGE_BYTES)
     if (
         not still_holds(content, begin)
-        or content.read(begin.offset, min(EDGE, len(data))) != data[:EDGE]
+        or content.read(begin.offset, min(EDGE_BYTES, len(data))) != data[:EDGE_BYTES]
         or content.read(begin.offset + tail, len(data) - tail) != data[tail:]
     ):
         raise LogMoved
 
 
 def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool) -> tuple[bytes, bool]:
-    """Complete lines from `offset` on, and whether more follow.
+    """Read complete lines from `offset`. Returns them, and whether more follow.
 
     The last line of a finished file is complete. A line that is longer than a window is returned in parts.
     """
@@ -173,15 +175,13 @@ def _after_lines(data: bytes, lines: int) -> int:
 
 
 class Follower:
-    """Follows one log file: each `read()` returns the new lines, every line once.
+    """Follows one log file. Each `read()` returns the new lines, every line once.
 
-    It keeps no file open between reads, and its only state is `position`: a follower that begins with the position of
-    another continues there.
+    It keeps no file open between reads. Its only state is `position`: to continue later, create a follower with it.
 
     Args:
         path: The file, which may be missing.
-        position: Where to begin; by default at the current end of the file, or at the beginning of a file that is
-            created later.
+        position: Where to begin. Default: the current end of the file, or the beginning if the file is created later.
         beginning: Begin at the beginning of the file instead.
     """
 
@@ -200,7 +200,7 @@ class Follower:
             self.position = self._end()
 
     def read(self) -> list[bytes]:
-        """The new complete lines, each with its line end."""
+        """Read the new complete lines, each with its line end."""
         lines: list[bytes] = []
         while found := read_log(self._tree, self._parts, self.position, self._bounds, self._inflated):
             self.position = found.position
@@ -214,7 +214,7 @@ class Follower:
         return lines
 
     def lines(self, every: float = 0.1) -> Iterator[bytes]:
-        """Yield new lines without end, and wait `every` seconds between two reads."""
+        """Yield new lines forever. Waits `every` seconds between two reads."""
         while True:
             yield from self.read()
             time.sleep(every)

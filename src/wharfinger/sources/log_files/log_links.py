@@ -55,7 +55,7 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
 
 
 def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, object]:
-    """The links to the windows before and after, with the filters of the query."""
+    """Return the links to the windows before and after, with the filters of the query."""
     found: dict[str, object] = {}
     kept = query.kept
     if selection.following or selection.preceding:
@@ -75,5 +75,5 @@ def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, obje
 
 
 def is_open(query: LogQuery) -> bool:
-    """Whether entries that are written later may belong to it."""
+    """Return whether entries that are written later may belong to it."""
     return query.window is None or query.window.kind == "tail"

@@ -1,4 +1,4 @@
-"""What is said about a window of a log that shows nothing: what was looked through, and what to ask instead."""
+"""Explains why a window of a log is empty: what was searched, and what to ask instead."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 
 from wharfinger.content.text import iso, shown, size_text
-from wharfinger.sources.log_files.entries import BACK, entries
+from wharfinger.sources.log_files.entries import BLOCK_BYTES, entries
 from wharfinger.sources.log_files.generations import Chain
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, LEVELS, level_of
 from wharfinger.sources.log_files.log_follower import Piece
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_windows import LogReader, Selection
-from wharfinger.sources.log_files.times import LOOKED_AT, time_of
+from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 
 __all__ = ["HOW_TO_ASK", "nothing_shown"]
 
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?lines=1-200"
-"""The parameters of a log, in a form for people and models."""
+"""The parameters of a log, as people and models read them."""
 _NAMES = {rank: name for name, rank in LEVELS.items()}
 
 
 def nothing_shown(
     reader: LogReader, chain: Chain, query: LogQuery, selection: Selection, asked: Mapping[str, str]
 ) -> str:
-    """Why a window is empty, and what to try. `asked` is its query."""
+    """Return a remark that says why a window is empty and what to try. `asked` is its query."""
     newest = chain.generations[0]
     wanted = "&".join([f"{name}={shown(value)[:100]}" for name, value in asked.items() if name not in _PLACES])
     pieces = [piece for piece in selection.scanned if piece.data]
@@ -37,7 +37,7 @@ def nothing_shown(
     times, levels = _facts(pieces, reader.zone)
     if not pieces:
         content = chain.content(0)
-        data = content.read(max(0, content.size - BACK), BACK)
+        data = content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES)
         latest = _facts([Piece(newest, content.size - len(data), data)], reader.zone)[0]
         known = f": its last entry is of {iso(latest[1])}" if latest else ""
         return f"Nothing is in the log for {wanted}{known}. Try tail=200, or another time."
@@ -63,14 +63,15 @@ def _advice(query: LogQuery, levels: Sequence[int]) -> str:
 
 
 def _facts(pieces: Sequence[Piece], zone: tzinfo | None) -> tuple[tuple[float, float] | None, list[int]]:
-    """The earliest and latest time near both ends of what was examined, and the levels there, the lowest first."""
+    """Return the earliest and latest time near both ends of the examined bytes, and the levels there, lowest first."""
     times: list[float] = []
     levels: set[int] = set()
     for piece in dict.fromkeys((pieces[0], pieces[-1])) if pieces else ():
         now = piece.generation.modified / 1e9
-        for part in dict.fromkeys((piece.data[:BACK], piece.data[-BACK:].partition(b"\n")[2] or piece.data[-BACK:])):
+        beginning, end = piece.data[:BLOCK_BYTES], piece.data[-BLOCK_BYTES:]
+        for part in dict.fromkeys((beginning, end.partition(b"\n")[2] or end)):
             for entry in entries(part, zone, now):
-                moment = time_of(part[entry.start : entry.start + LOOKED_AT], zone, now)
+                moment = time_of(part[entry.start : entry.start + LINE_START_BYTES], zone, now)
                 rank = level_of(part[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
                 times += [moment] if moment is not None else []
                 levels |= {rank} if rank is not None else set()

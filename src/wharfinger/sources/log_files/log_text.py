@@ -6,11 +6,11 @@ import re
 from typing import Protocol
 
 from wharfinger.content import mime
-from wharfinger.sources.log_files.secrets import CONTEXT, REDACTED, secret_spans
+from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret_spans
 
-__all__ = ["LINE_SHOWN", "Around", "render"]
+__all__ = ["MAX_SHOWN_LINE_BYTES", "Around", "render"]
 
-LINE_SHOWN = 16 << 10
+MAX_SHOWN_LINE_BYTES = 16 << 10
 """Bytes of one line that are shown, unless bytes were asked for."""
 
 # Characters that a terminal interprets, or that change the direction of text, except line ends and tabs.
@@ -24,29 +24,29 @@ class Around(Protocol):
     """Gives the bytes around a window."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on."""
+        """Read bytes from `offset`."""
         ...
 
 
 def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut: bool = True) -> str:
-    """The bytes of a log from `start` on as text.
+    """Convert the bytes of a log from `start` to text.
 
     Args:
         data: The bytes.
         start: Where they begin in `around`.
         around: The whole, for secrets that begin before or end after them.
         redact: Leave secrets out.
-        cut: Cut lines that are longer than `LINE_SHOWN`.
+        cut: Cut lines that are longer than `MAX_SHOWN_LINE_BYTES`.
     """
     end = start + len(data)
-    if cut and len(data) > LINE_SHOWN:
+    if cut and len(data) > MAX_SHOWN_LINE_BYTES:
         data = _cut_lines(data)
     if data.endswith(b"\r") and around.read(end, 1) == b"\n":  # a line end that the window cuts
         return render(data[:-1], start, around, redact=redact, cut=cut) + "\r"
     if not redact:
         return _shown(data)
-    before = around.read(max(0, start - CONTEXT), min(CONTEXT, start))
-    after = b"" if data.endswith(b"\n") else around.read(end, CONTEXT)
+    before = around.read(max(0, start - CONTEXT_BYTES), min(CONTEXT_BYTES, start))
+    after = b"" if data.endswith(b"\n") else around.read(end, CONTEXT_BYTES)
     first, last = len(before), len(before) + len(data)
     parts: list[str] = []
     at = first
@@ -61,15 +61,16 @@ def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut:
 
 def _cut_lines(data: bytes) -> bytes:
     return b"".join(
-        [line if len(line) <= LINE_SHOWN else _cut_line(line) for line in data.splitlines(keepends=True)]
-        if max(map(len, data.split(b"\n"))) > LINE_SHOWN
+        [line if len(line) <= MAX_SHOWN_LINE_BYTES else _cut_line(line) for line in data.splitlines(keepends=True)]
+        if max(map(len, data.split(b"\n"))) > MAX_SHOWN_LINE_BYTES
         else [data]
     )
 
 
 def _cut_line(line: bytes) -> bytes:
     end = b"\n" if line.endswith(b"\n") else b""
-    return line[:LINE_SHOWN] + b" [%d bytes more in this line]" % (len(line) - LINE_SHOWN - len(end)) + end
+    left_out = len(line) - MAX_SHOWN_LINE_BYTES - len(end)
+    return line[:MAX_SHOWN_LINE_BYTES] + b" [%d bytes more in this line]" % left_out + end
 
 
 def _shown(data: bytes) -> str:

@@ -2,7 +2,7 @@
 
 A query goes forward (from a position, or since a time), backward (the newest entries before a position, a time or the
 end), or names lines or bytes. Filters for level and text must examine every entry, so one read examines at most
-`SCANNED` bytes; a link to the next window continues the search.
+`MAX_SCANNED_BYTES` bytes; a link to the next window continues the search.
 
 An entry of several lines, such as a stack trace, is not cut: a window begins and ends with entries, unless lines or
 bytes were asked for, or one entry is larger than a window.
@@ -17,7 +17,7 @@ from zlib import crc32
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.entries import (
-    BACK,
+    BLOCK_BYTES,
     EntryFilter,
     entries,
     find_time,
@@ -29,21 +29,21 @@ from wharfinger.sources.log_files.entries import (
 from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
 from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
 from wharfinger.sources.log_files.log_query import LogQuery
-from wharfinger.sources.log_files.positions import SAMPLE, LogPlace, LogPosition, locate, position_of
+from wharfinger.sources.log_files.positions import SAMPLE_BYTES, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_LINES, Window
 from wharfinger.sources.windows.window_budget import has_budget, limited, window_bytes
 
-__all__ = ["ASKED", "LOG_WINDOW_BYTES", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
+__all__ = ["LOG_WINDOW_BYTES", "MAX_RANGE_BYTES", "MAX_SCANNED_BYTES", "LogReader", "Selection", "version_of_bytes"]
 
 LOG_WINDOW_BYTES = 32 << 10
 """Bytes of a window whose URI states no number: about 8,000 to 10,000 tokens."""
 
-ASKED = 8 << 20
+MAX_RANGE_BYTES = 8 << 20
 """Bytes of a window with both ends given."""
-SCANNED = 4 << 20
+MAX_SCANNED_BYTES = 4 << 20
 """Bytes that are examined for entries in one read."""
-BLOCK = 256 << 10
+SCAN_BYTES = 256 << 10
 """Bytes that are examined at once from the end back, so that no more are examined than a window needs."""
 MAX_FILTERED_BYTES = 1 << 20
 """Bytes of entries that a filter returns, if a number of lines was asked for."""
@@ -75,8 +75,8 @@ class Selection(NamedTuple):
 
 
 def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) -> str:
-    """The version of some bytes of a file, made of their place and of both ends of `data`."""
-    return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE] + data[-SAMPLE:]):x}"
+    """Return the version of some bytes of a file, made of their place and of both ends of `data`."""
+    return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:]):x}"
 
 
 class LogReader:
@@ -116,7 +116,7 @@ class LogReader:
                 wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
         sieve = query.filtered or query.until is not None or wanted.since is not None
         through = query.filtered or wanted.since is not None
-        found = read_on(chain, place, FollowBounds(SCANNED, SCANNED) if through else _usual())
+        found = read_on(chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if through else _usual())
         if not sieve:
             before = self._before(chain, place.at, place.offset)
             if query.after and not (found.pieces or found.lost):
@@ -172,7 +172,7 @@ class LogReader:
     def _judge(
         self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
     ) -> Iterator[tuple[int, int, bool, bool]]:
-        """The entries of some bytes: begin, end, whether it is wanted, and whether it is after the end time."""
+        """Yield the entries of some bytes: begin, end, whether it is wanted, and whether it is after the end time."""
         if wanted.until is None and not wanted.may_be_in(data):
             return
         now = content.modified / 1e9
@@ -186,7 +186,10 @@ class LogReader:
             yield max(begin + entry.start, start), begin + entry.end, holds, late
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
-        """Where the entries since a time begin: in the oldest file that has some; and whether times are in order."""
+        """Find the oldest file with entries since a time.
+
+        Returns the place where they begin, and whether times are in order.
+        """
         timed = False
         begin: tuple[LogPlace, bool] | None = None
         for at, generation in enumerate(chain.generations):
@@ -200,7 +203,7 @@ class LogReader:
                 break
             timed = True
             found = find_time(content, since, self.zone, content.modified / 1e9)
-            offset = found.offset if found.ordered else max(0, content.size - SCANNED)
+            offset = found.offset if found.ordered else max(0, content.size - MAX_SCANNED_BYTES)
             if found.offset < content.size or begin is None:
                 begin = LogPlace(at, offset), found.ordered
             if found.offset > 0 or not found.ordered:
@@ -211,14 +214,14 @@ class LogReader:
 
     def _is_timed(self, content: LogContent) -> bool:
         now = content.modified / 1e9
-        return has_times(content.read(0, BACK), self.zone, now) or has_times(
-            content.read(max(0, content.size - BACK), BACK).partition(b"\n")[2], self.zone, now
+        return has_times(content.read(0, BLOCK_BYTES), self.zone, now) or has_times(
+            content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES).partition(b"\n")[2], self.zone, now
         )
 
     # From a place back
 
     def _backward(self, chain: Chain, query: LogQuery) -> Selection:
-        """The newest entries before a place, a time or the end, in one file."""
+        """Select the newest entries before a place, a time or the end, in one file."""
         at, high = self._end(chain, query)
         content = chain.content(at)
         low, closed = 0, query.before is not None
@@ -238,7 +241,7 @@ class LogReader:
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
         asked = query.window.first if query.window else None
-        bounds = FollowBounds(limited(ASKED), asked) if asked else _usual()
+        bounds = FollowBounds(limited(MAX_RANGE_BYTES), asked) if asked else _usual()
         sieve = query.filtered or wanted.since is not None or wanted.until is not None
         scanned: tuple[Piece, ...] = ()
         if sieve:
@@ -274,14 +277,14 @@ class LogReader:
         return place.at, place.offset
 
     def _position_after(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
-        """The position after the last complete line, so that an unfinished one is returned whole later."""
+        """Return the position after the last complete line, so that an unfinished line is returned whole later."""
         end = high
         if high == content.size and pieces and pieces[-1].end == high and not pieces[-1].data.endswith(b"\n"):
             end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
         return position_of(content, end)
 
     def _before(self, chain: Chain, at: int, offset: int) -> LogPosition | None:
-        """The position at which the window before this one ends; None at the beginning of the oldest file."""
+        """Return the position at which the previous window ends, or None at the beginning of the oldest file."""
         if offset:
             return position_of(chain.content(at), offset)
         for older in range(at + 1, len(chain.generations)):
@@ -293,11 +296,11 @@ class LogReader:
     def _newest_wanted(
         self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
     ) -> tuple[list[Piece], int, bool, Piece]:
-        """The newest wanted entries between two places.
+        """Return the newest wanted entries between two places.
 
         Returns them, where they begin, whether they have the requested number of lines, and what was examined.
         """
-        lowest, most = max(low, high - SCANNED), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
+        lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
         end = high
         kept: list[Piece] = []
         size = lines = 0
@@ -327,7 +330,7 @@ class LogReader:
 
         They begin with an entry, unless one goes back beyond `lowest`; and they are as few as possible.
         """
-        length = BLOCK
+        length = SCAN_BYTES
         while True:
             begin = max(lowest, end - length)
             data = content.read(begin, end - begin)
@@ -354,13 +357,13 @@ class LogReader:
                     f"This log has {line - 1:,} lines, and no line {window.first:,}: ask for tail=200."
                 )
             width = WINDOW_LINES if window.last is None else window.last - window.first + 1
-            end, reached = index.find(content, window.first + width, until=begin + ASKED)
+            end, reached = index.find(content, window.first + width, until=begin + MAX_RANGE_BYTES)
         except NotReached as error:
             raise InvalidArgument(
                 f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
                 f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
             ) from None
-        data = content.read(begin, min(end - begin, limited(ASKED) if window.last else _open_bytes()))
+        data = content.read(begin, min(end - begin, limited(MAX_RANGE_BYTES) if window.last else _open_bytes()))
         if reached == 0 or begin + len(data) < end:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
@@ -377,7 +380,7 @@ class LogReader:
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
         width = _open_bytes() if window.last is None else window.last - begin + 1
-        data = content.read(begin, min(width, limited(ASKED)))
+        data = content.read(begin, min(width, limited(MAX_RANGE_BYTES)))
         if (window.last is None or len(data) < width) and begin + len(data) < content.size:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
@@ -391,7 +394,7 @@ class LogReader:
         self, content: LogContent, begin: int, data: bytes, query: LogQuery, following: Window | None,
         preceding: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
-        """A window of one file, filtered if the query says so."""
+        """Select a window of one file, filtered if the query asks for it."""
         pieces = [Piece(content.generation, begin, data)]
         scanned = tuple(pieces) if query.filtered else ()
         if query.filtered:
@@ -418,7 +421,7 @@ _BY: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
     "lines": LogReader._by_lines,  # pyright: ignore[reportPrivateUsage]
     "bytes": LogReader._by_bytes,  # pyright: ignore[reportPrivateUsage]
 }
-_UNORDERED = f"The times in this log are not in order: only its last {SCANNED >> 20} MiB were searched."
+_UNORDERED = f"The times in this log are not in order: only its last {MAX_SCANNED_BYTES >> 20} MiB were searched."
 
 
 def _untimed() -> InvalidArgument:
@@ -431,19 +434,19 @@ def _open_bytes() -> int:
 
 
 def _usual() -> FollowBounds:
-    """The bounds of a window whose URI states none."""
+    """Return the bounds of a window whose URI states none."""
     return FollowBounds(_open_bytes(), _open_bytes())
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
-    """The last lines between two places, up to the bounds, and where they begin."""
+    """Return the last lines between two places, up to the bounds, and where they begin."""
     at, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)
     ended = content.read(high - 1, 1) == b"\n" if high else False
     missing += ended
     found = -1
     while at > lowest and found < 0:
-        begin = max(lowest, at - BACK)
+        begin = max(lowest, at - BLOCK_BYTES)
         data = content.read(begin, at - begin)
         here = data.count(b"\n")
         if here >= missing:
@@ -466,14 +469,14 @@ def _first_lines(data: bytes, size: int) -> bytes:
 
 
 def _last_lines(data: bytes, size: int) -> int:
-    """Where the last `size` bytes of some data begin, or the first line in them."""
+    """Return the offset of the first line in the last `size` bytes, or of these bytes if no line begins in them."""
     begin = len(data) - size
     after = data.find(b"\n", begin) + 1
     return after if 0 < after < len(data) else begin
 
 
 def _lines_of(pieces: list[Piece]) -> int:
-    """The number of lines in the pieces; the last one may lack its line end."""
+    """Count the lines in the pieces. The last one may lack its line end."""
     ends = sum(piece.data.count(b"\n") for piece in pieces)
     return ends + bool(pieces and not pieces[-1].data.endswith(b"\n"))
 

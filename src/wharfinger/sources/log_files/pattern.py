@@ -45,7 +45,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
 
 
 def _choice(rest: str) -> PublishChoice:
-    """Publish the files that match the rest of a pattern, and only those directories that can contain some."""
+    """Choose the files that match the rest of a pattern, and the directories that can contain them."""
     parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
     excluded: list[str] = []
     way = ""

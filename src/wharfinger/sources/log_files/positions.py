@@ -15,9 +15,9 @@ from typing import NamedTuple
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 
-__all__ = ["SAMPLE", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
+__all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
 
-SAMPLE = 1_024  # bytes at the beginning of a file, and before a position, in the digest
+SAMPLE_BYTES = 1_024  # bytes at the beginning of a file, and before a position, in the digest
 _FORM = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
@@ -62,19 +62,19 @@ class LogPlace(NamedTuple):
 
 
 def position_of(content: LogContent, offset: int) -> LogPosition:
-    """The position of a place in an open file."""
+    """Return the position of a place in an open file."""
     return LogPosition(content.generation.identity[1], offset, content.modified, _digest(content, offset))
 
 
 def _digest(content: LogContent, offset: int) -> bytes:
     digest = blake2b(digest_size=8)
-    digest.update(content.read(0, min(SAMPLE, offset)))
-    digest.update(content.read(max(0, offset - SAMPLE), min(SAMPLE, offset)))
+    digest.update(content.read(0, min(SAMPLE_BYTES, offset)))
+    digest.update(content.read(max(0, offset - SAMPLE_BYTES), min(SAMPLE_BYTES, offset)))
     return digest.digest()
 
 
 def still_holds(content: LogContent, position: LogPosition) -> bool:
-    """Whether this is the content that the position is in."""
+    """Return whether this is the content that the position is in."""
     return content.size >= position.offset and _digest(content, position.offset) == position.digest
 
 
@@ -98,7 +98,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
-    """The file that was empty then, or a copy of it from before it was cut."""
+    """Return the file that was empty then, or a copy of it from before it was truncated."""
     since = [
         at
         for at, one in enumerate(chain.generations)
@@ -108,6 +108,6 @@ def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
-    """The oldest file that changed after the position was made; the bytes before it are gone."""
+    """Return the oldest file that changed after the position was made. The bytes before it are gone."""
     since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
     return LogPlace(max(since, default=0), 0, lost=True)

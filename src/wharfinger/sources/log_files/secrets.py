@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
 
-__all__ = ["CONTEXT", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
+__all__ = ["CONTEXT_BYTES", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
 
 REDACTED = "[redacted]"
-CONTEXT = 16_384
-"""Bytes before and after a window that are examined too: text before a secret is needed to recognise it."""
+CONTEXT_BYTES = 16_384
+"""Bytes around a window that are also examined, because a secret is recognised by the text before it."""
 
 
 class SecretKind(NamedTuple):
@@ -65,7 +65,7 @@ KINDS = (
 
 
 def secret_spans(data: bytes) -> list[tuple[int, int]]:
-    """The begin and end of each secret in `data`, in order and without overlaps."""
+    """Return the start and end of each secret in `data`, in order and without overlaps."""
     lower = data.lower()
     return list(
         _joined(sorted(span for kind in KINDS for word in kind.words for span in _find(data, lower, kind, word)))

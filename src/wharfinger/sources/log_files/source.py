@@ -25,7 +25,14 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, read_key, write_key
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
-from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogContent, LogMoved, open_chain
+from wharfinger.sources.log_files.generations import (
+    MAX_INFLATED_BYTES,
+    Chain,
+    Inflated,
+    LogContent,
+    LogMoved,
+    open_chain,
+)
 from wharfinger.sources.log_files.log_follower import Piece, tries
 from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
@@ -34,7 +41,7 @@ from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES, LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
-from wharfinger.sources.log_files.times import LOOKED_AT, time_of
+from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
@@ -44,10 +51,11 @@ from wharfinger.sources.windows.window_budget import has_budget
 
 __all__ = ["Logs", "logs"]
 
-TTL = 1_000  # ms at most for a log that may grow at any time
+OPEN_TTL_MS = 1_000
+"""The longest `ttlMs` of a log that may grow at any time."""
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
-CHUNKS = 8_192
+MAX_SEARCHED_WINDOWS = 8_192
 """Windows of one log that are searched, the newest ones: 256 MiB."""
 BOUNDARY_BYTES = 4_096
 """Bytes after the end of a window of 32 KiB in which the next entry is searched for."""
@@ -127,7 +135,7 @@ class Logs(Source):
         return f"logs({self.location!r}, label={self.label!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to these logs, whether or not it exists."""
+        """Return whether this URI belongs to these logs, whether or not it exists."""
         return self.files.matches(uri) or uri.startswith(self.uri + "?")
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -137,7 +145,7 @@ class Logs(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a directory in pages: sub-directories by name, then logs by name.
+        """List the entries of a directory in pages: sub-directories by name, then logs by name.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -169,7 +177,7 @@ class Logs(Source):
         return base, parts, directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI that can be read; for the version of a window, the window is read.
+        """Describe a URI as a resource. The version of a window is that of its content, so the window is read.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -188,7 +196,7 @@ class Logs(Source):
         return found
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """The newest window of a log, or the one that is asked for; or a directory's listing.
+        """Read the requested window of a log, by default the newest, or the listing of a directory.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -215,12 +223,12 @@ class Logs(Source):
                 said[WINDOW] = {**said[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=said)]
         contents += self._remarks(uri, chain, query, selection, said)
-        open_ttl = 0 if query.after else min(TTL, ttl_ms(modified))
+        open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _version_of_all(self, base: str, chain: Chain) -> str:
-        """The version of the log's file, as it was when it was opened."""
+        """Return the version of the log's file as it was when it was opened."""
         if chain.generations[0].packed:
             return version_of(self.stat(base))
         return version_of_file(chain.content(0).status)
@@ -239,7 +247,9 @@ class Logs(Source):
         if not selection.closed and any(
             one.packed and chain.content(at).more for at, one in enumerate(chain.generations) if one in names
         ):
-            notes.append(f"This log is compressed: what is after {INFLATED >> 20} MiB, or damaged, is left out.")
+            notes.append(
+                f"This log is compressed: what is after {MAX_INFLATED_BYTES >> 20} MiB, or damaged, is left out."
+            )
         if not selection.pieces or not any(piece.data for piece in selection.pieces):
             notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
         following, previous = said.get(NEXT), said.get(PREVIOUS)
@@ -298,7 +308,7 @@ class Logs(Source):
                     return
                 number = -(-content.size // LOG_WINDOW_BYTES)
                 newest = number - 1 if first is None else min(first, number - 1)
-                for chunk in range(newest, max(-1, number - 1 - CHUNKS), -1):
+                for chunk in range(newest, max(-1, number - 1 - MAX_SEARCHED_WINDOWS), -1):
                     begin = _boundary(content, chunk * LOG_WINDOW_BYTES)
                     last = _boundary(content, (chunk + 1) * LOG_WINDOW_BYTES)
                     end = min(last, content.size)
@@ -317,7 +327,7 @@ class Logs(Source):
             return
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of one of `documents` in pieces, without secrets; the last line of a window is whole.
+        """Yield the text of one of `documents` in pieces, without secrets. The last line of a window is complete.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -326,7 +336,7 @@ class Logs(Source):
         if directory:
             raise ResourceNotFound(uri)
         window = query.window
-        begin, end = (window.first, (window.last or 0) + 1) if window else (0, INFLATED)
+        begin, end = (window.first, (window.last or 0) + 1) if window else (0, MAX_INFLATED_BYTES)
         while begin < end:
             read, text = self._chained(uri, parts, partial(self._searched, begin=begin, end=end))
             if not read:
@@ -344,7 +354,7 @@ class Logs(Source):
         return len(data), render(data + tail, begin, content, redact=self.redact)
 
     def describe(self) -> str:
-        """The number of logs, and how changes are noticed."""
+        """Describe the number of logs, and how changes are noticed."""
         counted = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
         return f"{counted}, watched by {self._watch.means}"
 
@@ -355,7 +365,7 @@ class Logs(Source):
         self._watch.watch(uri, changed)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:
-        """A digest of what a window shows: its version, or where a window that moves with time ends."""
+        """Return a digest of a window: its version, or the place where a window that moves with time ends."""
         try:
             _, parts, directory, query = self._query(uri)
             if directory or query.plain:
@@ -371,7 +381,7 @@ class Logs(Source):
         return selection.version.encode()
 
     def _sifted(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
-        """How often new entries matched the filter. Only new entries are examined."""
+        """Return a value that changes when new entries match the filter. Examines only new entries."""
         known = self._sieves.get(uri)
         if known is None:
             end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
@@ -398,7 +408,7 @@ class Logs(Source):
 
 
 def _as_log(resource: t.Resource, parts: Parts) -> t.Resource:
-    """A log is text. The size of a compressed one is left out, because a read returns more."""
+    """Describe a log as text. The size of a compressed log is left out, because a read returns more."""
     if resource.mime_type != mime.DIRECTORY:
         resource.mime_type = mime.TEXT
         if parts[-1].endswith(".gz"):
@@ -410,14 +420,14 @@ _LAST = window.Window("tail", 1)
 
 
 def _boundary(content: LogContent, offset: int) -> int:
-    """Where a window of `documents` begins near `offset`: at an entry with a time, else at a line, if there is one."""
+    """Return the start of a window of `documents` near `offset`: an entry with a time, or else a line."""
     if not 0 < offset < content.size:
         return offset
     data = content.read(offset - 1, BOUNDARY_BYTES)
     first = at = data.find(b"\n") + 1
     while 0 < at < len(data):
         end = data.find(b"\n", at) + 1 or len(data)
-        if time_of(data[at : min(end, at + LOOKED_AT)]) is not None:
+        if time_of(data[at : min(end, at + LINE_START_BYTES)]) is not None:
             return offset - 1 + at
         at = end
     return offset - 1 + first if first else offset
@@ -433,7 +443,7 @@ def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
 
 
 def _is_from(entry: TreeEntry, position: TreePosition) -> bool:
-    """Whether a file is at a position of the walk or after it: files of a directory come before what is deeper."""
+    """Return whether the walk reaches a file at or after a position. It reads files before directories."""
     mine, other = entry.parts, position.parts
     for depth, (one, two) in enumerate(zip(mine, other, strict=False)):
         leaf_one, leaf_two = depth == len(mine) - 1, depth == len(other) - 1

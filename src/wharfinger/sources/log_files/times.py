@@ -1,7 +1,7 @@
 """The time of a line of a log, in the formats that programs use.
 
-A time without a zone is in the zone given for the log. A line that begins with white space, or has no time near its
-beginning, has no time: it belongs to the line before it.
+A time without a zone is in the zone of the log. A line has no time, and belongs to the line before it, if it begins
+with white space or has no time near its beginning.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from wharfinger.errors import InvalidArgument
 
-__all__ = ["LOOKED_AT", "read_moment", "time_of"]
+__all__ = ["LINE_START_BYTES", "read_moment", "time_of"]
 
-LOOKED_AT = 512
-"""The first bytes of a line, in which its time and level are searched for."""
-NEAR = 96  # bytes of a line in which its time must begin, unless it is JSON
+LINE_START_BYTES = 512
+"""Bytes at the beginning of a line that are searched for its time and level."""
+TIME_START_BYTES = 96
+"""Bytes of a line in which its time must begin, unless the line is JSON."""
 
 _MONTHS = {
     name: number
@@ -51,27 +52,27 @@ _AGO = re.compile(r"([0-9]{1,9})([smhdw])").fullmatch
 
 
 def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -> float | None:
-    """Return the Unix time near the beginning of a line; None if it has none, or continues an entry.
+    """Return the Unix time near the beginning of a line, or None if it has none, or continues an entry.
 
     Args:
-        line: The line, or its first `LOOKED_AT` bytes.
-        zone: The zone of times that name none; by default that of the system.
-        now: The latest time that the line can have, for formats without a year; by default the present.
+        line: The line, or its first `LINE_START_BYTES` bytes.
+        zone: The zone of times without one. Default: the zone of the system.
+        now: The latest time that the line can have, for formats without a year. Default: the current time.
     """
     first = line[:1]
     if first in (b" ", b"\t", b"", b"\n", b"\r") or (first.isalpha() and _EXCEPTION(line)):
         return None
     try:
         if first == b"{":
-            return _json_time(line[:LOOKED_AT], zone)
-        return _plain_time(line[: NEAR + 40], zone, now)
-    except (ValueError, OverflowError, OSError):  # the 31st of February
+            return _json_time(line[:LINE_START_BYTES], zone)
+        return _plain_time(line[: TIME_START_BYTES + 40], zone, now)
+    except (ValueError, OverflowError, OSError):  # such as the 31st of February
         return None
 
 
 def _plain_time(line: bytes, zone: tzinfo | None, now: float | None) -> float | None:
     if found := _ISO(line):
-        if found.start() > NEAR:
+        if found.start() > TIME_START_BYTES:
             return None
         year, month, day, hour, minute, second, fraction, offset = found.groups()
         return _moment(int(year), int(month), int(day), (hour, minute, second), fraction, _offset(offset) or zone)
@@ -127,7 +128,7 @@ def _in_some_year(
     month: int, day: int, clock: tuple[bytes, bytes, bytes], fraction: bytes | None, zone: tzinfo | None,
     now: float | None,
 ) -> float:  # fmt: skip
-    """The moment in the latest year in which it is not after `now`, by more than a day: clocks and zones differ."""
+    """Return the time in the latest year in which it is at most a day after `now`: clocks and time zones differ."""
     latest = (time.time() if now is None else now) + 86400
     year = time.gmtime(latest).tm_year
     for guess in range(year + 1, year - 8, -1):
@@ -144,7 +145,7 @@ def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float 
     """Read a time that a URI gives: ISO 8601, seconds since 1970, or `15m` ago (s, m, h, d, w).
 
     Raises:
-        InvalidArgument: it is in none of these forms.
+        InvalidArgument: it has another form.
     """
     if ago := _AGO(written):
         return (time.time() if now is None else now) - int(ago[1]) * _UNITS[ago[2]]

@@ -27,7 +27,7 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
 
     Args:
         url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec supports.
-        label: The name for people, and in `zip://label/…`; by default that of the file or bucket.
+        label: The name that is shown to people, and used in `zip://label/…`. Default: the name of the file or bucket.
         storage_options: Options of fsspec's file system, such as `endpoint_url=` or `anon=True`. Pass credentials in
             the environment instead.
 
@@ -76,7 +76,7 @@ def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]
     name = label or bucket
     source = Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
     if store.unanswered is not None:
-        source.breaker.failed(store.unanswered)  # no list needs to wait for it to find that out
+        source.breaker.failed(store.unanswered)  # so that lists do not wait for it
     return source
 
 
@@ -89,7 +89,7 @@ def _library(scheme: str, host: str, path: str, url: str, label: str | None, opt
 
 
 def _top(scheme: str, host: str, path: str) -> str:
-    """The URI of the top directory, without credentials."""
+    """Return the URI of the top directory, without credentials."""
     parts = [quote(part) for part in (host, *path.split("/")) if part]
     return f"{scheme}://{'/'.join(parts)}/" if parts else f"{scheme}:///"
 
@@ -99,7 +99,7 @@ def _title(host: str, path: str) -> str:
 
 
 def _safe(url: str) -> str:
-    """The URL without credentials, for errors."""
+    """Return the URL without credentials, for errors."""
     try:
         parts = urlsplit(url)
     except ValueError:

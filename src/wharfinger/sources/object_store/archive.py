@@ -1,15 +1,15 @@
 """Members of a ZIP archive.
 
-An archive is untrusted input, and may be built to fill the memory or to reach files outside. Therefore:
+An archive is untrusted input: it may be built to fill the memory or to reach files outside. Therefore:
 
 - The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
 - Members are withheld (neither listed nor read) if their name leads out of the archive, if they are links or devices,
   or if they share bytes with another member: a bomb packs its data once and lists it a thousand times.
-- Members are inflated in a stream, at most as far as their declared size, and only by deflate. A member that is
-  declared to grow more than 250 times is not inflated.
+- Members are decompressed as streams, only with deflate, and at most to their declared size. A member that declares to
+  grow more than 250 times is not decompressed.
 
-To read at an offset, everything before it must be inflated. Therefore the streams of the last windows stay open, and
-the next window continues in its stream.
+To read at an offset, everything before it must be decompressed. Therefore the streams of the last windows stay open,
+and the next window continues in its stream.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ MAX_DIRECTORY_BYTES = 32 << 20
 MAX_MEMBERS = 300_000
 """Entries in the directory: each takes about 600 bytes of memory, but as few as 46 in the file."""
 MAX_EXTRA_BYTES = 4_096
-"""Bytes of the extra fields of one entry: the time that `zipfile` takes is quadratic in them."""
+"""Bytes of the extra fields of one entry. The time of `zipfile` grows with their square."""
 MAX_NAME_BYTES = 1_024
 """Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_INFLATED_BYTES = 1 << 30
-"""Bytes up to which one compressed member is inflated; the rest cannot be read."""
+"""Bytes of a compressed member that can be read; the rest is not decompressed."""
 MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
-"""A member that is declared to grow more than `MAX_RATIO` times, and beyond `RATIO_MIN_BYTES`, counts as a bomb."""
+"""A member that declares to grow more than `MAX_RATIO` times, and beyond `RATIO_MIN_BYTES`, is taken for a bomb."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
 """Streams that stay open where the last windows ended."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""`zipfile` inflates other methods without a bound: 861 bytes of bzip2 became 2 GiB, against their declared size."""
+"""`zipfile` decompresses other methods without a bound: 861 bytes of bzip2 became 2 GiB, more than they declared."""
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
 _ENTRY = struct.Struct("<4s24xHHH12x")
@@ -71,7 +71,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 class _Archive(NamedTuple):
-    """An archive as it was when it was opened; `withheld` counts the members that are not served."""
+    """An archive as it was when it was opened. `withheld` counts the members that are not served."""
 
     stamp: _Stamp
     file: zipfile.ZipFile
@@ -100,7 +100,7 @@ class ZipStore:
             raise UnusableSource(str(error)) from None
 
     def _current(self) -> _Archive:
-        """The archive, opened again if its file has changed.
+        """Return the archive. Opens it again if its file has changed.
 
         Raises:
             StoreFailed: the file no longer exists, or is not an archive.
@@ -118,31 +118,31 @@ class ZipStore:
             return self._archive
 
     def _forget(self) -> None:
-        """Drop the open archive. A thread that is still reading from it keeps the file open."""
+        """Drop the open archive. Its file stays open until threads that read from it are done."""
         self._streams.clear()
         self._archive = None
 
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of all members, in the order of their names."""
+        """List a page of all members, in the order of their names."""
         archive = self._current()
         begin = bisect_right(archive.keys, after)
         return [_info(archive, key) for key in archive.keys[begin : begin + limit]], begin + limit < len(archive.keys)
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of one directory."""
+        """List a page of one directory."""
         archive = self._current()
         found = list(islice(level_of(archive.keys, directory, begin, after), limit + 1))
         return [_info(archive, key) for key in found[:limit]], len(found) > limit
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One member, or None."""
+        """Return one member, or None if it does not exist."""
         archive = self._current()
         return _info(archive, key) if key in archive.members else None
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """The bytes of a member.
+        """Return the bytes of a member.
 
         Raises:
             ObjectChanged: the archive has changed.
@@ -156,7 +156,7 @@ class ZipStore:
         return _Member(self, archive, member)
 
     def describe(self) -> str:
-        """The number of members, and of those that are withheld."""
+        """Describe the number of members, and how many are withheld."""
         archive = self._current()
         said = many(len(archive.keys), "member")
         return f"{said} ({archive.withheld:,} withheld: links, unsafe or overlapping)" if archive.withheld else said
@@ -168,7 +168,7 @@ class ZipStore:
 
     @contextmanager
     def stream(self, archive: _Archive, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
-        """Yield a stream of a member to read from `offset` on: the open one nearest before it, or a new one."""
+        """Yield a stream of a member to read from `offset`: the open one nearest before it, or a new one."""
         with self._lock:
             usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
             found = max(usable, key=lambda stream: stream.begin, default=None)
@@ -177,14 +177,14 @@ class ZipStore:
         if found is None:
             found = _Stream(member, archive.file.open(member))
         yield found
-        with self._lock:  # only reached without an error: a failed stream is not used again
+        with self._lock:  # not reached after an error: a failed stream is not used again
             if self._archive is archive:
                 self._streams.append(found)
                 del self._streams[:-MAX_STREAMS]
 
 
 class _Stream:
-    """A member that is being inflated. The last piece is kept, because a window also reads a little before itself."""
+    """A member that is being decompressed. The last piece is kept, because a window also reads a little before it."""
 
     def __init__(self, member: zipfile.ZipInfo, file: IO[bytes]) -> None:
         self.member = member
@@ -198,7 +198,7 @@ class _Stream:
         return self._end - len(self._kept)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read bytes from `offset` on, which must not be before `begin`.
+        """Read bytes from `offset`, which must not be before `begin`.
 
         Raises:
             EOFError: the member ends before `offset + length`.
@@ -273,7 +273,7 @@ def _check_directory(data: bytes) -> None:
         mark, name, extra, comment = _ENTRY.unpack_from(data, at)
         count += 1
         if mark != b"PK\x01\x02":
-            return  # `zipfile` raises an error that says what is wrong
+            return  # `zipfile` raises an error that explains it
         if extra > MAX_EXTRA_BYTES:
             raise ValueError(f"an entry of its directory has more than {MAX_EXTRA_BYTES:,} bytes of extra data")
         if count > MAX_MEMBERS:
@@ -300,7 +300,7 @@ def _open(path: str) -> _Archive:
 
 
 def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
-    """The members that share no bytes with another one."""
+    """Return the members that do not overlap another one."""
     ordered = sorted(members, key=lambda one: one.header_offset)
     shared: set[int] = set()
     furthest, end = 0, 0
@@ -314,7 +314,7 @@ def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
 
 
 def _safe(member: zipfile.ZipInfo) -> bool:
-    """Whether a member is a regular file whose name stays inside the archive on every operating system."""
+    """Return whether a member is a regular file whose name stays inside the archive on every operating system."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     name = member.filename
     safe = served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= MAX_NAME_BYTES
@@ -346,7 +346,7 @@ def _version(member: zipfile.ZipInfo) -> str:
 
 
 def _modified(member: zipfile.ZipInfo) -> float | None:
-    """The time of a member. An archive stores local times without a time zone; that of this machine is assumed."""
+    """Return the time of a member. Archives store local times without a zone, so this machine's zone is assumed."""
     try:
         return time.mktime((*member.date_time, 0, 0, -1))
     except (ValueError, OverflowError):

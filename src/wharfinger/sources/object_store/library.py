@@ -1,4 +1,4 @@
-"""Objects in any store of fsspec. Directories are listed whole, one by one, because most of these stores have no pages.
+"""Objects in any store of fsspec. Each directory is listed completely: most of these stores have no pages.
 
 Schemes that read this machine's files, wrap other stores or fetch web pages are refused.
 """
@@ -57,7 +57,7 @@ def refuse_scheme(scheme: str) -> None:
 
 
 class LibraryStore:
-    """The objects below one path of a store. For a page, each directory that has objects on it is listed."""
+    """The objects below one path of a store. To list a page, each directory with objects on it is listed."""
 
     noun = "store"
     every = 2.0
@@ -72,7 +72,7 @@ class LibraryStore:
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of all objects, by a walk that skips the directories before `after`."""
+        """List a page of all objects. The walk skips the directories before `after`."""
         found = list(islice(self._walk("", after), limit + 1))
         return found[:limit], len(found) > limit
 
@@ -85,17 +85,17 @@ class LibraryStore:
                 yield from self._walk(info.key, after)
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of one directory."""
+        """List a page of one directory."""
         start = directory + begin
         found = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
         return found[:limit], len(found) > limit
 
     def _list(self, directory: str) -> list[ObjectInfo]:
-        """The entries of a directory in order, without those whose name cannot be part of a URI."""
+        """List the entries of a directory in order, without those whose name cannot be part of a URI."""
         path = self._prefix + directory
         try:
             entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
-        except TypeError:  # this `ls` has no `refresh`, and so no cache either
+        except TypeError:  # this `ls` has no `refresh`, and therefore no cache
             entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
         except FileNotFoundError:
             return []
@@ -113,7 +113,7 @@ class LibraryStore:
         return ObjectInfo(key + "/") if kind == "directory" else _object_info(key, entry, name)
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object. Returns None if there is none, or if the library resolves the path to another one."""
+        """Return one object, or None if it does not exist or the library resolves its path to another object."""
         try:
             entry = self._call(lambda: self._fs.info(self._prefix + key))
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class LibraryStore:
         return found if found is not None and found.key == key else None
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """The content of an object, whose version is checked after each read."""
+        """Return the content of an object, whose version is checked after each read."""
         return ObjectContent(self, info)
 
     def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
@@ -141,7 +141,7 @@ class LibraryStore:
         return cast("bytes", data)[:length]
 
     def describe(self) -> str:
-        """Always empty: the objects would have to be counted."""
+        """Return an empty text: the objects would have to be counted."""
         return ""
 
     def close(self) -> None:
@@ -200,5 +200,5 @@ def _modified(entry: Mapping[str, Any]) -> float | None:
 
 
 def _moment(value: object) -> object:
-    """Convert a time to seconds if it is one; a store may write it differently in lists than for one object."""
+    """Convert a time to seconds, if it is one. A store may write it differently in lists than for one object."""
     return value.timestamp() if isinstance(value, datetime) else float(value) if isinstance(value, int) else value

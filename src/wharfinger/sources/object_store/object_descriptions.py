@@ -15,7 +15,7 @@ __all__ = ["describe"]
 
 
 def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
-    """An object or directory as a resource. Its type is guessed from its name."""
+    """Describe an object or directory as a resource. Its type is guessed from its name."""
     path = shown(info.key.rstrip("/")) or top
     name = path.rpartition("/")[2]
     meta: dict[str, object] | UnsetType = {VERSION: info.version} if info.version else UNSET

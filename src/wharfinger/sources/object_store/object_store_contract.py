@@ -87,15 +87,18 @@ class ObjectStore(Protocol):
         ...
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """The direct entries of a directory after `after` whose name starts with `begin`, and whether more follow."""
+        """List the entries of a directory after `after` whose name starts with `begin`.
+
+        Returns them and whether more follow.
+        """
         ...
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object. Returns None if it does not exist."""
+        """Return one object. Returns None if it does not exist."""
         ...
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """The content of an object. Reading it may raise ObjectChanged or UnreadableObject."""
+        """Return the content of an object. Reading it may raise ObjectChanged or UnreadableObject."""
         ...
 
     def describe(self) -> str:
@@ -128,13 +131,13 @@ class ObjectContent:
         return self._info.size or 0
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on: `length` of them, fewer only at the end."""
+        """Read `length` bytes from `offset`, or fewer at the end."""
         length = min(length, self.size - offset)
         return self._store.range(self._info, offset, length) if length > 0 else b""
 
 
 def served(key: str) -> bool:
-    """Whether a URI can contain this key safely: it has no empty part, no `.` or `..`, and no NUL."""
+    """Return whether a URI can contain this key safely: it has no empty part, no `.` or `..`, and no NUL."""
     if not writable(key):
         return False
     parts = key.split("/")
@@ -144,7 +147,7 @@ def served(key: str) -> bool:
 
 
 def writable(key: str) -> bool:
-    """Whether a store accepts this key: UTF-8 without NUL."""
+    """Return whether a store accepts this key: UTF-8 without NUL."""
     try:
         return b"\0" not in key.encode()
     except UnicodeEncodeError:
@@ -152,7 +155,7 @@ def writable(key: str) -> bool:
 
 
 def after_directory(directory: str) -> str:
-    """A key that sorts after everything in a directory, to continue a list there."""
+    """Return a key that sorts after everything in a directory, to continue a list there."""
     return directory + LAST
 
 
@@ -175,7 +178,7 @@ def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
 
 
 def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
-    """The direct entries of a directory, from a sorted list of all keys. Skips what is in its subdirectories."""
+    """Yield the direct entries of a directory, from a sorted list of all keys. Skips the contents of subdirectories."""
     start = directory + begin
     at = max(bisect_right(keys, after), bisect_right(keys, start))
     if begin == "" and start:  # the directory is not an entry of itself
@@ -196,5 +199,5 @@ def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Ite
 
 
 def signature(infos: Iterable[ObjectInfo]) -> str:
-    """A digest of a list: it differs if the keys do."""
+    """Return a digest of a list, which differs if the keys do."""
     return digest(*[info.key for info in infos])

@@ -1,4 +1,4 @@
-"""Reads ahead, so that a window of a distant object takes one request instead of three."""
+"""Reads ahead, so that a window of a remote object takes one request instead of three."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from wharfinger.sources.windows.window import WINDOW_BYTES, RandomAccess
 __all__ = ["ReadAhead"]
 
 MIN_REQUEST_BYTES = WINDOW_BYTES + (64 << 10)
-"""A window, and what is read to detect the type of the content."""
+"""Enough for a window and for the bytes from which the type is detected."""
 
 
 class ReadAhead:
-    """A content that keeps the last piece that was read. For one read by one thread."""
+    """Content that keeps the last piece that was read. Use it for one read, in one thread."""
 
     def __init__(self, content: RandomAccess) -> None:
         self._content = content
@@ -21,7 +21,7 @@ class ReadAhead:
         """Number of bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read `length` bytes from `offset` on, fewer only at the end."""
+        """Read `length` bytes from `offset`, or fewer at the end."""
         length = max(0, min(length, self.size - offset))
         at = offset - self._begin
         if not 0 <= at <= at + length <= len(self._data):

@@ -1,4 +1,4 @@
-"""Objects in S3 or a compatible store: listed by the store's own pages, read in ranges that must match the ETag."""
+"""Objects in S3 or a compatible store: listed in the store's own pages, and read in ranges that must match the ETag."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from wharfinger.sources.windows.window import RandomAccess
 __all__ = ["S3Store"]
 
 CALL_SECONDS, LIST_SECONDS = 30.0, 10.0
-"""Timeouts of a call with all of its attempts: of a read of bytes, and of any other. No thread waits longer."""
+"""Timeouts of a call including its retries: to read bytes, and for any other call."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
 CHECK_SECONDS = 2.0
-"""How long the check of a new bucket may take, with loading the library, which takes about one second."""
+"""Timeout for the check of a new bucket. It includes loading the library, which takes about one second."""
 CLOSE_SECONDS = 2.0
 MAX_KEYS = 1_000
-"""Keys that S3 lists in one page, at most."""
+"""The most keys that S3 lists in one page."""
 
 T = TypeVar("T")
 
 
 class S3Store:
-    """A bucket, or the objects below a prefix of it. Credentials are found as AWS's own tools find them."""
+    """A bucket, or the objects below a prefix of it. Credentials are found in the same places as by AWS's own tools."""
 
     noun = "bucket"
     every = 1.5
@@ -58,13 +58,13 @@ class S3Store:
         self._lock = threading.Lock()
         self._opened: Any = None
         self.unanswered: str | None = None
-        """Why the bucket could not be checked when it was opened; empty if there was no answer in time."""
+        """Why the bucket could not be checked when it was opened. It is empty if there was no answer in time."""
         self._check()
 
     def _check(self) -> None:
         """Refuse a bucket that is missing or may not be listed, if that is known within `CHECK_SECONDS`.
 
-        A server must not wait longer for it. If the store answers later, probes of the source find out what it says.
+        A server must not wait longer. If the store answers later, the source finds out with its probes.
         """
         outcomes: SimpleQueue[Exception | None] = SimpleQueue()
 
@@ -97,13 +97,13 @@ class S3Store:
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of all objects, in the order of their keys."""
+        """List a page of all objects, in the order of their keys."""
         answer = self._list(after, limit)
         found = [self._listed(item) for item in answer.get("Contents", ())]
         return [info for info in found if info.key], bool(answer.get("IsTruncated"))
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """A page of one directory, which the store itself groups by the delimiter."""
+        """List a page of one directory. The store itself groups the keys by the delimiter."""
         start = after_directory(after) if after.endswith("/") else after
         answer = self._list(start, limit + 1, directory + begin, "/")
         found = [self._listed(item) for item in answer.get("Contents", ())]
@@ -129,7 +129,7 @@ class S3Store:
         )
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object, by HEAD. Returns None if it does not exist, or may not be read."""
+        """Return one object, from a HEAD request, or None if it does not exist or may not be read."""
         try:
             head = self._call("head_object", Bucket=self.bucket, Key=self.prefix + key)
         except (FileNotFoundError, _Refused):
@@ -137,7 +137,7 @@ class S3Store:
         return ObjectInfo(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """The content of one version of an object."""
+        """Return the content of one version of an object."""
         return ObjectContent(self, info)
 
     def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
@@ -166,7 +166,7 @@ class S3Store:
             raise StoreFailed(f"{self.location}{info.key} cannot be read: {_reason(error)}") from None
 
     def describe(self) -> str:
-        """Always empty: the objects would have to be counted."""
+        """Return an empty text: the objects would have to be counted."""
         return ""
 
     # Calling
@@ -175,7 +175,7 @@ class S3Store:
         return self._run(lambda fs: fs._call_s3(method, **arguments), LIST_SECONDS)
 
     def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]], seconds: float = CALL_SECONDS) -> T:
-        """Run a call on the library's own loop. Convert its errors, without texts that may contain secrets."""
+        """Run a call on the library's own loop. Convert its errors and leave out texts that may contain secrets."""
         errors: Any = import_module("botocore.exceptions")
         timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
         library: Any = import_module("fsspec.asyn")
@@ -220,7 +220,7 @@ class S3Store:
         with self._lock:
             fs, self._opened = self._opened, None
         creator = getattr(fs, "_s3creator", None)
-        if creator is not None:  # closed on the loop that its connections belong to
+        if creator is not None:  # it must be closed on the loop of its connections
             loop = import_module("fsspec.asyn").get_loop()
             closing = asyncio.run_coroutine_threadsafe(creator.__aexit__(None, None, None), loop)
             with suppress(TimeoutError, FutureTimeout):
@@ -228,7 +228,7 @@ class S3Store:
 
 
 class _Refused(Exception):
-    """The store refused; `str()` is its error code."""
+    """The store refused the call. The message is its error code."""
 
 
 class _Changed(Exception):
@@ -260,13 +260,13 @@ def _seconds(moment: object) -> float | None:
 
 
 def _code(error: BaseException) -> str:
-    """The error code of the store, as in its documentation."""
+    """Return the store's error code, as in its documentation."""
     response: Any = getattr(error.__cause__ or error, "response", None)
     return str(response["Error"].get("Code", "")) if response else ""
 
 
 def _status(error: BaseException) -> int:
-    """The HTTP status of the store's error; 0 if there was no response."""
+    """Return the HTTP status of the store's error, or 0 if there was no response."""
     response: Any = getattr(error.__cause__ or error, "response", None)
     return int(response["ResponseMetadata"].get("HTTPStatusCode", 0)) if response else 0
 

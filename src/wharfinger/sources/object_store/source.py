@@ -93,15 +93,15 @@ class Objects(Source):
         return f"<Objects {self.location}>"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this store, whether or not it exists."""
+        """Return whether this URI belongs to this store, whether or not it exists."""
         return uri.startswith(self.uri) or uri.partition("?")[0] == self.uri[:-1]
 
     def uri_of(self, key: str) -> str:
-        """The URI of an object or directory; the key of a directory ends with a slash."""
+        """Return the URI of an object or directory. The key of a directory ends with a slash."""
         return self.uri + "/".join([quote(part) for part in key.split("/")])
 
     def _locate(self, uri: str) -> str:
-        """The key of a URI without query; empty for the top directory."""
+        """Return the key of a URI without query. It is empty for the top directory."""
         if uri in (self.uri, self.uri[:-1]):
             return ""
         try:
@@ -147,7 +147,7 @@ class Objects(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The direct entries of a directory, in the order of their keys.
+        """List the direct entries of a directory, in the order of their keys.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -171,7 +171,7 @@ class Objects(Source):
         return found, True
 
     def _directory(self, uri: str) -> str | None:
-        """The key of the directory with this URI. Returns None if there is no such directory."""
+        """Return the key of the directory with this URI, or None if it does not exist."""
         key = self._locate(uri)
         directory = key if not key or key.endswith("/") else key + "/"
         there = not key or self.store.level(directory, "", "", 1)[0] or self.store.info(directory)
@@ -181,7 +181,7 @@ class Objects(Source):
         return describe(info, uri or self.uri_of(info.key), self.title)
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI.
+        """Describe a URI as a resource.
 
         Raises:
             ResourceNotFound: it does not exist, or is not served.
@@ -288,7 +288,7 @@ class Objects(Source):
         return documents, KEY_PREFIX + infos[-1].key if more and infos else None
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of an object in pieces; nothing if it is not text, is too large, or cannot be read."""
+        """Yield the text of an object in pieces, or nothing if it is not text, is too large, or cannot be read."""
         info = self._object(split_query(uri)[0])
         if info is None:
             raise ResourceNotFound(uri)
@@ -303,7 +303,7 @@ class Objects(Source):
     # Watching
 
     def describe(self) -> str:
-        """What the store reports about itself, and how changes are found."""
+        """Describe the store as it reports itself, and how changes are found."""
         try:
             return ", ".join(filter(None, (self.store.describe(), f"watched by {self._polling.means}")))
         except StoreFailed as error:
@@ -337,7 +337,7 @@ class Objects(Source):
         return signature(self._level(directory, "", CHILDREN)[0])
 
     def _first(self, number: int) -> Iterator[ObjectInfo]:
-        """The first objects that are served."""
+        """Yield the first objects that are served."""
         position, more = "", True
         while more and number > 0:
             infos, more = self.store.page(position, POLL_PAGE)
@@ -362,7 +362,7 @@ class Objects(Source):
 
 
 def _position(after: str | None) -> str:
-    """The key of the object after which a list continues.
+    """Return the key of the object after which a list continues.
 
     Raises:
         InvalidArgument: the key of the page is not one of ours.
@@ -375,7 +375,7 @@ def _position(after: str | None) -> str:
 
 
 def _searched(info: ObjectInfo) -> bool:
-    """Whether an object may be text that is searched."""
+    """Return whether an object may be text that is searched."""
     kind = mime.by_name(info.key.rpartition("/")[2])
     return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= MAX_TEXT_BYTES)
 

@@ -1,8 +1,8 @@
 """A database as live resources: `server.include(sql("sqlite:///shop.db"))`.
 
-`database_engine` is the interface that a kind of database implements: `sqlite`, `postgres` and `others` do. The modules
-that start with their names belong to them; `sqlite_safety` and `postgres_safety` explain why nothing can be written.
-The other modules are the same for every database.
+`database_engine` is the interface to a database. `sqlite`, `postgres` and `others` implement it, with the modules whose
+names start like theirs; `sqlite_safety` and `postgres_safety` explain why nothing can be written. The other modules
+serve every database.
 """
 
 from __future__ import annotations

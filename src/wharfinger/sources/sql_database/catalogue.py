@@ -46,7 +46,7 @@ class TableIndex(msgspec.Struct, frozen=True):
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """The columns that order and identify rows: their values are together unique, and never NULL unless there is `tie`.
+    """The columns that order and identify rows. Together, their values are unique, and never NULL unless `tie` is set.
 
     A `physical` key is the place where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
     column, and a later write or a vacuum may give it to another row.
@@ -57,13 +57,13 @@ class UniqueKey(msgspec.Struct, frozen=True):
     descending: bool = False
     physical: bool = False
     integer: bool = False
-    """Whether its values are integers, so that other values in a URI are refused: some databases would compare them."""
+    """Whether its values are integers. Other values in a URI are refused, because some databases would compare them."""
     tie: str = ""
-    """The rowid, which tells rows apart whose key has a NULL. Empty if none can have one."""
+    """The name of the rowid, which tells apart rows with a NULL in the key. Empty if the key is never NULL."""
 
 
 class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table or a view. Without a `key`, it is ordered by all its columns, and read by position."""
+    """A table or a view. Without a `key`, it is ordered by all its columns and read by position."""
 
     schema: str
     name: str
@@ -81,7 +81,7 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     oid: int = 0
 
     def column(self, name: str) -> DatabaseColumn:
-        """The column with this name.
+        """Return the column with this name.
 
         Raises:
             KeyError: there is no such column.
@@ -102,5 +102,5 @@ class Catalogue:
         self.schemas: tuple[str, ...] = tuple(sorted({*schemas, *(schema for schema, _ in self.tables)}))
 
     def of_schema(self, schema: str) -> list[DatabaseTable]:
-        """The tables of one schema."""
+        """Return the tables of one schema."""
         return [table for (of, _), table in self.tables.items() if of == schema]

@@ -65,7 +65,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return self.where in ("before", "last")
 
     def columns(self, table: DatabaseTable) -> list[DatabaseColumn]:
-        """The columns that are read."""
+        """Return the columns that are read."""
         wanted = self.choice.columns
         return [column for column in table.columns if not wanted or column.name in wanted]
 
@@ -106,7 +106,7 @@ class DatabaseUnreachable(SourceUnavailable):
 
 
 def too_slow(seconds: float) -> HandlerFailed:
-    """The error for a statement that reached its deadline."""
+    """Return the error for a statement that reached its deadline."""
     return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
 
 
@@ -122,7 +122,7 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """The tables of the database, at most `age` seconds old."""
+        """Return the tables of the database, at most `age` seconds old."""
 
     @abstractmethod
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
@@ -144,21 +144,21 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def token(self) -> Hashable:
-        """A value that stays equal until the database is written to. Fast."""
+        """Return a value that stays equal until the database is written to. This is fast."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
-        """A text that differs after rows of a table changed, if the database reports that without reading them."""
+        """Return a text that changes with the table's rows, if the database reports changes without reading them."""
 
     @abstractmethod
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """The approximate number of rows of each table; None if it is not known without counting.
+        """Return the approximate number of rows of each table, or None if it is not known without counting.
 
         It takes about a second at most.
         """
 
     def modified(self) -> float | None:
-        """The Unix time of the last write. Returns None if the database does not report it."""
+        """Return the Unix time of the last write, or None if the database does not report it."""
         return None
 
     def query(

@@ -55,16 +55,16 @@ _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
     "datetime": datetime.fromisoformat,
     "float": float,
 }
-"""How the text of a value is read, by the name of its Python type."""
+"""Functions that convert text to a value, by the name of its Python type."""
 _ORDERED = ("int", "str", "Decimal", "date", "datetime")
-"""Types whose values are equal to themselves after they were written as text; a FLOAT of MySQL is not."""
+"""Types whose values survive a conversion to text and back. A FLOAT of MySQL does not."""
 _KEYS = ("int", "str")
 _DENIED = (1142, 1143, 1356)
-"""Errors of MySQL and MariaDB: a right to a table, a column, or to what a view reads is missing."""
+"""Error numbers of MySQL and MariaDB: the role lacks a right to a table, a column, or a table that a view reads."""
 
 
 def core() -> Any:
-    """The module `sqlalchemy`.
+    """Import `sqlalchemy`.
 
     Raises:
         MissingExtra: it is not installed.
@@ -79,7 +79,7 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
     """Create the engine for a URL of SQLAlchemy.
 
     Raises:
-        UnusableSource: the URL is not valid, or it was not confirmed that its role can only read.
+        UnusableSource: the URL is not valid, or `read_only_by_role` is False.
         MissingExtra: SQLAlchemy is not installed.
     """
     sqlalchemy = core()
@@ -124,7 +124,7 @@ class Other(DatabaseEngine):
         sqlalchemy = core()
         try:
             with self._engine.connect() as connection:
-                with suppress(Exception):  # only psycopg, asyncpg and oracledb support it
+                with suppress(Exception):  # not all drivers support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
                 found = connection.execute(statement).fetchall()
                 connection.rollback()
@@ -143,7 +143,7 @@ class Other(DatabaseEngine):
         return DatabaseUnreachable(f"{self.location} cannot be read: {why.rstrip('.')}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """The tables that SQLAlchemy's inspector finds."""
+        """Return the tables that SQLAlchemy's inspector finds."""
         known = self._catalogue
         if known is not None and time.monotonic() - known[0] < age:
             return known[1]
@@ -168,7 +168,7 @@ class Other(DatabaseEngine):
         ]
 
     def _columns(self, inspector: Any, schema: str, name: str) -> list[DatabaseColumn]:
-        """The columns of a table or view; without the right to its definition, those of the information schema."""
+        """Return the columns of a table or view. Read the information schema if the role may not see the definition."""
         sqlalchemy = core()
         try:
             return [_column(column) for column in inspector.get_columns(name, schema)]
@@ -233,18 +233,18 @@ class Other(DatabaseEngine):
         return CellValue(data[:size], len(data), is_text)
 
     def token(self) -> Hashable:
-        """A new value each time, because changes can only be found by reading."""
+        """Return a new value each time, because changes can only be found by reading."""
         with self._lock:
             self._tokens += 1
             return self._tokens
 
     def table_token(self, table: DatabaseTable) -> str:
-        """The key of the last row. Changes of earlier rows are not noticed."""
+        """Return the key of the last row. Changes of earlier rows are not noticed."""
         last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
         return digest(str(last[0].key if last else ""))
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """The numbers in the statistics of MySQL and MariaDB; None for other databases, which would have to count."""
+        """Return the row counts in the statistics of MySQL and MariaDB. Other databases would have to count: None."""
         known: dict[tuple[str, str], int] = {}
         if self.dialect in ("mysql", "mariadb"):
             with suppress(LookupError, DatabaseUnreachable):
@@ -253,7 +253,7 @@ class Other(DatabaseEngine):
         return [known.get((table.schema, table.name)) for table in tables]
 
     def describe(self) -> list[str]:
-        """The kind of database, why it is read-only, and how changes are found."""
+        """Describe the kind of database, why it is read-only, and how changes are found."""
         return [self.dialect, "read-only by its role, as confirmed by read_only_by_role", "watched by reading again"]
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ WHERE table_type = 'BASE TABLE' AND table_rows IS NOT NULL
 
 
 def _code(error: Any) -> object:
-    """The number of an error of MySQL or MariaDB."""
+    """Return the error number of MySQL or MariaDB."""
     arguments = getattr(getattr(error, "orig", None), "args", ())
     return arguments[0] if arguments else None
 
@@ -298,7 +298,7 @@ def _plain_column(name: str, kind: str, nullable: str) -> DatabaseColumn:
 
 
 def _python_type(kind: Any) -> str:
-    """The name of the Python type of a column; empty for enumerations, which some databases order by their numbers."""
+    """Return the name of the Python type of a column. It is empty for an enumeration, which may sort by its numbers."""
     if getattr(kind, "enums", None) or type(kind).__name__ == "SET":
         return ""
     try:
@@ -344,7 +344,7 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[Dat
 
 
 def _found(read: Callable[[str, str], Any], name: str, schema: str, otherwise: Any) -> Any:
-    """What the inspector finds; `otherwise` if the role may not see it, or the database has nothing of the kind."""
+    """Return what the inspector reads, or `otherwise` if the role or the database does not allow it."""
     try:
         return read(name, schema)
     except (core().exc.SQLAlchemyError, NotImplementedError):
@@ -360,7 +360,7 @@ def _source(sa: Any, table: DatabaseTable) -> Any:
 
 
 def _text(value: object) -> str | None:
-    """A value as a text that `_convert` reads."""
+    """Convert a value to text that `_convert` can read."""
     if value is None or isinstance(value, str):
         return value
     return value.isoformat() if isinstance(value, date) else str(value)
@@ -391,7 +391,7 @@ def _condition(sa: Any, column: Any, described: DatabaseColumn, wanted: RowFilte
 
 
 def _sorted(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, backwards: bool) -> list[Any]:
-    """The terms of ORDER BY. Not all databases have NULLS LAST, so a term before a column says whether it is NULL."""
+    """Return the terms of ORDER BY. Not all databases have NULLS LAST, so a separate term sorts the NULLs."""
     terms: list[Any] = []
     for one, column in zip(order, columns, strict=True):
         if one.nulls:
@@ -402,7 +402,7 @@ def _sorted(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, ba
 
 
 def _beyond(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], values: Sequence[object], where: str) -> Any:
-    """The condition for rows after, before or at a place, without row values, which not all databases have."""
+    """Return the condition for rows after, before or at a position. Not all databases support row values."""
     equal = [
         column.is_(None) if value is None else column == value for column, value in zip(columns, values, strict=False)
     ]

@@ -63,7 +63,7 @@ IDLE_SECONDS = 60.0
 
 
 def driver() -> Any:
-    """The module `asyncpg`.
+    """Import `asyncpg`.
 
     Raises:
         MissingExtra: it is not installed.
@@ -142,7 +142,7 @@ class Postgres(DatabaseEngine):
 
     @asynccontextmanager
     async def _connection(self, alone: bool) -> AsyncGenerator[Any]:
-        """A connection in a read-only transaction that is rolled back; with `alone` there is no transaction."""
+        """Yield a connection in a read-only transaction that is rolled back. With `alone`, there is no transaction."""
         pool = await self._open_pool()
         async with pool.acquire(timeout=CONNECTION_SECONDS) as connection:
             if alone:
@@ -207,7 +207,7 @@ class Postgres(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """The tables that the role may read, read again after a write, or if the last reading is older than `age`."""
+        """Return the tables that the role may read. Reads them again after a write, or if they are older than `age`."""
         known = self._catalogue
         if known is not None and time.monotonic() - known[1] < age:
             return known[2]
@@ -273,7 +273,7 @@ class Postgres(DatabaseEngine):
         return InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.")
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """The numbers that VACUUM or ANALYZE found (`reltuples`)."""
+        """Return the row counts of the last VACUUM or ANALYZE (`reltuples`)."""
         oids = [table.oid for table in tables]
         found: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), alone=True)
         counts = {row["oid"]: row["count"] for row in found if row["count"] >= 0}
@@ -282,11 +282,11 @@ class Postgres(DatabaseEngine):
     # Changes
 
     def token(self) -> Hashable:
-        """The transactions that have ended in the server (`pg_current_snapshot`), and the number of notifications."""
+        """Return the ended transactions of the server (`pg_current_snapshot`) and the number of notifications."""
         return self._run(lambda connection: connection.fetchval(_SNAPSHOT), alone=True), self._notified("")
 
     def table_token(self, table: DatabaseTable) -> str:
-        """The table's file, size and counters, its last key, and the number of notifications for it."""
+        """Return the table's file, size and counters, its last key, and the number of notifications for it."""
         counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), alone=True)
         with suppress(LookupError, BadKey):
             last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
@@ -297,7 +297,7 @@ class Postgres(DatabaseEngine):
         return self._notify.count(table) if self._notify else 0
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """LISTEN on the channel, if there is one."""
+        """Listen on the channel, if there is one."""
         if self._notify is not None and self._listening is None:
             self._listening = self._loop.submit(self._notify.run(changed))
 
@@ -334,7 +334,7 @@ class Postgres(DatabaseEngine):
         return self._run(work, bounds.seconds)
 
     def describe(self) -> list[str]:
-        """The version, what the role may do, and how changes are found."""
+        """Describe the version, what the role may do, and how changes are found."""
         version, role = self._run(_version_and_role)
         rights = "a superuser: use a role that can only read" if role["super"] else "which may also write"
         may = f"role {role['name']}" + (", read-only" if not (role["writes"] or role["super"]) else f", {rights}")
@@ -352,7 +352,7 @@ FROM pg_class WHERE oid = $1
 
 
 def _disconnections() -> tuple[type[Exception], ...]:
-    """The errors with which PostgreSQL refuses or ends a connection."""
+    """Return the errors with which PostgreSQL refuses or ends a connection."""
     asyncpg = driver()
     return (
         asyncpg.PostgresConnectionError,

@@ -82,7 +82,7 @@ WHERE f.contype = 'f' AND f.conrelid = ANY ($1::oid[])
 ORDER BY f.conrelid, f.conname
 """
 
-# Also those of the domains of columns, in which VALUE stands for the column.
+# Includes the checks of domains, in which VALUE stands for the column.
 _CHECKS = """
 SELECT k.conrelid::int8 AS oid, pg_get_expr(k.conbin, k.conrelid) AS condition
 FROM pg_constraint k WHERE k.contype = 'c' AND k.conrelid = ANY ($1::oid[])
@@ -160,7 +160,7 @@ def _column(row: Any) -> DatabaseColumn:
 
 
 def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
-    """The primary key, else another unique index, else the place of a row in storage."""
+    """Return the primary key, or else another unique index, or else the row's place in storage (`ctid`)."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
             return UniqueKey(tuple(index["columns"]), descending=index["descending"])

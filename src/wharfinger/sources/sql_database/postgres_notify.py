@@ -36,7 +36,7 @@ class NotifyListener:
         self._pending: asyncio.TimerHandle | None = None
 
     def count(self, table: str) -> int:
-        """How many notifications came for this table, or for any table if the name is empty."""
+        """Return the number of notifications for this table, or for any table if the name is empty."""
         with self._lock:
             return self._all + (self._tables.total() if not table else self._tables[table])
 

@@ -80,7 +80,7 @@ class WindowStatement:
         return f"{name} {_SIGNS[wanted.operator]} {self._add(wanted.value, _cast(self.table, wanted.column))}"
 
     def text(self, cell: int, blocks: tuple[int, int] | None = None, limit: int | None = None) -> str:
-        """The SQL. `blocks` are the first block of the table to be read, and the one after the last."""
+        """Return the SQL. `blocks` are the first block of the table to be read, and the one after the last."""
         span, table = self.span, self.table
         wanted = [f"{name}::text" for name in self._expressions] if table.key is not None else []
         wanted += [_shown(f"t.{quoted(column.name)}", column.cast, cell) for column in self.columns]
@@ -110,7 +110,7 @@ def _cast(table: DatabaseTable, name: str) -> str:
 
 
 def _shown(expression: str, kind: str, cell: int) -> str:
-    """An expression for a cell that returns at most about `cell` characters of it, in a form that `_value` converts.
+    """Return an expression for about `cell` characters of a cell, in a form that `_value` converts.
 
     The size in bytes follows the beginning of a longer text as digits, and precedes the beginning of bytes.
     """
@@ -255,7 +255,7 @@ async def read_by_place(connection: Any, statement: WindowStatement, bounds: Que
 
 
 def _block_range(span: Span, blocks: int) -> tuple[int, int]:
-    """The first block that a span can be in, and the one after the last."""
+    """Return the first block that a span can be in, and the one after the last."""
     if not span.key:
         return 0, blocks
     match = _PLACE(span.key[0] or "")

@@ -35,7 +35,7 @@ _HARMLESS = [
     "pg_database_size", "pg_indexes_size", "pg_is_in_recovery", "pg_relation_size", "pg_table_size",
     "pg_total_relation_size", "random", "random_normal", "system", "timeofday", "uuidv4", "uuidv7",
 ]  # fmt: skip
-"""Functions of PostgreSQL that are volatile only because each call returns another value."""
+"""Functions that PostgreSQL declares `VOLATILE` only because each call returns another value."""
 _DENIED = [
     "current_setting", "database_to_xml", "database_to_xml_and_xmlschema", "database_to_xmlschema", "dblink",
     "pg_hba_file_rules", "pg_sleep", "pg_stat_get_activity", "query_to_xml", "schema_to_xml",
@@ -71,7 +71,7 @@ FROM pg_roles r WHERE r.rolname = current_user
 
 
 def settings(seconds: float) -> dict[str, str]:
-    """The settings of each connection. `seconds` is the timeout of a statement."""
+    """Return the settings of each connection. `seconds` is the timeout of a statement."""
     deadline = str(max(1, int(seconds * 1000)))
     return {
         "application_name": "wharfinger",
@@ -129,10 +129,10 @@ async def check_names(connection: Any, statement: str) -> None:
 
 
 def wrapped(statement: str, shown: Sequence[str], limit: int) -> str:
-    """The statement in parentheses after FROM, where only reading is allowed; `shown` are expressions over c0, c1, …"""
+    """Put the statement in parentheses after FROM, where it can only read. `shown` uses the names c0, c1, and so on."""
     names = ", ".join(f"c{number}" for number in range(len(shown)))
     inner = statement.rstrip().rstrip(";")
-    return f"SELECT {', '.join(shown)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - that is the point
+    return f"SELECT {', '.join(shown)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
 
 
 def _decimal(value: object) -> Decimal:

@@ -62,7 +62,7 @@ class RowChoice(NamedTuple):
 
 
 def read_pairs(uri: str) -> list[tuple[str, str]]:
-    """The names and values in the query of a URI. A name may occur twice: `date=gte.2025-01-01&date=lt.2026-01-01`.
+    """Return the names and values in a URI's query. A name may occur twice: `date=gte.2025-01-01&date=lt.2026-01-01`.
 
     Raises:
         InvalidArgument: a name has no value.
@@ -103,7 +103,7 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
 
 
 def _listed(name: str, own: dict[str, str]) -> list[str]:
-    """The names in a list such as `order=-date,name`; a comma within double quotes belongs to a name."""
+    """Return the names in a list such as `order=-date,name`. A comma within double quotes belongs to a name."""
     if name not in own:
         return []
     parts = [""]
@@ -140,7 +140,7 @@ def _read_filter(name: str, written: str) -> RowFilter:
 
 
 def like_pattern(value: str) -> str:
-    """A value of `like`, in which `*` stands for any characters, as a pattern of SQL with the escape `!`."""
+    """Convert a value of `like`, in which `*` stands for any characters, to a pattern of SQL with the escape `!`."""
     for character in "!%_":
         value = value.replace(character, "!" + character)
     return value.replace("*", "%")

@@ -45,7 +45,7 @@ class OrderColumn(NamedTuple):
 
 
 def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[OrderColumn]:
-    """The columns that order the rows of a span. With `ties`, a key that may be NULL is followed by the rowid."""
+    """Return the columns that order the rows of a span. With `ties`, the rowid follows a key that may be NULL."""
     nullable = {column.name for column in table.columns if column.nullable}
     found = [
         OrderColumn(one.column, one.descending, "last" if one.column in nullable else "") for one in span.choice.order
@@ -66,20 +66,20 @@ def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[Or
 
 
 def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
-    """The texts of the key among those of the order; with the rowid if a part is NULL."""
+    """Return the texts of the key, from those of the order. The rowid is included if a part is NULL."""
     known = {column.name: text for column, text in zip(order, texts, strict=False)}
     found = tuple([known[name] for name in key.columns])
     return (*found, known[key.tie]) if None in found and key.tie in known else found
 
 
 def cursor_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
-    """The texts that a URI needs to continue after a row: without the rowid if no part of the key is NULL."""
+    """Return the texts that a URI needs to continue after a row, without the rowid if no part of the key is NULL."""
     short = order[-1].name == key.tie and None not in key_of(key, order, texts)
     return texts[:-1] if short else texts
 
 
 def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyTexts) -> Sequence[OrderColumn]:
-    """The columns of the order that a cursor has values for.
+    """Return the columns of the order that a cursor has values for.
 
     Raises:
         BadKey: it has fewer or more.
@@ -95,7 +95,7 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
 def rows_beyond(
     order: Sequence[OrderColumn], expressions: Sequence[str], marks: Sequence[str | None], where: str
 ) -> str:
-    """The condition for the rows `after`, `before` or `at` a place.
+    """Return the condition for the rows `after`, `before` or `at` a position.
 
     Args:
         order: The columns of the place.
@@ -134,7 +134,7 @@ def _equal(expression: str, mark: str | None) -> str:
 
 
 def _beyond(column: OrderColumn, expression: str, mark: str | None, backwards: bool) -> str:
-    """The condition for values after this one in the direction of reading; empty if there is none."""
+    """Return the condition for values after this one in the direction of reading, or an empty string."""
     nulls_follow = column.nulls == ("first" if backwards else "last")
     if mark is None:
         return "" if nulls_follow else f"{expression} IS NOT NULL"
@@ -144,7 +144,7 @@ def _beyond(column: OrderColumn, expression: str, mark: str | None, backwards: b
 
 
 def sort_terms(order: Sequence[OrderColumn], expressions: Sequence[str], *, backwards: bool) -> str:
-    """What follows ORDER BY."""
+    """Return the terms of ORDER BY."""
     terms: list[str] = []
     for column, expression in zip(order, expressions, strict=True):
         down = column.descending is not backwards

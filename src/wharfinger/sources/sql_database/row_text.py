@@ -40,13 +40,13 @@ MAX_EXACT = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
 MAX_HEX_BYTES = 32
-"""Bytes that are shown in hex, at most."""
+"""The largest number of bytes that is shown in hex."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PartialValue(dict[str, object]):
-    """A JSON object that says what a value is, instead of the whole value."""
+    """A JSON object that describes a value, instead of the complete value."""
 
 
 def render(value: object, limit: int) -> object:
@@ -71,12 +71,12 @@ def render(value: object, limit: int) -> object:
 
 
 def is_named(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether this value becomes a JSON object."""
+    """Return whether this value becomes a JSON object."""
     return isinstance(value, Mapping)
 
 
 def is_several(value: object) -> TypeGuard[Collection[Any]]:
-    """Whether this value becomes a JSON array."""
+    """Return whether this value becomes a JSON array."""
     return isinstance(value, (list, tuple, set, frozenset))
 
 
@@ -86,7 +86,7 @@ def _nested(value: object, limit: int) -> object:
 
 
 def number(value: int | float) -> object:
-    """A number, or a string if JSON cannot express it exactly."""
+    """Return a number, or a string if JSON cannot express it exactly."""
     if isinstance(value, int):
         return value if -MAX_EXACT <= value <= MAX_EXACT else str(value)
     if math.isfinite(value):
@@ -95,7 +95,7 @@ def number(value: int | float) -> object:
 
 
 def cut_text(text: str, limit: int, size: int | None = None) -> object:
-    """A text, or its beginning with a mark. `size` is the whole size in bytes if `text` was cut already."""
+    """Return a text, or its beginning with a mark. `size` is the full size in bytes if `text` was cut already."""
     if len(text) <= limit and size is None:
         return clean(text)
     whole: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
@@ -103,7 +103,7 @@ def cut_text(text: str, limit: int, size: int | None = None) -> object:
 
 
 def binary(data: bytes, size: int | None = None) -> dict[str, object]:
-    """The type and size of bytes, of which `data` may be only the beginning; a few bytes are shown in hex."""
+    """Describe bytes by type and size, and show a few in hex. `data` may be only the beginning of them."""
     size = len(data) if size is None else size
     if size <= MAX_HEX_BYTES:  # such as a digest or a UUID
         return {"hex": data.hex(), "bytes": size}

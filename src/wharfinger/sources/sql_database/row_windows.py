@@ -113,7 +113,7 @@ def parse_rows(uri: str) -> RowQuery:
 
 
 def _range(value: str) -> tuple[int, int]:
-    """The first and last number of `rows=1-200`; the last one of `rows=201-` is 0."""
+    """Return the first and last number of `rows=1-200`. The last one of `rows=201-` is 0."""
     match = _RANGE(value)
     first, last = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
     if not match or (match[2] and not first <= last < first + MAX_ROWS):
@@ -205,7 +205,7 @@ def _check(table: DatabaseTable, span: Span) -> None:
 def _neighbours(
     table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str
 ) -> tuple[str | None, str | None]:
-    """The queries of the next and of the previous window."""
+    """Return the queries of the next and of the previous window."""
     span = ask.span
     kept = f"&{span.choice.text}" if span.choice.text else ""
     if table.key is None:
@@ -232,5 +232,5 @@ def _neighbours(
 
 
 def rows_uri(uris: SqlUris, table: DatabaseTable, query: str | None) -> str | None:
-    """The URI of the next or previous window. Returns None if there is no such window."""
+    """Return the URI of the next or previous window, or None if there is no such window."""
     return None if query is None else uris.of_rows(table.schema, table.name, query)

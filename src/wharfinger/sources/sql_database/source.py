@@ -98,13 +98,13 @@ class Database(Source):
         return f"sql({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to this database, whether or not it exists."""
+        """Return whether this URI belongs to this database, whether or not it exists."""
         return self.uris.matches(uri)
 
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The database, whose text is its schema, then tables and views by schema and name; without their rows."""
+        """List the database, whose text is its schema, then tables and views by schema and name, without their rows."""
         last_shown = None if after is None else _read_key(after, 2)
         catalogue = self.engine.catalogue()
         top = [(("", ""), self._directory(SqlTarget(kind="database"), self.uri, catalogue))] if after is None else []
@@ -119,7 +119,7 @@ class Database(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The direct entries of the database or of a schema: schemas, or tables and views.
+        """Return the direct entries of the database or of a schema: schemas, or tables and views.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -154,7 +154,7 @@ class Database(Source):
         )
 
     def _directory(self, target: SqlTarget, uri: str, catalogue: Catalogue) -> t.Resource:
-        """The database or a schema, whose text is the definition of all its tables."""
+        """Describe the database or a schema as a resource. Its text is the definition of all its tables."""
         name = clean(target.schema or self.name)
         return t.Resource(
             uri=uri,
@@ -166,7 +166,7 @@ class Database(Source):
         )
 
     def _schema_text(self, target: SqlTarget, uri: str, catalogue: Catalogue, *, counted: bool = True) -> str:
-        """The definition of all tables of the database or a schema; with `counted`, with their numbers of rows.
+        """Return the definition of all tables of the database or a schema, with their row counts if `counted`.
 
         Raises:
             ResourceNotFound: there is no such schema.
@@ -188,7 +188,7 @@ class Database(Source):
     # One resource
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI; of rows, their window is read.
+        """Describe a URI as a resource. For rows, this reads their window.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -210,7 +210,7 @@ class Database(Source):
         return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
 
     def version(self, uri: str) -> str:
-        """A digest of the content; for the rows of a table that is larger than a window, also of the database's token.
+        """Return a digest of the content. For a table larger than a window, it includes the database's token.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -235,7 +235,7 @@ class Database(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A schema, a definition, a window of rows, one row, or one cell of it.
+        """Read a schema, a definition, a window of rows, one row, or one cell of it.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -293,7 +293,7 @@ class Database(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _how(self, uri: str) -> str:
-        """How to ask for other rows: in the first window, and in one without rows."""
+        """Return a hint how to ask for other rows, in the first window and in one without rows."""
         return f"To choose rows: {uri.partition('?')[0]}{HOW_TO_ASK} ({FILTERS})."
 
     def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -330,7 +330,7 @@ class Database(Source):
         return self._one(uri, JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
-        """The `ttlMs` for a version, by the time since it was first seen or since the last write to the database."""
+        """Return the `ttlMs` of a version, from the time since it was first seen or since the last write."""
         now = time.time()
         seen = self._first_seen.get(uri)
         if seen is None or seen[0] != version:
@@ -378,7 +378,7 @@ class Database(Source):
         return self.engine.dialect if self.engine.queries else ""
 
     def describe(self) -> str:
-        """The number of tables, the kind of database, and what the role may do."""
+        """Describe the number of tables, the kind of database, and what the role may do."""
         try:
             tables = len(self.engine.catalogue(60.0).tables)
             return ", ".join([many(tables, "table"), *self.engine.describe()])

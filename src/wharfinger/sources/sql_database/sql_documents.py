@@ -135,7 +135,7 @@ def documents(
 def _walk(
     engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, begin: _Position
 ) -> Iterator[tuple[Document, _Position]]:
-    """Each document after a position, with its own position."""
+    """Yield each document after a position, with its own position."""
     start = (begin.schema, begin.table)
     for place, table in engine.catalogue(CATALOGUE_SECONDS).tables.items():
         if place < start:
@@ -158,7 +158,7 @@ def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Docume
 def _windows(
     engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, rows: int
 ) -> Iterator[tuple[str, RowWindow]]:
-    """`(URI, window)` for each window of a table after a key, up to `MAX_ROWS`."""
+    """Yield the URI and the window of each window of a table after a key, up to `MAX_ROWS`."""
     if table.kind in WITHOUT_ROWS:
         return
     bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))

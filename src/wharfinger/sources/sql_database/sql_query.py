@@ -96,7 +96,7 @@ _UNKNOWN_TABLE = re.compile(r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?
 
 
 def _hint(engine: DatabaseEngine, said: str, statement: str) -> str:
-    """The names of the tables, if the statement names one that does not exist; the columns of its tables likewise."""
+    """Return a hint with the names of the tables or columns, if the statement names one that does not exist."""
     if found := _UNKNOWN_TABLE.search(said):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
         near = get_close_matches((found[1] or found[2]).lower(), [name.lower() for name in names], 1)

@@ -49,27 +49,27 @@ class SqlUris:
         self._inside = top + "/"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to the database, whether or not it exists."""
+        """Return whether this URI belongs to the database, whether or not it exists."""
         return uri == self.top or uri.startswith((self._inside, self.top + "?"))
 
     def of_schema(self, schema: str) -> str:
-        """The URI of a schema."""
+        """Return the URI of a schema."""
         return self.top if self.schema is not None else self._inside + quote_part(schema)
 
     def of_table(self, schema: str, table: str) -> str:
-        """The URI of a table's definition."""
+        """Return the URI of a table's definition."""
         return f"{self.of_schema(schema)}/{quote_part(table)}"
 
     def of_rows(self, schema: str, table: str, query: str = "") -> str:
-        """The URI of a table's rows, or of a window of them."""
+        """Return the URI of a table's rows, or of a window of them."""
         return f"{self.of_table(schema, table)}/{ROWS}{'?' + query if query else ''}"
 
     def of_row(self, schema: str, table: str, key: KeyTexts) -> str:
-        """The URI of one row."""
+        """Return the URI of one row."""
         return f"{self.of_rows(schema, table)}/{quote_part(join_key(key))}"
 
     def of_cell(self, schema: str, table: str, key: KeyTexts, column: str) -> str:
-        """The URI of the whole value of one cell."""
+        """Return the URI of the whole value of one cell."""
         return f"{self.of_row(schema, table, key)}/{quote_part(column)}"
 
     def read(self, uri: str) -> SqlTarget:

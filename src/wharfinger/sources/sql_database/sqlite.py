@@ -92,7 +92,7 @@ class SQLite(DatabaseEngine):
 
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
-        """A connection for our own statements, to the file that is at the path now."""
+        """Yield a connection for our own statements, to the file that is now at the path."""
         if not self._slots.acquire(timeout=CONNECTION_SECONDS):
             raise Overloaded(f"All connections to {os.path.basename(self.path)} are in use: try again later.")
         try:
@@ -141,7 +141,7 @@ class SQLite(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """The tables of the file, read again after its schema changed."""
+        """Return the tables of the file. Reads them again after the schema changed."""
         with self._connection() as connection, self._bounded(connection):
             version = (identity(self.path), connection.execute("PRAGMA schema_version").fetchone()[0])
             known = self._known
@@ -205,7 +205,7 @@ class SQLite(DatabaseEngine):
             return CellValue(data[:size], len(data), not isinstance(value, bytes))
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """The counts of ANALYZE; for a table with an integer key, the distance between its first and last value."""
+        """Return the row counts of ANALYZE, or else the distance between the ends of an integer key."""
         found: list[int | None] = [None] * len(tables)
         with (
             suppress(sqlite3.Error, InternalError),
@@ -220,7 +220,7 @@ class SQLite(DatabaseEngine):
     # Changes
 
     def token(self) -> Hashable:
-        """The file's identity, and `PRAGMA data_version`, which differs after another connection wrote."""
+        """Return the file's identity and `PRAGMA data_version`, which changes after another connection writes."""
         with self._token_lock:
             try:
                 now = identity(self.path)
@@ -235,7 +235,7 @@ class SQLite(DatabaseEngine):
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
-        """The token of the whole file: SQLite does not report which table changed."""
+        """Return the token of the whole file: SQLite does not report which table changed."""
         return repr(self.token())
 
     def modified(self) -> float | None:
@@ -287,7 +287,7 @@ class SQLite(DatabaseEngine):
                 raise QueryRefused(_why(error)) from None
 
     def describe(self) -> list[str]:
-        """The version of SQLite."""
+        """Return the version of SQLite."""
         return [f"SQLite {sqlite3.sqlite_version}", "opened read-only"]
 
 
@@ -316,7 +316,7 @@ class _Select:
         self.columns = span.columns(table)
 
     def statement(self, shown: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
-        """The statement and its parameters. It returns one row more than requested."""
+        """Return the statement and its parameters. It reads one row more than requested."""
         span = self.span
         values: dict[str, object] = {}
         expressions = [
@@ -374,7 +374,7 @@ _SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="
 
 
 def _condition(column: DatabaseColumn, wanted: RowFilter, values: dict[str, object]) -> str:
-    """A condition of a URI. SQLite converts a parameter to the affinity of the column, if the column has one.
+    """Return the SQL of a condition. SQLite converts a parameter to the affinity of the column, if it has one.
 
     A column without one, such as that of an expression in a view, is compared by the type of each of its values.
     """
@@ -408,7 +408,7 @@ def _existing(table: DatabaseTable) -> Generator[None]:
 
 
 def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
-    """Whether the rowid is needed to tell rows apart: a part of the key is NULL somewhere."""
+    """Return whether the rowid is needed to tell rows apart, because a part of a key is NULL."""
     key = table.key
     if key is None or not key.tie:
         return False
@@ -420,7 +420,7 @@ def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span
 
 
 def _analyzed(connection: sqlite3.Connection) -> dict[str, int]:
-    """The numbers of rows that ANALYZE found."""
+    """Return the row counts of ANALYZE, by table."""
     try:
         found = connection.execute("SELECT tbl, stat FROM sqlite_stat1 WHERE stat IS NOT NULL").fetchall()
     except sqlite3.OperationalError:
@@ -430,7 +430,7 @@ def _analyzed(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | None:
-    """The distance between the first and the last value of an integer key."""
+    """Return the distance between the first and the last value of an integer key."""
     if table.kind != "table" or table.key is None or not table.key.integer:
         return None
     name, key = quoted(table.name), quoted(table.key.columns[0])
@@ -556,7 +556,7 @@ def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column
 def _beginning(
     connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, size: int
 ) -> CellValue | None:
-    """The beginning of a cell that no statement may load. Returns None if the table has no rowid."""
+    """Read the beginning of a cell that is too large for a statement. Returns None if the table has no rowid."""
     rowid = rowid_name([one.name for one in select.table.columns])
     try:
         kind, number = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()[

@@ -26,13 +26,13 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
 def rowid_name(columns: Sequence[str]) -> str | None:
-    """The name of the rowid of a table with these columns. Returns None if columns have all of its names."""
+    """Return the name of the rowid of a table with these columns. Returns None if columns have all of its names."""
     taken = {column.lower() for column in columns}
     return next((name for name in _ROWIDS if name not in taken), None)
 
 
 def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
-    """All tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
+    """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the present schema
     found = connection.execute("PRAGMA main.table_list").fetchall()
     sources = dict(
@@ -109,7 +109,7 @@ def _key(
     without_rowid: bool,
     collated: bool,
 ) -> UniqueKey | None:
-    """The rowid if it is the primary key, else the primary key, else an index that is never null, else the rowid.
+    """Return the primary key, or else a unique index without NULL, or else the rowid.
 
     SQLite allows NULL in a primary key that is not declared NOT NULL; such a key is followed by the rowid (`tie`).
 
@@ -139,7 +139,7 @@ _TOKEN = re.compile(
 
 
 def _checks(definition: str) -> tuple[str, ...]:
-    """The conditions of the CHECK constraints in a CREATE TABLE statement, for which SQLite has no pragma."""
+    """Return the CHECK conditions in a CREATE TABLE statement. SQLite has no pragma for them."""
     found: list[str] = []
     begin, depth, opened = -1, 0, 0
     before = ""

@@ -37,10 +37,10 @@ __all__ = [
 
 MIB = 1 << 20
 MAX_LENGTH = 32 * MIB
-"""Bytes of the largest text or blob that a statement may make or load. A longer one is read in part."""
+"""Bytes of the largest text or blob that a statement may create or load. A longer one is read in part."""
 
 MAX_QUERY_LENGTH = 8 * MIB
-"""The same for a caller's statement, which may make many texts or blobs in one row."""
+"""The same for a caller's statement, which may create many texts or blobs in one row."""
 MAX_QUERY_COLUMNS = 100
 """Columns in the result of a caller's statement."""
 
@@ -54,7 +54,7 @@ SLOW_FUNCTIONS = {
 }
 """The maximum length in bytes for a statement that uses one of these functions.
 
-Their time grows with the square of their arguments, in one opcode that cannot be interrupted. With the maximum, it is
+Their time grows with the square of the length, in one opcode that cannot be interrupted. With the maximum, they take
 seconds instead of hours."""
 
 OPCODES_PER_CHECK = 2_000
@@ -84,7 +84,7 @@ _OUR_PRAGMAS = frozenset(
 
 
 def only_reads(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    """The authorizer of callers' statements: allows only SELECT, READ, RECURSIVE and harmless functions."""
+    """Authorize only SELECT, READ, RECURSIVE and harmless functions in callers' statements."""
     if action == sqlite3.SQLITE_PRAGMA and first == "data_version":
         return sqlite3.SQLITE_OK  # full-text tables use it; it returns a number
     if action not in _READING:
@@ -97,7 +97,7 @@ def only_reads(action: int, first: str | None, second: str | None, _database: st
 def _query_authorizer(
     connection: sqlite3.Connection,
 ) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
-    """`only_reads`, which also lowers the maximum length if a statement uses a slow function, before it runs."""
+    """Return an authorizer like `only_reads` that also lowers the maximum length for slow functions."""
 
     def authorize(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
         limit = SLOW_FUNCTIONS.get((second or "").lower()) if action == sqlite3.SQLITE_FUNCTION else None
@@ -109,7 +109,7 @@ def _query_authorizer(
 
 
 def _own_authorizer(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-    """The authorizer of our own statements, which also read the catalogue with pragmas."""
+    """Authorize our own statements, which also read the catalogue with pragmas."""
     if action == sqlite3.SQLITE_PRAGMA:
         return sqlite3.SQLITE_OK if first in _OUR_PRAGMAS else sqlite3.SQLITE_DENY
     return only_reads(action, first, second, database, by)
@@ -190,7 +190,7 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
 
 
 class _InterruptTimer(threading.Thread):
-    """Interrupts a connection after `seconds`, and repeats that until `end`: a statement may only just be starting."""
+    """Interrupts a connection after `seconds`, again and again until `end`: a statement may start after the first."""
 
     def __init__(self, connection: sqlite3.Connection, seconds: float, stopped: threading.Event) -> None:
         super().__init__(name="wharfinger-sqlite-deadline", daemon=True)
@@ -213,7 +213,7 @@ class _InterruptTimer(threading.Thread):
 
 
 def too_big(error: sqlite3.Error) -> bool:
-    """Whether a text or blob was longer than the connection allows."""
+    """Return whether a text or blob was longer than the connection allows."""
     return getattr(error, "sqlite_errorname", "") == "SQLITE_TOOBIG"
 
 

@@ -28,13 +28,13 @@ MAX_TEXT_LENGTH = 300
 
 
 def brief(table: DatabaseTable) -> str:
-    """A few words about a table."""
+    """Describe a table in a few words."""
     words = f"{table.kind}, {many(len(table.columns), 'column')}"
     return f"{words}: {clean(table.comment)}" if table.comment else words
 
 
 def describe(table: DatabaseTable, uris: SqlUris) -> str:
-    """The definition of a table. It does not contain the number of rows, so it changes only with the definition."""
+    """Describe the definition of a table. The number of rows is left out, so it changes only with the definition."""
     said: dict[str, Any] = {
         "table": table.name,
         "schema": table.schema,
@@ -104,7 +104,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def schema_text(tables: Sequence[DatabaseTable], estimates: Sequence[int | None], *, schemas: bool) -> str:
-    """The tables of a database or schema as text.
+    """Describe the tables of a database or schema as text.
 
     Args:
         tables: The tables.

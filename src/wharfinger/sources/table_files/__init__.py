@@ -38,7 +38,7 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
 
 
 def _chosen(given: str) -> tuple[str, list[str], int]:
-    """The folder that is published, patterns of the files in it, and how many parts their paths have; 0 for any."""
+    """Return the published folder, the patterns of its files, and how many parts their paths have (0: any number)."""
     resolved = os.path.realpath(given)
     if os.path.isdir(resolved):
         return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0

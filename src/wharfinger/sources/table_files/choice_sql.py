@@ -1,7 +1,7 @@
 """The choice of rows in a URI (`RowChoice`) as SQL of DuckDB, over any of the formats. Does no I/O.
 
-A value of a file may not fit the type of its column, so every comparison is first tried by the type, and otherwise made
-by the text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
+A value of a file may not fit the type of its column, so values are compared by the type if possible, and otherwise as
+text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SelectedColumn(NamedTuple):
 
 
 def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple[str, list[str]]:
-    """What follows WHERE, and its parameters.
+    """Return the condition for WHERE, and its parameters.
 
     Raises:
         InvalidArgument: a column of numbers is compared with something else.
@@ -75,7 +75,7 @@ def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str
         if sign not in ("=", "<>"):
             raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
         tries = []
-    elif "DOUBLE" in column.types:  # a text among numbers is only different from them
+    elif "DOUBLE" in column.types:  # a text among numbers only matches `neq`
         numbers = f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'})"
         return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(tries)
     compared = f"{column.text} {sign} ?"
@@ -91,7 +91,7 @@ def _is_number(value: str) -> bool:
 
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
-    """What follows ORDER BY, up to the place of a row in the file; NULL, and text among numbers, comes last."""
+    """Return the terms for ORDER BY, ending with the row's place in the file. NULL, and text among numbers, is last."""
     known = {column.name: column for column in columns}
     terms: list[str] = []
     for wanted in choice.order:

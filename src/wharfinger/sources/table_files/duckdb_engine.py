@@ -12,10 +12,10 @@ from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
 
 __all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of"]
 
-SECONDS = 10.0
+QUERY_SECONDS = 10.0
 """Time after which a statement is interrupted."""
 MEMORY, THREADS = "256MB", 2
-FETCHED = 16
+FETCHED_ROWS = 16
 """Rows that are fetched from DuckDB at once: each may have values of many MiB."""
 
 _SETTINGS = (
@@ -71,15 +71,15 @@ class DuckDBEngine:
             HandlerFailed: it took too long.
         """
         cursor = self._connection.cursor()
-        timer = threading.Timer(SECONDS, cursor.interrupt)
+        timer = threading.Timer(QUERY_SECONDS, cursor.interrupt)
         timer.daemon = True
         timer.start()
         try:
             cursor.execute(statement, list(parameters))
-            while batch := cursor.fetchmany(FETCHED):
+            while batch := cursor.fetchmany(FETCHED_ROWS):
                 yield from batch
         except self._interrupted:
-            raise HandlerFailed(f"{name}: this took longer than {SECONDS:g} s, and was stopped.") from None
+            raise HandlerFailed(f"{name}: this took longer than {QUERY_SECONDS:g} s, and was stopped.") from None
         except self._errors as error:
             raise UnreadableTable(f"{name} cannot be read: {_reason(str(error))}") from None
         finally:
@@ -88,7 +88,7 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """A path of an open file that stays valid when the file is renamed; `path` if the system has no such paths."""
+    """Return a path of an open file that survives a rename, or `path` if the system has no such paths."""
     ours = f"/proc/self/fd/{descriptor}"
     return ours if os.path.exists(ours) else path
 

@@ -24,16 +24,19 @@ from wharfinger.sources.windows.line_index import LineIndex, NotReached
 
 __all__ = ["FORMATS", "OpenFile", "TableColumn", "TableFile", "format_of"]
 
-SAMPLE_ROWS = 20_480  # from which DuckDB detects the types of columns
-CELL = 2_000
-"""Characters of one value; a longer one is cut, with a mark."""
-LINE = 4 << 20
+SAMPLE_ROWS = 20_480
+"""Rows from which DuckDB detects the types of columns."""
+MAX_CELL_LENGTH = 2_000
+"""Characters of one value. A longer value is cut and marked."""
+MAX_LINE_BYTES = 4 << 20
 """Bytes of one row in its file, at most."""
-COUNTED = 8 << 20
-"""Bytes of the largest file without a footer whose rows are counted for its overview."""
-BLOCK = 256 << 10
-SKIPPED = 64 << 10  # bytes that are read at once to find the end of a line
-HEAD = 1 << 20  # bytes from which the encoding is detected
+MAX_COUNTED_BYTES = 8 << 20
+"""Size of the largest CSV or JSON Lines file whose rows are counted for its overview."""
+BLOCK_BYTES = 256 << 10
+BACKWARD_BYTES = 64 << 10
+"""Bytes that are read at once, from the end, to find the last line end."""
+HEAD_BYTES = 1 << 20
+"""Bytes at the beginning of a file from which its encoding is detected."""
 
 
 class TableColumn(NamedTuple):
@@ -60,23 +63,23 @@ class TableFile(Protocol):
     """Further facts about the format."""
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows; None if counting them would take long."""
+        """Return the number of rows, or None if counting them would take long."""
         ...
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """At most `number` rows from row `first` on, counted from 1, each a line of JSON."""
+        """Yield at most `number` rows as lines of JSON, beginning with row `first`, counted from 1."""
         ...
 
     def selected(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """The same of the rows that meet the conditions of a choice, in its order."""
+        """Yield the rows that meet the conditions of a choice, in its order, in the form of `rows`."""
         ...
 
     def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
-        """The number of rows that meet the conditions of a choice. Reads the whole file if there are some."""
+        """Count the rows that meet the conditions of a choice. If there are conditions, this reads the whole file."""
         ...
 
 
@@ -84,7 +87,7 @@ def _count(
     engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SelectedColumn], choice: RowChoice
 ) -> int:
     where, values = conditions_of(columns, choice)
-    statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - names and literals of ours
+    statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - our own names and literals
     return int(engine.ask(file.name, statement, [file.path, *values])[0][0])
 
 
@@ -98,7 +101,7 @@ def _select(
     first: int,
     number: int,
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of a source in the order of a choice; rows that are equal in it are in the order of the file."""
+    """Yield the rows of a source in the order of a choice. Rows that are equal in it keep the order of the file."""
     where, values = conditions_of(columns, choice)
     terms = sort_terms_of(columns, choice)
     place = f"(SELECT *, row_number() OVER () AS {_PLACE} FROM {source})" if terms else source  # noqa: S608
@@ -126,7 +129,8 @@ class Csv:
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         encoding = _csv_encoding(file)
         _check_lines(file, encoding)
-        given = f"null_padding = true, max_line_size = {LINE}, encoding = '{_ENCODINGS[encoding]}', quote = '\"'"
+        given = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = '{_ENCODINGS[encoding]}'"
+        given += ", quote = '\"'"
         try:
             detected = _detect(engine, file, given)
         except UnreadableTable:  # such as two kinds of line ends; in other files this mode would misread some quotes
@@ -150,18 +154,18 @@ class Csv:
         )
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows, if the file is small."""
-        if file.content.size > COUNTED:
+        """Count the rows if the file is small."""
+        if file.content.size > MAX_COUNTED_BYTES:
             return None
         return int(engine.ask(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Read some rows. The rows before `first` are read again, in some 150 ms for a million of them."""
+        """Read some rows. The rows before `first` are parsed again: about 150 ms for a million rows."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(f"c{position}" for position in positions)
-        statement = f"SELECT {shown} FROM {self._source} LIMIT ? OFFSET ?"  # noqa: S608 - names and literals of ours
+        statement = f"SELECT {shown} FROM {self._source} LIMIT ? OFFSET ?"  # noqa: S608 - our own names and literals
         return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
 
     def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
@@ -177,7 +181,7 @@ class Csv:
     def selected(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Read the rows of a choice, by the whole file."""
+        """Read the rows of a choice. This reads the whole file."""
         positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
         shown = [f"c{at}" for at in positions]
         columns = self._selected_columns()
@@ -197,16 +201,16 @@ def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]
     known = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
     (detected,) = engine.ask(
         file.name,
-        "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - literals of ours
+        "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - our own literals
         f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {given}{known})",
         [file.path],
     )
     return detected
 
 
-def clean_cell(text: str) -> object:
-    """The text itself, cut if it is longer than `CELL`."""
-    return render(text, CELL)
+def clean_cell(value: object) -> object:
+    """Convert a value to JSON. A text longer than `MAX_CELL_LENGTH` is cut."""
+    return render(value, MAX_CELL_LENGTH)
 
 
 def _whole(text: str) -> object:
@@ -239,7 +243,7 @@ def _csv_encoding(file: OpenFile) -> str:
     Raises:
         UnreadableTable: it is not text, or has an encoding that DuckDB cannot read.
     """
-    head = file.content.read(0, HEAD)
+    head = file.content.read(0, HEAD_BYTES)
     found = mime.encoding_of(head, len(head) == file.content.size)
     if found not in _ENCODINGS and file.content.size:
         why = f"it is in {found}" if found else "it is binary, or does not show its encoding"
@@ -248,7 +252,7 @@ def _csv_encoding(file: OpenFile) -> str:
 
 
 def _check_lines(file: OpenFile, encoding: str) -> None:
-    """Refuse a file with a line that is longer than `LINE`, before DuckDB reads it.
+    """Refuse a file with a line that is longer than `MAX_LINE_BYTES`, before DuckDB reads it.
 
     DuckDB takes 120 bytes of memory for each byte of such a line, in spite of its limit, and cannot be interrupted. If
     lines are short, only 64 KiB in every 4 MiB are read.
@@ -257,18 +261,18 @@ def _check_lines(file: OpenFile, encoding: str) -> None:
         UnreadableTable: there is such a line.
     """
     begin = 0
-    while begin + LINE < file.content.size:
-        at, end = begin + LINE, 0
+    while begin + MAX_LINE_BYTES < file.content.size:
+        at, end = begin + MAX_LINE_BYTES, 0
         while at > begin and not end:
-            at, before = max(begin, at - SKIPPED), at
+            at, before = max(begin, at - BACKWARD_BYTES), at
             end = _line_end(file.content.read(at, before - at), encoding)
         if not end:
-            raise UnreadableTable(f"{file.name} has a line of more than {LINE >> 20} MiB.")
+            raise UnreadableTable(f"{file.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
         begin = at + end
 
 
 def _line_end(data: bytes, encoding: str) -> int:
-    """Where the last line in some bytes ends; 0 if none does."""
+    """Return the offset after the last line end in some bytes, or 0 if there is none."""
     if encoding != "utf-16-le":
         return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
     low, high = data[::2], data[1::2]
@@ -283,7 +287,7 @@ def _line_end(data: bytes, encoding: str) -> int:
 
 _DESCRIBE_LINES = (
     "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
-    f"sample_size = 2048, maximum_object_size = {LINE})"
+    f"sample_size = 2048, maximum_object_size = {MAX_LINE_BYTES})"
 )
 
 
@@ -304,8 +308,8 @@ class JsonLines:
         self.details: dict[str, Any] = {}
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows, if the file is small."""
-        if file.content.size > COUNTED:
+        """Count the rows if the file is small."""
+        if file.content.size > MAX_COUNTED_BYTES:
             return None
         data = file.content.read(0, file.content.size)
         return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
@@ -313,12 +317,12 @@ class JsonLines:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Read some lines: unchanged if all columns are wanted, otherwise an object with the wanted members of each."""
+        """Read some lines: unchanged for all columns, otherwise an object with the requested members of each."""
         try:
             begin = file.lines.find(file.content, first)
         except NotReached as error:
             raise InvalidArgument(
-                f"{file.name}: row {first:,} was not reached in time, only row {error.line:,}: ask again to go on."
+                f"{file.name}: row {first:,} was not reached in time, only row {error.line:,}: ask again to continue."
             ) from None
         if begin.line < first:
             return
@@ -335,7 +339,7 @@ class JsonLines:
     def selected(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Read the lines of a choice, by the whole file."""
+        """Read the lines of a choice. This reads the whole file."""
         columns = choice.columns or None
         found = _select(engine, file, _LINES, ["json"], self._selected_columns(), choice, first, number)
         for at, row in enumerate(found):
@@ -348,31 +352,31 @@ class JsonLines:
                 return file.lines.find(file.content, MAX_LINES).line - 1
             except NotReached as error:
                 raise InvalidArgument(
-                    f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to go on."
+                    f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to continue."
                 ) from None
         return _count(engine, file, _LINES, self._selected_columns(), choice)
 
 
-_LINES = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {LINE})"
+_LINES = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
 
 
 def _pointer(name: str) -> str:
-    """A JSON pointer to a member (RFC 6901)."""
+    """Return the JSON pointer to a member (RFC 6901)."""
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
-    """The lines from the beginning of a line on."""
+    """Yield the lines from `offset`, which is the beginning of a line."""
     left = b""
     while offset < file.content.size:
-        data = file.content.read(offset, BLOCK)
+        data = file.content.read(offset, BLOCK_BYTES)
         if not data:
             break
         offset += len(data)
         *complete, left = (left + data).split(b"\n")
         yield from complete
-        if len(left) > LINE:
-            raise UnreadableTable(f"{file.name} has a line of more than {LINE >> 20} MiB.")
+        if len(left) > MAX_LINE_BYTES:
+            raise UnreadableTable(f"{file.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
     if left:
         yield left
 
@@ -410,7 +414,7 @@ class Parquet:
         self.details: dict[str, Any] = {}
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows, from the footer."""
+        """Return the number of rows in the footer."""
         statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
         return int(engine.ask(file.name, statement, [file.path])[0][0])
 
@@ -424,7 +428,7 @@ class Parquet:
         nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
         statement = f"SELECT {shown} FROM read_parquet(?) LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
         for row in engine.rows(file.name, statement, [file.path, number, first - 1]):
-            cells = [_nested(cell) if deep else render(cell, CELL) for deep, cell in zip(nested, row, strict=True)]
+            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
             yield json_line(names, cells)
 
     def _selected_columns(self) -> list[SelectedColumn]:
@@ -443,7 +447,7 @@ class Parquet:
         nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
         columns = self._selected_columns()
         for row in _select(engine, file, "read_parquet(?)", shown, columns, choice, first, number):
-            cells = [_nested(cell) if deep else render(cell, CELL) for deep, cell in zip(nested, row, strict=True)]
+            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
             yield json_line(names, cells)
 
     def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
@@ -452,7 +456,7 @@ class Parquet:
 
 
 def _selected(name: str, kind: str) -> str:
-    """The SQL expression for a column. Types that JSON does not have are converted to text."""
+    """Return the SQL expression for a column. Types that JSON does not have are converted to text."""
     column = quoted(name)
     if _NESTED.search(kind):
         return f"to_json({column})::VARCHAR"
@@ -460,8 +464,8 @@ def _selected(name: str, kind: str) -> str:
 
 
 def _nested(text: str | None) -> object:
-    if text is None or len(text) > CELL:
-        return render(text, CELL)
+    if text is None or len(text) > MAX_CELL_LENGTH:
+        return render(text, MAX_CELL_LENGTH)
     return msgspec.Raw(_NO_JSON.sub(_as_string, clean(text)).encode())
 
 
@@ -481,6 +485,6 @@ FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = 
 
 
 def format_of(name: str) -> str:
-    """The key of `FORMATS` with which a file's name ends; empty if there is none."""
+    """Return the key of `FORMATS` that a file's name ends with, or an empty string if there is none."""
     ending = name.rpartition(".")[2].lower() if "." in name[1:] else ""
     return ending if ending in FORMATS else ""

@@ -26,15 +26,15 @@ from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.name_completion import COMPLETIONS
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
-from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, TableFile, format_of
+from wharfinger.sources.table_files.formats import FORMATS, MAX_CELL_LENGTH, OpenFile, TableFile, format_of
 from wharfinger.sources.table_files.table_query import (
     HOW_TO_ASK,
     JSON,
     JSON_LINES,
     MARKDOWN,
     OTHERS,
-    ROWS,
     VIEWS,
+    WINDOW_ROWS,
     TableQuery,
     locate,
     rows_uri,
@@ -52,11 +52,11 @@ WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
 OPEN_CHARACTERS = 32_000
 """The same for a window whose URI states no number of rows."""
-SAMPLE = 20
+EXAMPLE_ROWS = 20
 """Rows of a sample."""
-KEPT_FORMS = 256  # files whose columns are remembered
-TRIES = 3  # attempts to read a file that changes meanwhile
-TEXT = 64 << 20
+MAX_KEPT_FORMS = 256  # files whose columns are remembered
+MAX_TRIES = 3  # attempts to read a file that changes meanwhile
+MAX_TEXT_BYTES = 64 << 20
 """Bytes of one file whose text is searched."""
 
 
@@ -110,14 +110,14 @@ class Tables(Source):
         )
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
-        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(KEPT_FORMS)
+        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_FORMS)
         self._watch = TreeWatch(self.files.tree, self._watched)
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI belongs to these tables, whether or not it exists."""
+        """Return whether this URI belongs to these tables, whether or not it exists."""
         return self.files.matches(uri)
 
     def _locate(self, uri: str) -> TableQuery:
@@ -142,7 +142,7 @@ class Tables(Source):
             ResourceNotFound: it is missing or not published.
             UnreadableTable: it is not a table in this format.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             try:
                 with self.files.tree.file(parts) as descriptor:
                     status = os.fstat(descriptor)
@@ -178,7 +178,7 @@ class Tables(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """The entries of a folder: folders by name, then tables by name.
+        """List the entries of a folder: folders by name, then tables by name.
 
         Raises:
             ResourceNotFound: there is no such folder.
@@ -186,7 +186,7 @@ class Tables(Source):
         return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource of a URI. Of its content, at most the columns are read.
+        """Describe a URI as a resource. This reads at most the columns of the content.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -207,7 +207,7 @@ class Tables(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """The overview, schema, sample or rows of a table, or the listing of a folder.
+        """Read the overview, schema, sample or rows of a table, or the listing of a folder.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -258,7 +258,7 @@ class Tables(Source):
         return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(said).decode())]
 
     def _sample(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        lines, _ = self._rows(file, 1, SAMPLE, RowChoice())
+        lines, _ = self._rows(file, 1, EXAMPLE_ROWS, RowChoice())
         return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
 
     def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
@@ -268,13 +268,13 @@ class Tables(Source):
         if asked.tail:
             last = file.table.matching(self._engine, file.open, choice)
             first = max(1, last - asked.tail + 1)
-        wanted = min(last - first + 1 if last else ROWS, MAX_ROWS)
+        wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
         most = WINDOW_CHARACTERS if last or has_budget() else OPEN_CHARACTERS
         lines, more = self._rows(file, first, wanted, choice, most)
         end = first + len(lines)
         base = self.files.uri_of(file.parts)
         if not lines and first > 1:
-            raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{ROWS}.")
+            raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{WINDOW_ROWS}.")
         if not lines:
             said = (
                 f"No rows of {file.open.name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
@@ -295,7 +295,7 @@ class Tables(Source):
     def _rows(
         self, file: _File, first: int, number: int, choice: RowChoice, most: int = WINDOW_CHARACTERS
     ) -> tuple[list[str], bool]:
-        """Rows as lines of JSON, as many as a window takes, and whether more follow."""
+        """Return as many rows as fit in a window, as lines of JSON, and whether more follow."""
         lines: list[str] = []
         length = 0
         if not file.table.columns:
@@ -343,18 +343,18 @@ class Tables(Source):
         return [f"{before}{comma}{sign}{name}" for name in names if name.startswith(typed[len(sign) :])][:COMPLETIONS]
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of a file, or the rows of a Parquet file, in pieces, as far as 64 MiB."""
+        """Yield the text of a file, or the rows of a Parquet file, in pieces. Stops after 64 MiB."""
         asked = self._locate(uri)
         if asked.view == "directory":
             raise ResourceNotFound(uri)
         if format_of(asked.parts[-1]) == "parquet":
             yield from self._text_of_rows(uri, asked.parts)
             return
-        yield from self.files.text(self.files.uri_of(asked.parts), TEXT)
+        yield from self.files.text(self.files.uri_of(asked.parts), MAX_TEXT_BYTES)
 
     def _text_of_rows(self, uri: str, parts: Parts) -> Iterator[str]:
         first, size, more = 1, 0, True
-        while more and size < TEXT:
+        while more and size < MAX_TEXT_BYTES:
 
             def rows(file: _File, first: int = first) -> tuple[list[str], bool]:
                 return self._rows(file, first, 1_000, RowChoice())
@@ -371,7 +371,7 @@ class Tables(Source):
     # Watching
 
     def describe(self) -> str:
-        """The number of tables, and how changes are noticed."""
+        """Describe the number of tables, and how changes are noticed."""
         found, more = self.page(None, 1_000)
         number = sum(resource.mime_type != mime.DIRECTORY for resource in found)
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
@@ -402,7 +402,7 @@ def _check(file: _File, choice: RowChoice) -> None:
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
-    """The resource of a table's overview, which has another size than the file. Returns None for any other file."""
+    """Return the resource of a table's overview, without the size of the file. Returns None if it is not a table."""
     if resource.mime_type != mime.DIRECTORY:
         kind = format_of(parts[-1])
         if not kind:
@@ -421,4 +421,4 @@ def _form(file: _File) -> str:
 
 
 def _cell(text: str) -> str:
-    return shown(text).replace("|", "\\|")[:CELL]
+    return shown(text).replace("|", "\\|")[:MAX_CELL_LENGTH]

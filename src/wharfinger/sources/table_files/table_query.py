@@ -20,8 +20,8 @@ __all__ = [
     "JSON_LINES",
     "MARKDOWN",
     "OTHERS",
-    "ROWS",
     "VIEWS",
+    "WINDOW_ROWS",
     "TableQuery",
     "locate",
     "rows_uri",
@@ -29,9 +29,9 @@ __all__ = [
 
 OTHERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
 HOW_TO_ASK = f"?{OTHERS.replace(', ', ', ?')}; conditions: {FILTERS}"
-"""The parameters of rows, in a form for people and models."""
+"""The parameters for rows, as people and models read them."""
 
-ROWS = 200
+WINDOW_ROWS = 200
 """Rows of a window with an open end."""
 MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
@@ -44,8 +44,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
-    `rows` are the first and the last number, counted from 1 among the rows that meet the conditions; the last is 0 for
-    an open end. With `tail` they are this number of rows at the end.
+    `rows` are the numbers of the first and last row, counted from 1 in the rows that meet the conditions. The last
+    is 0 for an open end. If `tail` is set, these are that many rows at the end.
     """
 
     parts: Parts
@@ -60,7 +60,7 @@ def locate(uri: str, top: str) -> TableQuery:
 
     Raises:
         ResourceNotFound: it is not the URI of a file, directory or view.
-        InvalidArgument: its query is not valid; the message says what to ask for.
+        InvalidArgument: its query is not valid. The message says how to write it.
     """
     base, mark, _ = uri.partition("?")
     inside = top + "/"
@@ -76,7 +76,7 @@ def locate(uri: str, top: str) -> TableQuery:
     if view and slashed:
         raise ResourceNotFound(uri)
     if mark and (view or not table):
-        raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{ROWS}: leave the query out.")
+        raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
         return TableQuery(parts, view or ("" if table else "directory"))
     query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))
@@ -104,6 +104,6 @@ def _number(name: str, value: str) -> int:
 
 
 def rows_uri(base: str, first: int, last: int, choice: RowChoice) -> str:
-    """The URI of a window; with `last` 0, one with an open end."""
+    """Return the URI of a window. If `last` is 0, the window has an open end."""
     uri = f"{base}?rows={first}-{last or ''}"
     return f"{uri}&{choice.text}" if choice.text else uri

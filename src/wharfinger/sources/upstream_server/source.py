@@ -7,7 +7,7 @@ This source keeps about the other server:
   the connection, and every list that a client reads adds to them.
 - the pages of its list (`UpstreamLists`): the last four, for one second, to divide them into pages of our own size.
 - the last result of `stat` for a URI, to find out whether the resource changed before its watch began.
-- the reason why it cannot be reached (`UpstreamClient`), so that clients do not wait for a server that was just down.
+- the reason why it cannot be reached (`UpstreamClient`), so that clients do not wait for a server that is down.
 
 Contents are never kept. Requests to the other server have the URI and its own headers, and no data of our client.
 """
@@ -55,7 +55,7 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 MAX_MESSAGE_BYTES = 48 << 20
 """One result: contents of 32 MiB in base64."""
 PATIENCE_SECONDS = 3.0
-"""How long a list of several sources waits for a server."""
+"""How long a list of several sources waits for this server."""
 LIST_SECONDS = 10.0
 """Timeout for a page of the list: the list of all sources should not wait for one server that does not answer."""
 OPEN_SECONDS = 10.0
@@ -86,18 +86,18 @@ def upstream(
 ) -> Upstream:
     """Publish another server's resources: `server.include(upstream("https://harbour.example/mcp"))`.
 
-    A command is started when the server starts, connected over stdio, and started again if it ends.
+    A command is started with the server, connected over stdio, and restarted if it ends.
 
     Args:
         target: The server's URL (Streamable HTTP, or HTTP+SSE of 2024-11-05), or the command that starts it, as a list:
             `["python", "server.py"]`.
         label: The name in errors, and for narrowing a search; by default the host, or the program's name.
         allow_private_networks: Also connect to this machine and to private networks (URLs only).
-        headers: Sent with each request to the server (URLs only). Nothing of the caller here is sent.
+        headers: Sent with each request to the server (URLs only). No data of the caller is sent.
         env: Environment variables of the command, added to the few that every program needs; it inherits no others.
-        cwd: The folder in which the command runs; by default the current one.
+        cwd: The folder in which the command runs. Default: the current one.
         timeout: Seconds that one request may take.
-        revision: The revision of the protocol to use; negotiated by default.
+        revision: The revision of the protocol. By default, it is negotiated.
 
     Raises:
         UnusableSource: it is not an http(s) URL or is at a private address; there is no such program or folder; or an
@@ -135,7 +135,7 @@ def upstream(
 
 
 def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
-    """The name of a server at a URL, and its address without credentials."""
+    """Return the name of a server at a URL, and its address without credentials."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -152,7 +152,7 @@ def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
 
 
 def _program_name(parts: Sequence[str]) -> str:
-    """The name of a command: its program, or what `npx`, `uvx` or an interpreter runs."""
+    """Return the name of a command: its program, or what `npx`, `uvx` or an interpreter runs."""
     names = [os.path.splitext(os.path.basename(part))[0] for part in parts if not part.startswith("-")]
     names = [name for name in names if name not in _WORDS_OF_RUNNERS]
     runs = len(names) > 1 and names[0].rstrip("0123456789.") in _RUNNERS and _NAME(names[1])
@@ -187,18 +187,18 @@ class Upstream(Source):
         return f"upstream({self.location!r}, label={self.name!r})"
 
     def include_into(self, server: Server) -> None:
-        """Add this source to a server; the URIs of the server's other sources then never match here."""
+        """Add this source to a server. It then never matches URIs of the server's other sources."""
         self._server = server
         server.add_source(self)
 
-    # Which URIs
+    # Matching
 
     def matches(self, uri: str) -> bool:
-        """Whether the other server listed this URI, one beside it or a template for it, and no source here has it."""
+        """Return whether the other server may have this URI, and no source here has it."""
         return uri == self.status or (self._index.covers(uri) and not self._belongs_elsewhere(uri))
 
     def _belongs_elsewhere(self, uri: str) -> bool:
-        """Whether a URI belongs to a source of this server, or to another upstream that listed it first."""
+        """Return whether a URI belongs to a source of this server, or to another upstream that listed it first."""
         if self._server is None:
             return False
         resources, before = self._server.resources, True
@@ -217,7 +217,7 @@ class Upstream(Source):
     # Listing
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The other server's list.
+        """Return a page of the other server's list.
 
         Raises:
             InvalidArgument: the list must be read again from the start.
@@ -228,11 +228,11 @@ class Upstream(Source):
 
     @cached_property
     def breaker(self) -> Breaker:
-        """Records whether it can be reached. `UpstreamClient` itself refuses requests at once while it cannot."""
+        """Records whether the server can be reached. If not, `UpstreamClient` refuses requests immediately."""
         return Breaker(time.monotonic, quick_below=math.inf)
 
     async def probe(self) -> None:
-        """Find out whether `UpstreamClient` reaches it.
+        """Check whether the other server answers.
 
         Raises:
             UpstreamUnreachable: it does not.
@@ -240,7 +240,7 @@ class Upstream(Source):
         await self._client.call(_ping)
 
     def placeholder(self, reason: str) -> list[t.Resource]:
-        """The resource that reports the state of the connection."""
+        """Return the resource that reports the state of the connection."""
         return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT)]
 
     async def _fetch(self, cursor: Cursor) -> Page:
@@ -262,7 +262,7 @@ class Upstream(Source):
         return bool(resource.name) and is_uri(resource.uri) and not self._belongs_elsewhere(resource.uri)
 
     async def stat(self, uri: str) -> t.Resource:
-        """The resource as the other server lists it, or else as its content describes it.
+        """Return the resource as the other server lists it, or else as its content describes it.
 
         Raises:
             ResourceNotFound: the other server has no resource with this URI.
@@ -276,7 +276,7 @@ class Upstream(Source):
         return resource
 
     async def version(self, uri: str) -> str:
-        """The version that the other server states; empty if it states none.
+        """Return the version that the other server states, or an empty string if it states none.
 
         Raises:
             ResourceNotFound: the other server has no resource with this URI.
@@ -284,7 +284,7 @@ class Upstream(Source):
         return version_of(await self._find_listed(uri) or await self._stat_by_reading(uri))
 
     async def _find_listed(self, uri: str) -> t.Resource | None:
-        """The resource as it is listed now, if it is still on the page of the list where it was last."""
+        """Find the resource in the current list, on the page where it was last. Returns None if it is not there."""
         if not self._index.has(uri) or self._belongs_elsewhere(uri):
             return None
         try:
@@ -301,7 +301,7 @@ class Upstream(Source):
     async def children(
         self, uri: str, after: str | None = None, limit: int = 1_000
     ) -> tuple[list[t.Resource], str | None]:
-        """The direct entries of a directory, if the other server can read directories.
+        """List the direct entries of a directory, if the other server can read directories.
 
         Raises:
             ResourceNotFound: there is no such directory, or the other server cannot read directories.
@@ -335,7 +335,7 @@ class Upstream(Source):
     # Reading
 
     async def read(self, uri: str) -> t.ReadResourceResult:
-        """The other server's contents, with its `ttlMs` and `cacheScope`.
+        """Read the resource from the other server, with its `ttlMs` and `cacheScope`.
 
         Raises:
             ResourceNotFound: the other server has no resource with this URI.
@@ -369,12 +369,12 @@ class Upstream(Source):
         title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reached"
         return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
 
-    # Finding
+    # Completion and search
 
     async def complete(
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> t.Completion | list[str]:
-        """The other server's suggestions; none if it cannot be asked."""
+        """Return the other server's suggestions, or none if it cannot be asked."""
         ours = next((one for one in self._index.templates if one.uri_template == template), None)
         if ours is None or argument not in UriTemplate(template).variables:
             return []
@@ -384,7 +384,7 @@ class Upstream(Source):
             return []
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Every resource with its title. The texts of another server are not copied here.
+        """Return every resource with its title. The texts of another server are not copied here.
 
         Raises:
             InvalidArgument, InternalError: as for `page`.
@@ -394,11 +394,11 @@ class Upstream(Source):
         return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
 
     async def text(self, uri: str) -> tuple[str, ...]:
-        """Always empty, see `documents`."""
+        """Return no text (see `documents`)."""
         return ()
 
     def describe(self) -> str:
-        """The facts known about it, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """Describe the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if self._client.down:
             return f"cannot be reached: {self._client.down}"[:200]
         return self._discovery.describe()
@@ -420,9 +420,9 @@ class Upstream(Source):
             self._upstream_watch.unwatch(uri)
 
     def _on_state(self) -> None:
-        """The other server went away, or came back, perhaps with other resources."""
+        """Update the lists after the other server went away or came back, perhaps with other resources."""
         if self._client.down:
-            self._lists.forget()  # a kept page would look like an answer
+            self._lists.forget()  # a cached page would look like an answer
             self.breaker.failed(self._client.down, time.monotonic())
         else:
             self.breaker.succeeded()
@@ -431,7 +431,7 @@ class Upstream(Source):
             self._status_changed(self.status)
 
     async def _may_have_changed(self, uri: str) -> bool:
-        """Whether a resource may have changed since `stat`. True if the other server states no version or date."""
+        """Return whether a resource may have changed since `stat`: True if it has no version or date."""
         before = self._stats.pop(uri, None)
         self._lists.forget()
         try:
@@ -441,10 +441,10 @@ class Upstream(Source):
         comparable = now is not None and (version_of(now) or now.annotations is not UNSET)
         return before is None or not comparable or msgspec.json.encode(now) != before
 
-    # Life
+    # Start and close
 
     async def start(self) -> None:
-        """Start discovery. The other server need not run yet: the connection is tried again, less and less often."""
+        """Start discovery. The other server may start later: the connection is retried, less and less often."""
         self._client.closed = False
         await self._discovery.start()
 

@@ -1,7 +1,7 @@
 """Requests to another server: one client, opened when it is needed.
 
-After a failure, requests fail at once, and only a ping in the background is sent, less and less often, until it is
-answered (`protocol.breaker`). Failures become errors that callers of this server may read.
+After a failure, requests fail immediately, and a ping is sent in the background, less and less often, until the server
+answers (`protocol.breaker`). Failures become errors that callers of this server may read.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 T = TypeVar("T")
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""Delay before a server that could not be reached is pinged: doubled after each failure."""
+"""Delay before an unreachable server is pinged. It is doubled after each failure."""
 PING_SECONDS = 10.0
-"""How long a ping waits for its answer."""
+"""Timeout of a ping."""
 MAX_REQUESTS = 64
-"""Requests in flight; others wait. Servers that publish each other in a circle stop at it, too."""
+"""Requests in flight; others wait. This also stops servers that publish each other in a circle."""
 MAX_MESSAGE_LENGTH = 300
 """Characters of another server's error message that are passed on."""
 UNREACHABLE = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
@@ -57,8 +57,8 @@ class UpstreamUnreachable(SourceUnavailable):
 class UpstreamClient:
     """Calls the server that `make()` connects to. Use it in one event loop until it is closed.
 
-    `name` is the server's name in errors. `on_state` is called when the server cannot be reached any more, and when it
-    is reached again: `down` says which.
+    `name` is the server's name in errors. `on_state` is called when the server becomes unreachable or reachable again:
+    see `down`.
     """
 
     def __init__(self, name: str, make: Callable[[], Client], on_state: Callable[[], None]) -> None:
@@ -109,7 +109,7 @@ class UpstreamClient:
         return result
 
     async def client(self) -> Client:
-        """The open client. Callers share one attempt to open it, which continues if one of them is cancelled."""
+        """Return the open client. Callers share one attempt to open it, which continues if one of them is cancelled."""
         if self.opened and self._client is not None:
             return self._client
         if self._opening is None or self._opening.done():
@@ -181,7 +181,7 @@ class UpstreamClient:
 
 
 def _brief(error: WharfingerError | str) -> str:
-    """The start of another server's message as one line, without control characters and secrets."""
+    """Return the start of another server's message as one line, without control characters and secrets."""
     text = redacted_text(" ".join(str(error)[: 4 * MAX_MESSAGE_LENGTH].split()))
     text = "".join(character for character in text if character.isprintable())
     return text if len(text) <= MAX_MESSAGE_LENGTH else text[: MAX_MESSAGE_LENGTH - 1] + "…"

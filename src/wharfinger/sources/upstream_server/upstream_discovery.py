@@ -80,7 +80,7 @@ class Discovery:
             log.debug("The templates of %s could not be fetched: %s", self._name, error)
 
     def describe(self) -> str:
-        """The facts known so far, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """Describe the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if not self._done:
             return "not listed yet"
         counted = f"{'' if self._complete else 'more than '}{many(len(self._index), 'resource')}"
@@ -140,7 +140,7 @@ class Discovery:
 
 
 async def _connection(client: Client) -> str:
-    """The revision of the connection, and whether the server reports changes."""
+    """Describe the revision of the connection, and whether the server reports changes."""
     resources = client.capabilities.resources
     subscribed = not isinstance(resources, UnsetType) and resources.subscribe is True
     return f", {client.revision}{', subscribed' if subscribed else ''}"

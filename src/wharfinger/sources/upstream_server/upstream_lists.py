@@ -109,7 +109,7 @@ class UpstreamLists:
         return msgspec.structs.replace(position, shown=(), index=index)
 
     async def at(self, cursor: Cursor) -> Page:
-        """The page at a cursor, at most `CACHE_SECONDS` old."""
+        """Return the page at a cursor, at most `CACHE_SECONDS` old."""
         at, page = self._cache.get(cursor, (0.0, None))
         if page is None or time.monotonic() - at > CACHE_SECONDS:
             page = await self._fetch(cursor)
@@ -129,9 +129,9 @@ class UpstreamLists:
 
 
 def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:
-    """The index at which a page that may have changed continues: after the last shown resource that it still has.
+    """Return the index after the last resource of a page that was already shown.
 
-    Returns None if it has none of the shown resources.
+    The page may have changed. Returns None if it has none of the shown resources.
     """
     if not position.shown:
         return min(position.index, len(resources))

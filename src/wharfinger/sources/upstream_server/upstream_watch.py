@@ -1,4 +1,4 @@
-"""Watches at another server the URIs that clients watch here, across lost connections and restarts. Reads nothing."""
+"""Watches the URIs at another server that clients watch here, across lost connections and restarts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["UpstreamWatch"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_WATCHES = 100
-"""Watches that are open at once: each may be a stream of its own. One covers all URIs that were watched together."""
+"""Watches that are open at once. Each may be a stream of its own, and covers all URIs that were watched together."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
-"""Delay before a watch that ended is opened again: doubled after each failure."""
+"""Delay before a watch that ended is reopened. It is doubled after each failure."""
 LIST_INTERVAL_SECONDS = 1.0
-"""Changes of the list are passed on at most this often, however often the server reports them."""
+"""Minimum time between two notifications of a changed list, even if the server reports more."""
 
 
 class UpstreamWatch:
@@ -31,7 +31,7 @@ class UpstreamWatch:
     Args:
         client: Connects to the server.
         name: The server's name in the log.
-        missed: Called when a watch has begun; returns whether the URI may have changed after `watch` was called.
+        missed: Called when a watch has begun. Returns whether the URI may have changed since `watch` was called.
         list_changed: Awaited before the watcher of the list is notified.
     """
 
@@ -107,7 +107,7 @@ class UpstreamWatch:
             log.error("A watch at %s has failed", self._name, exc_info=task.exception())
 
     async def _keep_watching(self, uris: tuple[str | None, ...]) -> None:
-        """Watch, and open the watch again when it ends, as long as one of the URIs is watched here."""
+        """Watch, and reopen the watch when it ends, as long as one of the URIs is watched here."""
         reopened, backoff = False, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
         while any(uri in self._wanted for uri in uris):
             try:
@@ -150,7 +150,7 @@ class UpstreamWatch:
 
 
 def _concerns(change: Change, uri: str | None) -> bool:
-    """Whether a change is about this resource or one below it, or about the list if `uri` is None."""
+    """Return whether a change is about this resource or one below it, or about the list if `uri` is None."""
     if uri is None:
         return change.kind == "resources"
     return change.kind == "resource" and (change.uri == uri or change.uri.startswith(uri))

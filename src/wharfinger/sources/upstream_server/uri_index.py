@@ -1,4 +1,4 @@
-"""Decides which URIs belong to another server: those that it listed, those beside them, and those of its templates."""
+"""Decides which URIs belong to another server: those that it listed, similar ones, and those of its templates."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from wharfinger.sources.upstream_server.upstream_lists import Cursor
 __all__ = ["UriIndex", "is_uri"]
 
 MAX_URIS = 50_000
-"""Listed URIs that are remembered, the latest ones."""
+"""Listed URIs that are remembered. The oldest are dropped first."""
 MAX_PREFIXES = 1_000
 """Prefixes of listed URIs that are remembered, such as `git://repo/`."""
 MAX_TEMPLATES = 1_000
 MAX_VARIABLES = 64
-"""In one template: the pattern of a template with thousands takes a second to compile."""
+"""Variables in one template. A template with thousands of variables takes a second to compile."""
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 
 
 class UriIndex:
-    """The URIs of one server. Not thread-safe: it belongs to the event loop, as its source does."""
+    """The URIs of one server. It is not thread-safe: use it only in the event loop."""
 
     def __init__(self) -> None:
         self.templates: list[t.ResourceTemplate] = []
@@ -55,7 +55,7 @@ class UriIndex:
             self._prefixes.popitem(last=False)
 
     def set_templates(self, templates: Sequence[t.ResourceTemplate]) -> bool:
-        """Replace the templates by the usable ones among these. Returns whether they have changed."""
+        """Keep the usable templates of a new list. Returns whether they have changed."""
         usable: dict[str, t.ResourceTemplate] = {}
         index: TemplateIndex[None] = TemplateIndex()
         for template in templates[:MAX_TEMPLATES]:
@@ -76,11 +76,11 @@ class UriIndex:
         return changed
 
     def has(self, uri: str) -> bool:
-        """Whether the server has listed this URI."""
+        """Return whether the server has listed this URI."""
         return uri in self._uris
 
     def page_of(self, uri: str) -> Cursor:
-        """The cursor of the page that listed this URI.
+        """Return the cursor of the page that listed this URI.
 
         Raises:
             KeyError: the server has not listed it.
@@ -88,7 +88,7 @@ class UriIndex:
         return self._uris[uri]
 
     def covers(self, uri: str) -> bool:
-        """Whether the server may have this URI: listed, a window of a listed one, beside one, or of a template."""
+        """Return whether the server may have this URI: it is listed, near a listed one, or matches a template."""
         if uri in self._uris or uri.partition("?")[0] in self._uris or prefix_of(uri) in self._prefixes:
             return True
         # check=False: only the server that has the template can judge which values are safe.
@@ -96,13 +96,13 @@ class UriIndex:
 
 
 def prefix_of(uri: str) -> str:
-    """The prefix that URIs of one kind share: scheme and authority, or else the first part of the path."""
+    """Return the prefix of URIs of the same kind: the scheme and authority, or else the first part of the path."""
     found = _PREFIX(uri)
     return found[0] if found else ""
 
 
 def is_uri(uri: str) -> bool:
-    """Whether this is an absolute URI of bounded length that can be encoded."""
+    """Return whether this is an absolute URI of bounded length that can be encoded."""
     try:
         check_uri(uri)
         uri.encode()
