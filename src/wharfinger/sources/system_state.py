@@ -68,8 +68,8 @@ class System(Source):
         ),
     )
     parameters: Mapping[str, UriParameter] = {
-        "by": UriParameter("memory", "the processes that use the most memory; by default, the most CPU"),
-        "limit": UriParameter("50", "this many processes"),
+        "by": UriParameter("memory", "the processes that use most memory; by default, most CPU"),
+        "limit": UriParameter("50", "this number of processes"),
     }
 
     def __init__(self) -> None:

@@ -52,11 +52,11 @@ class ObjectInfo(NamedTuple):
 
 
 class StoreFailed(InternalError):
-    """The store did not answer, or refused; the message names it without credentials."""
+    """The store did not answer, or refused the call. The message names it without credentials."""
 
 
 class StoreUnavailable(StoreFailed, SourceUnavailable):
-    """The store does not answer, or has lost everything that is published: its bucket, its file."""
+    """The store does not answer, or its bucket or file no longer exists."""
 
 
 class ObjectChanged(Exception):
@@ -64,7 +64,7 @@ class ObjectChanged(Exception):
 
 
 class UnreadableObject(InvalidArgument):
-    """The object exists but cannot be read; the message says why."""
+    """The object exists but cannot be read. The message says why."""
 
 
 class ObjectStore(Protocol):
@@ -74,27 +74,27 @@ class ObjectStore(Protocol):
     """
 
     location: str
-    """Where it is, for people; without credentials."""
+    """The address of the store for people, without credentials."""
     noun: str
-    """A word for the store: bucket, archive."""
+    """The kind of store, such as bucket or archive."""
     every: float
     """Seconds between two rounds of polling."""
     rest: float
-    """How many times as long as a round the polling sleeps at least."""
+    """Minimum pause between rounds of polling, as a multiple of the duration of a round."""
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """At most `limit` objects after the key `after`, and whether more follow."""
+        """List at most `limit` objects after the key `after`. Returns them, and whether more follow."""
         ...
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """List the entries of a directory after `after` whose name starts with `begin`.
+        """List at most `limit` entries of a directory after the key `after`, with names that start with `begin`.
 
-        Returns them and whether more follow.
+        Returns them, and whether more follow.
         """
         ...
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return one object. Returns None if it does not exist."""
+        """Return one object, or None if it does not exist."""
         ...
 
     def content(self, info: ObjectInfo) -> RandomAccess:
@@ -102,11 +102,11 @@ class ObjectStore(Protocol):
         ...
 
     def describe(self) -> str:
-        """Facts for people, such as how many entries are withheld; empty if they would take long to find."""
+        """Describe the store, such as how many entries are withheld. Empty if that would take long to find."""
         ...
 
     def close(self) -> None:
-        """Close connections. They are opened again by a later call."""
+        """Close connections. A later call opens them again."""
         ...
 
 
@@ -160,7 +160,7 @@ def after_directory(directory: str) -> str:
 
 
 def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
-    """Add the directories to a list of objects: each before the first object in it.
+    """Yield the objects of a list, and each directory before the first object in it.
 
     `after` is the key after which the list continues. It alone determines which directories were listed before, because
     every key between `d/` and `d/x` starts with `d/`.
@@ -181,7 +181,7 @@ def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Ite
     """Yield the direct entries of a directory, from a sorted list of all keys. Skips the contents of subdirectories."""
     start = directory + begin
     at = max(bisect_right(keys, after), bisect_right(keys, start))
-    if begin == "" and start:  # the directory is not an entry of itself
+    if begin == "" and start:  # a directory does not contain itself
         at = max(at, bisect_right(keys, directory))
     elif at and keys[at - 1] == start and start > after:
         at -= 1

@@ -1,8 +1,8 @@
-"""Which rows and columns a URI asks for, without SQL: `?status=paid&amount=gt.100&order=-date&columns=id,date`.
+"""Parses the choice of rows and columns in a URI: `?status=paid&amount=gt.100&order=-date&columns=id,date`.
 
-Databases and table files take the same parameters. A parameter that is not one of `PARAMETERS` is the name of a column;
-in double quotes any name is. Several conditions must all hold. Does no I/O: an engine makes statements of the result,
-in which each value is a bound parameter.
+Databases and table files take the same parameters. A parameter with any other name, or with a name in
+double quotes, is a condition on the column of this name. A row must meet all conditions. Does no I/O: an engine builds
+statements from the result, in which each value is a bound parameter.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is")
-"""The words before the first dot of a value, as in PostgREST. A value without one must be equal."""
+"""The words before the first dot of a value, as in PostgREST. A value without such a word must be equal."""
 FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like.*word*, ?town=is.null"
 """Examples for people and models."""
 MAX_FILTERS = 20
 MAX_ORDER = 8
 MAX_LIKE_LENGTH = 90
-"""Characters of a pattern, each of which may become two in SQL; SQLite takes 200."""
+"""Characters of a pattern. Each may become two in SQL, and SQLite allows 200."""
 
 
 class RowFilter(NamedTuple):
@@ -52,13 +52,13 @@ class RowOrder(NamedTuple):
 
 
 class RowChoice(NamedTuple):
-    """Conditions, order and columns; empty for all rows and columns in their own order."""
+    """Conditions, order and columns. Empty values mean all rows and columns in their own order."""
 
     filters: tuple[RowFilter, ...] = ()
     order: tuple[RowOrder, ...] = ()
     columns: tuple[str, ...] = ()
     text: str = ""
-    """The part of the query that says all this, to be repeated in the URIs of the next and previous window."""
+    """The query that states this choice, for the URIs of the next and previous window."""
 
 
 def read_pairs(uri: str) -> list[tuple[str, str]]:
@@ -78,7 +78,7 @@ def read_pairs(uri: str) -> list[tuple[str, str]]:
 
 
 def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -> tuple[dict[str, str], RowChoice]:
-    """Split pairs into `parameters` (names that are not columns), each given once, and the choice of rows and columns.
+    """Split pairs into `parameters` (names that are not columns) and the choice of rows and columns.
 
     Raises:
         InvalidArgument: a parameter is given twice, or a value is not valid.
@@ -150,7 +150,7 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
     """Check that all columns exist.
 
     Raises:
-        InvalidArgument: one does not; the message lists those that do, and what may have been meant.
+        InvalidArgument: one does not exist. The message lists the columns, and suggests one.
     """
     asked = [one.column for one in choice.filters] + [one.column for one in choice.order] + list(choice.columns)
     for name in asked:

@@ -64,15 +64,15 @@ __all__ = ["ROWS", "Database"]
 
 JSON = "application/json"
 ROWS = "wharfinger/rows"
-"""In `_meta` of rows: the approximate number of rows in the table; missing if it is not known without counting."""
+"""In `_meta` of rows: the approximate number of rows in the table. Missing if it would have to be counted."""
 MAX_FIRST_SEEN = 1_024
-"""URIs for which the time is remembered since when they have had their present version."""
+"""URIs for which the source remembers when their current version was first seen."""
 CATALOGUE_SECONDS = 0.25
 """How old a catalogue may be when rows are read."""
 ROW_CELL_LENGTH = 8_000
 """Characters of one value when a single row is read."""
 MAX_CELL_BYTES = 16 << 20
-"""Bytes of a cell that are read."""
+"""Bytes of one cell that are read. The rest is left out."""
 
 
 class Database(Source):
@@ -119,7 +119,7 @@ class Database(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """Return the direct entries of the database or of a schema: schemas, or tables and views.
+        """List the direct entries of the database or of a schema: schemas, or tables and views.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -239,7 +239,7 @@ class Database(Source):
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
-            InvalidArgument: the window is not valid; the message says which are.
+            InvalidArgument: the window is not valid. The message says which are.
         """
         target = self.uris.read(uri)
         if target.kind == "rows":
@@ -283,7 +283,7 @@ class Database(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
             of = "" if about is None or "?" in uri else f" of about {about:,}"
-            how = "" if has_budget() else f" {self._how(uri)}"  # a tool says it itself
+            how = "" if has_budget() else f" {self._how(uri)}"  # the tool gives this hint itself
             contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
         elif not window.rows or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
@@ -293,7 +293,7 @@ class Database(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _how(self, uri: str) -> str:
-        """Return a hint how to ask for other rows, in the first window and in one without rows."""
+        """Return a hint about other rows, for the first window and for one without rows."""
         return f"To choose rows: {uri.partition('?')[0]}{HOW_TO_ASK} ({FILTERS})."
 
     def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -338,14 +338,14 @@ class Database(Source):
         written = self.engine.modified()
         return ttl_ms(seen[1] if written is None else min(written, seen[1]), now)
 
-    # Finding
+    # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Names of schemas and tables that start with or contain the value, and keys of rows that start with it."""
+        """Suggest schemas and tables that start with or contain the value, and keys of rows that start with it."""
         return complete(self.engine, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Definitions, and the first 100,000 rows of each table in windows."""
+        """Return definitions, and the first 100,000 rows of each table in windows."""
         return documents(self.engine, self.uris, self.bounds, after, limit)
 
     def query(
@@ -362,9 +362,9 @@ class Database(Source):
         Args:
             statement: The SQL.
             parameters: The values of `?` or `:name` (SQLite) or `$1` (PostgreSQL).
-            limit: Rows, at most.
-            explain: Return the database's plan for the statement instead, as `EXPLAIN` before it does.
-            size: Bytes of all rows together, approximately.
+            limit: Maximum number of rows.
+            explain: Return the database's plan for the statement instead, like `EXPLAIN`.
+            size: Approximate maximum of bytes of all rows together.
 
         Raises:
             InvalidArgument: it does more than read, takes too long, or cannot be run.
@@ -374,7 +374,7 @@ class Database(Source):
 
     @property
     def dialect(self) -> str:
-        """The SQL that `query` takes: SQLite, PostgreSQL; empty if statements are not run."""
+        """The SQL dialect of `query`, such as SQLite or PostgreSQL. Empty if statements are not run."""
         return self.engine.dialect if self.engine.queries else ""
 
     def describe(self) -> str:

@@ -16,7 +16,7 @@ from wharfinger.sources.windows.window_budget import cell_bytes
 __all__ = ["QueryAnswer", "run_query"]
 
 MAX_STATEMENT_LENGTH = 100_000
-"""Characters of a statement, at most."""
+"""Characters of the longest statement."""
 MAX_RESULT_BYTES = 1 << 20
 """Bytes of all rows of a result together, approximately."""
 
@@ -25,7 +25,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a statement returned, each a list of JSON values in the order of `columns`.
 
     Names of columns may repeat. `truncated` says why rows are missing, and `shortened` how to get the rest of values
-    that were cut; they are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
+    that were cut. They are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
     """
 
     columns: list[str]
@@ -37,7 +37,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(?:QUERY\s+PLAN|ANALYZE|VERBOSE))*\s", re.IGNORECASE).match
-"""A plan is never measured by running the statement: `ANALYZE` is ignored."""
+"""The statement of a plan is never run: `ANALYZE` is ignored."""
 
 
 def run_query(
@@ -51,10 +51,10 @@ def run_query(
     explain: bool = False,
     size: int = MAX_RESULT_BYTES,
 ) -> QueryAnswer:
-    """Run one statement that only reads. `EXPLAIN` before it is the same as `explain`.
+    """Run one statement that only reads. A leading `EXPLAIN` is the same as `explain=True`.
 
     Raises:
-        QueryRefused: the statement is not allowed, or was stopped; the message says why.
+        QueryRefused: the statement is not allowed, or was stopped. The message says why.
         DatabaseUnreachable: the database is down.
     """
     if not 1 <= limit <= MAX_ROWS:

@@ -2,7 +2,7 @@
 `<top>/<table>/rows/<key>` and `<top>/<table>/rows/<key>/<column>`, with the schema before the table if the database has
 several schemas.
 
-A key of several columns is written as their texts with commas between them. Does no I/O.
+A key of several columns is written with commas between the texts. Does no I/O.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 __all__ = ["KeyTexts", "SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
 
 KeyTexts = tuple[str | None, ...]
-"""The values of a key as texts; None for NULL."""
+"""The values of a key as texts, or None for NULL."""
 
 MAX_URI_LENGTH = 32_768
-"""Characters."""
+"""Characters of a URI."""
 ROWS = "rows"
 
 _WHOLE_PARTS: dict[str, str | None] = {"~_": "", "~0": None}
@@ -30,7 +30,7 @@ _ESCAPE = re.compile("~.?", re.DOTALL)
 
 
 class SqlTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a URI refers to: the database, a schema, a table's definition, its rows, one row, or one cell of it."""
+    """The target of a URI: the database, a schema, a table's definition, its rows, one row, or one cell of it."""
 
     kind: Literal["database", "schema", "table", "rows", "row", "cell"]
     schema: str = ""
@@ -115,7 +115,7 @@ class SqlUris:
 
 
 def quote_part(text: str) -> str:
-    """Percent-encode a name or key as one segment of a path, or as a value in a query; `.` and `..` are encoded too."""
+    """Percent-encode a name or key as one segment of a path, or a value in a query. `.` and `..` are encoded too."""
     return "%2E" * len(text) if text in (".", "..") else quote(text, safe="~!$'()*,:@")
 
 
@@ -144,10 +144,10 @@ def join_key(key: KeyTexts) -> str:
 
 
 def split_key(text: str) -> KeyTexts:
-    """Split what `join_key` wrote into the texts of the key.
+    """Split the result of `join_key` into the texts of the key.
 
     Raises:
-        ValueError: `join_key` does not write this.
+        ValueError: it is not a result of `join_key`.
     """
     return tuple([_unescape(part) for part in text.split(",")])
 

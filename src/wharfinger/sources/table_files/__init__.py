@@ -22,10 +22,10 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
 
     Args:
         path: A file, a folder that contains such files at any depth, or a pattern such as `sales/2026-*.csv`.
-        label: The name in URIs, `table://label/…`; by default that of the folder.
+        label: The name in URIs, `table://label/…`. Default: the name of the folder.
 
     Raises:
-        UnusableSource: the file or folder does not exist, or the label cannot be in a URI.
+        UnusableSource: the file or folder does not exist, or the label is not valid in a URI.
         MissingExtra: duckdb is not installed.
     """
     given = os.fsdecode(os.fspath(path))
@@ -68,5 +68,5 @@ def _any_case(ending: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Escape a name, so that as a pattern it matches only itself."""
+    """Escape a name to a pattern that matches only this name."""
     return re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)

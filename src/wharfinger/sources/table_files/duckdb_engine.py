@@ -16,7 +16,7 @@ QUERY_SECONDS = 10.0
 """Time after which a statement is interrupted."""
 MEMORY, THREADS = "256MB", 2
 FETCHED_ROWS = 16
-"""Rows that are fetched from DuckDB at once: each may have values of many MiB."""
+"""Rows that are fetched from DuckDB at once. A row may have values of many MiB."""
 
 _SETTINGS = (
     "temp_directory = ''",
@@ -33,11 +33,11 @@ _NOISE = re.compile(r"^(?:[A-Z]\w+ )*Error:\s*|^CSV Error on Line: \d+|^Original
 
 
 class UnreadableTable(InvalidArgument):
-    """The file is not a table that can be read; the message says why, and where."""
+    """The file is not a table that can be read. The message says why, and in which line."""
 
 
 class DuckDBEngine:
-    """A DuckDB in memory, which several threads may use at once. It may read files in `root` only."""
+    """A DuckDB database in memory. Several threads may use it at once, and it can only read files in `root`."""
 
     def __init__(self, root: str) -> None:
         try:
@@ -60,11 +60,11 @@ class DuckDBEngine:
             self._connection.execute(f"SET {setting.format(root=literal(inside))}")
 
     def ask(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a statement that limits their number itself. Raises the same errors as `rows`."""
+        """Return all rows of a statement, which must limit their number. Raises the same errors as `rows`."""
         return list(self.rows(name, statement, parameters))
 
     def rows(self, name: str, statement: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement. A few are fetched at a time, because they may be large. Errors contain `name`.
+        """Yield the rows of a statement, and fetch only a few at a time. Errors contain `name`.
 
         Raises:
             UnreadableTable: DuckDB cannot read the file.
@@ -99,7 +99,7 @@ def literal(text: str) -> str:
 
 
 def _reason(said: str) -> str:
-    """Shorten an error of DuckDB to one line, without the content that it quotes and the settings that it suggests."""
+    """Shorten an error of DuckDB to one line. Leaves out quoted content and suggested settings."""
     line = _LINE.search(said)
     lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in said.splitlines()]
     words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")

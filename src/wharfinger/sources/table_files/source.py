@@ -47,15 +47,17 @@ from wharfinger.sources.windows.window_budget import has_budget, limited
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
 MAX_ROWS = 10_000
-"""Rows of a window at most."""
+"""Rows of the largest window."""
 WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
 OPEN_CHARACTERS = 32_000
-"""The same for a window whose URI states no number of rows."""
+"""Characters after which a window ends early, if its URI states no number of rows."""
 EXAMPLE_ROWS = 20
 """Rows of a sample."""
-MAX_KEPT_FORMS = 256  # files whose columns are remembered
-MAX_TRIES = 3  # attempts to read a file that changes meanwhile
+MAX_KEPT_TABLES = 256
+"""Files whose columns are remembered."""
+MAX_TRIES = 3
+"""Attempts to read a file that changes during the read."""
 MAX_TEXT_BYTES = 64 << 20
 """Bytes of one file whose text is searched."""
 
@@ -74,7 +76,7 @@ class _File(NamedTuple):
 
 
 class Tables(Source):
-    """The source that `tables()` makes. Its methods may be called from several threads at once."""
+    """The source that `tables()` returns. Its methods may be called from several threads at once."""
 
     parameters: Mapping[str, UriParameter] = {
         "rows": UriParameter("1-200", "these rows, each a line of JSON"),
@@ -110,7 +112,7 @@ class Tables(Source):
         )
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
-        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_FORMS)
+        self._tables: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
         self._watch = TreeWatch(self.files.tree, self._watched)
 
     def __repr__(self) -> str:
@@ -125,7 +127,7 @@ class Tables(Source):
 
         Raises:
             ResourceNotFound: it is not the URI of a file, directory or view.
-            InvalidArgument: its query is not valid; the message says what to ask for.
+            InvalidArgument: its query is not valid. The message says how to write it.
         """
         return locate(uri, self.uri)
 
@@ -164,9 +166,9 @@ class Tables(Source):
         index = self._lines.of(parts, version, content)
         path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
         file = OpenFile("/".join(map(shown, parts)), path, content, index)
-        known = self._forms.get(parts)
+        known = self._tables.get(parts)
         if known is None or known[0] != version:
-            known = self._forms.put(parts, (version, FORMATS[format_of(parts[-1])][1](self._engine, file)))
+            known = self._tables.put(parts, (version, FORMATS[format_of(parts[-1])][1](self._engine, file)))
         return _File(parts, version, status, file, known[1])
 
     # Listing
@@ -190,7 +192,7 @@ class Tables(Source):
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
-            InvalidArgument: its query is impossible.
+            InvalidArgument: its query is not valid, or names a column that does not exist.
         """
         asked = self._locate(uri)
         if asked.view == "directory":
@@ -211,7 +213,7 @@ class Tables(Source):
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
-            InvalidArgument: there are no such rows or columns, or the file is not a table; the message says why.
+            InvalidArgument: there are no such rows or columns, or the file is not a table. The message says why.
         """
         asked = self._locate(uri)
         if asked.view == "directory":
@@ -312,10 +314,10 @@ class Tables(Source):
             length += len(line)
         return lines, False
 
-    # Finding
+    # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths that begin with `value`; for columns, names after the last comma."""
+        """Suggest paths that begin with `value`, or for columns, names after the last comma."""
         if template not in (self.template, self.rows_template):
             return []
         if argument in ("columns", "order"):
@@ -377,11 +379,11 @@ class Tables(Source):
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's file, or of the list."""
+        """Call `changed` when the file of this URI changes, or the list if `uri` is None."""
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop reporting."""
+        """Stop watching it."""
         self._watch.unwatch(uri)
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """Divides another server's list into pages of our own size.
 
 Our key of the next page contains the other server's cursor, the number of resources of its page that were shown, and
-digests of the last ones. If the page has changed meanwhile, the list continues after the last shown resource that it
-still has, so that none is left out or shown twice. A list that never ends is refused: it returns to an earlier cursor
-(detected by Brent's algorithm, which remembers one cursor), or has too many pages.
+digests of the last ones. If the page has changed since, the list continues after the last shown resource that it still
+has, so that none is left out or shown twice. A list that never ends is an error: it returns to an earlier cursor
+(detected with Brent's algorithm, which remembers one cursor), or has too many pages.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ MAX_CURSOR_LENGTH = 16 * 1024
 MAX_FETCHES = 50
 """Pages of the other server that are fetched for one of ours."""
 MAX_MARKS = 8
-"""Digests of shown resources in a key: the list continues at the right place if one of these resources still exists."""
+"""Digests of shown resources in a key. The list continues at the right place if one of these still exists."""
 SEARCHED_PAGES = 4
-"""Later pages in which these resources are searched for."""
+"""Later pages that are searched for these resources."""
 CACHED_PAGES, CACHE_SECONDS = 4, 1.0
-"""How many pages are cached, and for how long, to continue in the middle of one."""
+"""Number of cached pages and their lifetime, for a list that continues in the middle of a page."""
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a list continues: in the page at `cursor`, of which `index` resources were shown."""
+    """The position at which a list continues: in the page at `cursor`, after `index` resources."""
 
     cursor: str | None = None
     shown: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class UpstreamLists:
             moved = msgspec.structs.replace(ahead, shown=position.shown, index=position.index)
             if _continue_at(resources, moved) is not None:
                 return moved
-        index = max(0, position.index - len(position.shown))  # all of them are gone
+        index = max(0, position.index - len(position.shown))  # all of these resources are gone
         return msgspec.structs.replace(position, shown=(), index=index)
 
     async def at(self, cursor: Cursor) -> Page:
