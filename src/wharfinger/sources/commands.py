@@ -1,6 +1,6 @@
 """The output of a command as a resource.
 
-It runs without a shell, bounded in output and time, and all processes that it started are ended with it. Everybody who
+It runs without a shell, bounded in output and time, and all processes that it started are ended with it. Everyone who
 may read the resource can run the command.
 """
 
@@ -34,16 +34,16 @@ from wharfinger.sources.windows.window import ENCODING, remark
 __all__ = ["EXIT", "TIMEOUT_SECONDS", "Command", "Run", "command", "find_program", "split_command"]
 
 EXIT = "wharfinger/exit"
-"""In `_meta` of the contents: `code` (negative for a signal, None if we ended it), `cut` and `seconds`."""
+"""In `_meta` of the contents: `code` (negative for a signal, None if the source ended it), `cut` and `seconds`."""
 MAX_BYTES = 1 << 20
 MAX_STDERR_BYTES = 16 << 10
 TIMEOUT_SECONDS = 10.0
 MIN_INTERVAL_SECONDS = 0.2
-"""The smallest `every`."""
+"""The smallest value of `every`."""
 REUSE_RATIO = 0.9
-"""The part of `every` for which a run is reused. It is less than 1, so that each round of polling runs the command."""
+"""The fraction of `every` for which a run is reused. It is below 1, so that each poll runs the command."""
 GRACE_SECONDS = 0.5
-"""How long a process has to end after SIGTERM before it is killed."""
+"""Time between SIGTERM and SIGKILL."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
 """Variables that a command inherits."""
 _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
@@ -70,17 +70,17 @@ def command(
 ) -> Command:
     """Publish the output of a command: `server.include(command(["df", "-h"], every=5))`.
 
-    It runs for each read, without a shell and without input. Of this process's environment it gets only PATH, HOME and
-    LANG. Reads at the same time share one run.
+    It runs for each read, without a shell and without input. It inherits only PATH, HOME and LANG from the environment.
+    Simultaneous reads share one run.
 
     Args:
-        argv: The program and its arguments. A string is split as by a shell, and nothing in it is expanded.
-        label: The name in the URI, `command://<label>`; by default that of the program.
-        every: Seconds between runs while a client watches, and for which a result is valid. Without it, the resource
-            cannot be watched.
+        argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
+        label: The name in the URI, `command://<label>`. Default: the name of the program.
+        every: Seconds between runs while a client watches. A result is valid for the same time. Without it, the
+            resource cannot be watched.
         timeout: Seconds after which the command is ended, with all processes that it started.
         max_bytes: Bytes of output after which it is ended.
-        cwd: The folder in which it runs; by default the current one.
+        cwd: The folder in which it runs. Default: the current one.
 
     Raises:
         UnusableSource: there is no such program or folder, or a number is out of bounds.
@@ -244,7 +244,7 @@ class Command(Source):
         return [document_of(self._resource())], None
 
     def text(self, uri: str) -> Sequence[str]:
-        """None.
+        """Return no text: a search runs no command.
 
         Raises:
             ResourceNotFound: it is another URI.
@@ -280,7 +280,7 @@ class _SharedRun:
 
 
 def _decoded(run: Run) -> mime.Decoded | None:
-    """Decode the output as text. If it was cut within a character, the rest of that character is dropped."""
+    """Decode the output as text. If it was cut within a character, that character is dropped."""
     for end in range(len(run.output), max(len(run.output) - 4 if run.cut else len(run.output) - 1, -1), -1):
         if decoded := mime.decode_text(run.output[:end]):
             return decoded
@@ -312,7 +312,7 @@ def _environment() -> dict[str, str]:
 def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
     """Run a command in its own process group, which is ended before this returns."""
     began = time.monotonic()
-    with subprocess.Popen(  # noqa: S603 - what the operator published, without a shell
+    with subprocess.Popen(  # noqa: S603 - the operator published it; there is no shell
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -390,10 +390,10 @@ def _wait(process: subprocess.Popen[bytes], ends: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all that is left of the process group: first by SIGTERM, then by SIGKILL."""
+    """End the rest of the process group: first with SIGTERM, then with SIGKILL."""
     if sys.platform == "win32":
         with contextlib.suppress(OSError):
-            subprocess.run(  # noqa: S603 - the system's own means to end a tree of processes
+            subprocess.run(  # noqa: S603 - the system's own tool to end a process tree
                 ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -11,17 +11,17 @@ from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret
 __all__ = ["MAX_SHOWN_LINE_BYTES", "Around", "render"]
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
-"""Bytes of one line that are shown, unless bytes were asked for."""
+"""Bytes of one line that are shown, unless the URI asks for bytes."""
 
 # Characters that a terminal interprets, or that change the direction of text, except line ends and tabs.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\r(?!\n)"
 )
-_HOLES = re.compile(rb"\0{9,}")  # a log was cut, and its program still writes at the old offset
+_HOLES = re.compile(rb"\0{9,}")  # a log was truncated, and its program still writes at the old offset
 
 
 class Around(Protocol):
-    """Gives the bytes around a window."""
+    """Reads the bytes around a window."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Read bytes from `offset`."""
@@ -33,9 +33,9 @@ def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut:
 
     Args:
         data: The bytes.
-        start: Where they begin in `around`.
-        around: The whole, for secrets that begin before or end after them.
-        redact: Leave secrets out.
+        start: Their offset in `around`.
+        around: The complete log, for secrets that begin before the data or end after it.
+        redact: Leave out secrets.
         cut: Cut lines that are longer than `MAX_SHOWN_LINE_BYTES`.
     """
     end = start + len(data)

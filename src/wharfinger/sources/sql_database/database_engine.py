@@ -1,7 +1,7 @@
-"""The interface between the source and a kind of database.
+"""The interface of a database to its source.
 
-All methods may block, and may be called from several threads at once. The engine writes the statements, with names from
-its own catalogue only. A value from outside is always a parameter.
+All methods may block, and may be called from several threads at once. The engine writes the statements, only with names
+from its own catalogue. Values from callers are always parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one statement (seconds, characters of one cell, bytes of all rows), and of statements at a time."""
+    """Bounds of one statement (seconds, characters of a cell, bytes of all rows) and of simultaneous statements."""
 
     seconds: float = 10.0
     cell: int = 2_000
@@ -47,10 +47,10 @@ class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows of a table: those after a place, before one, exactly one, or from either end; at most `limit`.
+    """At most `limit` rows of a table: after a place, before it, at it, or from either end.
 
-    A place is written as the texts of the columns of the order (see `row_order`). `offset` skips rows, and is for
-    tables without a key.
+    A place is a tuple with the texts of the columns of the order (see `row_order`). `offset` skips rows of a table
+    without a key.
     """
 
     where: Literal["first", "after", "before", "last", "at"] = "first"
@@ -79,14 +79,14 @@ class TableRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows in the order of their key. `more` says whether others follow in the direction of the span."""
+    """Rows in the order of their key. `more` is True if others follow in the direction of the span."""
 
     rows: list[TableRow]
     more: bool
 
 
 class CellValue(NamedTuple):
-    """The whole value of a cell as bytes (a text in UTF-8), or its beginning if `size` is greater."""
+    """The value of a cell as bytes (a text in UTF-8), or only its beginning if `size` is greater."""
 
     data: bytes
     size: int
@@ -98,11 +98,11 @@ class BadKey(ValueError):
 
 
 class QueryRefused(InvalidArgument):
-    """A statement is not run; the message says why, and what is possible instead."""
+    """The statement is not run. The message says why, and what is possible instead."""
 
 
 class DatabaseUnreachable(SourceUnavailable):
-    """The database cannot be reached; the message names it, without its password."""
+    """The database cannot be reached. The message names it, without its password."""
 
 
 def too_slow(seconds: float) -> HandlerFailed:
@@ -114,7 +114,7 @@ class DatabaseEngine(ABC):
     """Runs statements on one database."""
 
     dialect: str
-    """Its name for people: SQLite, PostgreSQL."""
+    """The name of the dialect, such as SQLite or PostgreSQL."""
     location: str
     """Its path or URL, without a password."""
     queries: bool = True
@@ -126,11 +126,11 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table. If `bounds.size` is reached, they are fewer than requested, with `more`.
+        """Read rows of a table. If `bounds.size` is reached, returns fewer than requested, and `more` is True.
 
         Raises:
             BadKey: the key of `span` is not a key of the table.
-            InvalidArgument: the table cannot be filtered or ordered so.
+            InvalidArgument: the table cannot be filtered or ordered in this way.
             LookupError: the table no longer exists, or is not as in the catalogue.
         """
 
@@ -144,7 +144,7 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def token(self) -> Hashable:
-        """Return a value that stays equal until the database is written to. This is fast."""
+        """Return quickly a value that stays equal until the database is written to."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
@@ -154,7 +154,7 @@ class DatabaseEngine(ABC):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the approximate number of rows of each table, or None if it is not known without counting.
 
-        It takes about a second at most.
+        This takes about a second at most.
         """
 
     def modified(self) -> float | None:
@@ -180,7 +180,7 @@ class DatabaseEngine(ABC):
         """Stop calling `changed`. Must not block."""
 
     def describe(self) -> list[str]:
-        """Facts about the database for people, a few words each. Returns within half a second."""
+        """Describe the database in a few words for each fact. Returns within half a second."""
         return [self.dialect]
 
     @abstractmethod

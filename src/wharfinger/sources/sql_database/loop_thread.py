@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """The thread starts with the first call and ends with `close()`; a later call starts another one."""
+    """A thread that runs an event loop. It starts with a call and ends with `close()`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -27,7 +27,7 @@ class LoopThread:
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine in the loop. Does not block."""
+        """Start a coroutine in the loop, and return immediately."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

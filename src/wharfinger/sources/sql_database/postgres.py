@@ -1,7 +1,7 @@
 """PostgreSQL by asyncpg: rows in windows, statements that only read, and changes.
 
-asyncpg's connections belong to one event loop, but a source is called from threads, and by servers on any loop. So the
-connections have a loop of their own, in a thread.
+asyncpg's connections belong to one event loop, but a source is called from threads, and by servers on any loop.
+Therefore the connections have their own loop, in a thread.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["Postgres", "open_postgres"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""Time after the server's own deadline, which should stop a statement first, until ours."""
+"""Time between the server's deadline, which should stop a statement first, and ours."""
 CONNECTION_SECONDS = 5.0
 """How long to wait for a connection if all are in use, or for the server to accept one."""
 IDLE_SECONDS = 60.0
@@ -246,7 +246,7 @@ class Postgres(DatabaseEngine):
         )
 
     def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], Awaitable[T]], seconds: float) -> T:
-        """Call `work`, and raise what its errors mean."""
+        """Call `work`, and convert its errors."""
         asyncpg = driver()
 
         async def reading(connection: Any) -> T:
@@ -258,7 +258,7 @@ class Postgres(DatabaseEngine):
                 raise
             except (asyncpg.DataError, asyncpg.UndefinedFunctionError) as error:
                 if span.choice.filters or span.choice.order:
-                    raise InvalidArgument(f"{table.name} cannot be read so: {_message(error)}.") from None
+                    raise InvalidArgument(f"{table.name} cannot be read in this way: {_message(error)}.") from None
                 if span.key:
                     raise BadKey(_message(error)) from None
                 raise self._unreadable(table, error) from None
@@ -312,7 +312,7 @@ class Postgres(DatabaseEngine):
     def query(
         self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
     ) -> tuple[list[str], Rows]:
-        """Run a caller's statement, or explain it; `postgres_safety` explains why it can only read."""
+        """Run a caller's statement, or explain it. `postgres_safety` explains why it can only read."""
         asyncpg = driver()
 
         async def work(connection: Any) -> tuple[list[str], Rows]:
@@ -327,7 +327,7 @@ class Postgres(DatabaseEngine):
             except asyncpg.PostgresError as error:
                 raise QueryRefused(f"PostgreSQL cannot run it: {_message(error)}.") from None
             except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-                if connection.is_closed():  # not the statement's fault: it is tried again, or the server is down
+                if connection.is_closed():  # the statement did not cause this: it is retried, or the server is down
                     raise
                 raise QueryRefused(f"It cannot be run: {error}.") from None
 

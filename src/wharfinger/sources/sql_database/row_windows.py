@@ -40,17 +40,17 @@ __all__ = [
 
 JSON_LINES = "application/x-ndjson"
 DEFAULT_ROWS = 1_000
-"""Rows in a window whose URI states no number."""
+"""Rows of a window whose URI states no number."""
 MAX_ROWS = 10_000
-"""Rows in one window."""
+"""Rows of the largest window."""
 WINDOW_SIZE = 32_000
-"""Bytes of values in a window whose URI states no number of rows: with the names of columns, about 10,000 tokens."""
+"""Bytes of values in a window whose URI states no number of rows: about 10,000 tokens with the names of columns."""
 MAX_PLACE_LENGTH = 4_000
-"""Characters of a place in the order, which the URI of the next window contains."""
+"""Characters of a row's place in the order, which is part of the URI of the next window."""
 RESERVED = ("limit", "after", "before", "tail", "rows")
 """Parameters that are not names of columns."""
 HOW_TO_ASK = "?<column>=<value>&order=-<column>&columns=a,b&limit=20"
-"""The parameters of rows, in a form for people and models."""
+"""The parameters for rows, as people and models read them."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "limit": UriParameter("200", "this number of rows"),
@@ -59,7 +59,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
     "after": UriParameter("KEY", "the rows after the one with this key"),
     "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
 }
-"""What the tools say; COLUMN stands for the name of any column."""
+"""Descriptions for the tools. COLUMN stands for the name of any column."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
 _RANGE = re.compile(r"([1-9][0-9]{0,11})-([1-9][0-9]{0,11})?").fullmatch
@@ -68,7 +68,7 @@ _OTHERS = f"{', '.join(RESERVED)}, order=-date (- for descending), columns=a,b"
 
 
 class RowQuery(NamedTuple):
-    """The rows that a URI asks for; `explicit` if it states how many."""
+    """The rows that a URI asks for. `explicit` is True if it states how many."""
 
     span: Span
     explicit: bool
@@ -91,7 +91,7 @@ def parse_rows(uri: str) -> RowQuery:
     """Parse the query of a URI of rows.
 
     Raises:
-        InvalidArgument: it is not valid; the message says what is.
+        InvalidArgument: it is not valid. The message says how to write it.
     """
     query, choice = read_choice(read_pairs(uri), RESERVED)
     limit = _number(query, "limit")
@@ -142,10 +142,10 @@ def read_window(
 ) -> RowWindow:
     """Read the rows that were asked for, or as many of them as fit into one window.
 
-    With `uris`, a value that was cut, and bytes, say the URI of the whole.
+    With `uris`, cut values and bytes state the URI of the complete value.
 
     Raises:
-        InvalidArgument: the table has no key, or not this one, or lacks a column.
+        InvalidArgument: the table has no key or another one, or lacks a column.
         LookupError: the table no longer exists.
     """
     span = ask.span
@@ -184,10 +184,10 @@ def read_window(
 
 
 def _check(table: DatabaseTable, span: Span) -> None:
-    """Check that a table can be read so.
+    """Check that a table can be read by this span.
 
     Raises:
-        InvalidArgument: it cannot; the message says how.
+        InvalidArgument: it cannot. The message says how it can be read.
     """
     check_columns(span.choice, clean(table.name), [column.name for column in table.columns], _OTHERS)
     if table.key is None and span.where != "first":

@@ -59,7 +59,7 @@ __all__ = ["SQLite", "read_value", "write_value"]
 CONNECTION_SECONDS = 5.0
 """How long to wait for a connection if all are in use."""
 ESTIMATE_SECONDS = 0.5
-"""Time for the approximate numbers of rows of all tables."""
+"""Time limit for the approximate row counts of all tables."""
 
 
 class SQLite(DatabaseEngine):
@@ -162,7 +162,7 @@ class SQLite(DatabaseEngine):
                 raise
 
     def _raise_failure(self, error: Exception) -> None:
-        """Raise the error that a client sees if this one is the file's fault, and not the statement's."""
+        """Raise the error for the client if the file caused this one, and not the statement."""
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
@@ -231,7 +231,7 @@ class SQLite(DatabaseEngine):
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
                 return now, self._token_connection.number, version
             except (OSError, sqlite3.Error) as error:
-                self._raise_failure(error)  # locked by a writer, it is still there
+                self._raise_failure(error)  # a locked file still exists
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
@@ -239,7 +239,7 @@ class SQLite(DatabaseEngine):
         return repr(self.token())
 
     def modified(self) -> float | None:
-        """When the file, or its write-ahead log, was last written."""
+        """Return the Unix time of the last write to the file or its write-ahead log."""
         times: list[float] = []
         for path in (self.path, self.path + "-wal"):
             with suppress(OSError):
@@ -251,7 +251,7 @@ class SQLite(DatabaseEngine):
     def query(
         self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
     ) -> tuple[list[str], Rows]:
-        """Run a caller's statement on a connection of its own, or explain it (EXPLAIN QUERY PLAN)."""
+        """Run a caller's statement on a separate connection, or explain it (EXPLAIN QUERY PLAN)."""
         if "\0" in statement:
             raise QueryRefused("The statement contains a NUL character.")
         if not self._slots.acquire(timeout=CONNECTION_SECONDS):
@@ -307,7 +307,7 @@ class _Pooled:
 
 
 class _Select:
-    """A SELECT of a span: the columns of the order, as far as rows are continued by them, then the wanted columns."""
+    """A SELECT of a span: the columns that its position needs, then the wanted columns."""
 
     def __init__(self, table: DatabaseTable, span: Span, *, ties: bool = False) -> None:
         self.table = table
@@ -350,7 +350,7 @@ class _Select:
         return f"CAST({mark} AS TEXT)" if text.startswith("t'") else mark
 
     def collect(self, found: Iterator[Sequence[object]], bounds: QueryBounds) -> Rows:
-        """As many rows as the bounds allow, with their keys."""
+        """Return as many rows as the bounds allow, with their keys."""
         key = self.table.key
         width = len(self.order) if key else 0
         rows = _collect(found, width, self.span.limit, bounds)
@@ -376,7 +376,7 @@ _SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="
 def _condition(column: DatabaseColumn, wanted: RowFilter, values: dict[str, object]) -> str:
     """Return the SQL of a condition. SQLite converts a parameter to the affinity of the column, if it has one.
 
-    A column without one, such as that of an expression in a view, is compared by the type of each of its values.
+    A column without affinity, such as an expression in a view, is compared by the type of each value.
     """
     name = quoted(column.name)
     if wanted.operator == "is":
@@ -441,9 +441,9 @@ def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | Non
 
 
 def write_value(value: object) -> str | None:
-    """Write a value of a key as text; None for NULL.
+    """Write a value of a key as text, or None for NULL.
 
-    Numbers stay as they are; `'` precedes a text that could be read as something else, `x'` the hex of bytes, and `t'`
+    Numbers do not change. `'` precedes a text that could be read as something else, `x'` the hex of bytes, and `t'`
     the hex of a text that contains NUL or is not UTF-8.
     """
     if value is None:
@@ -461,7 +461,7 @@ def write_value(value: object) -> str | None:
 
 
 def read_value(text: str) -> object:
-    """Read what `write_value` wrote.
+    """Read a value from the text that `write_value` wrote.
 
     Raises:
         BadKey: the hex is invalid.
@@ -500,7 +500,7 @@ def _fetch(connection: sqlite3.Connection, statement: str, values: Mapping[str, 
 
 
 def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: QueryBounds) -> Iterator[Sequence[object]]:
-    """Read rows of which a cell is larger than a statement may load; that cell is read in part."""
+    """Read rows with a cell that is larger than a statement may load. Such a cell is read in part."""
     table, key = select.table, select.table.key
     places = connection.execute(*select.statement([])).fetchall() if key else ()
     for place in places:
@@ -514,7 +514,7 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
 
 
 def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
-    """As many rows as the bounds allow, as JSON; at least one. The first `width` values are its place."""
+    """Return as many rows as the bounds allow, at least one. The first `width` values of each are its place."""
     rows: list[TableRow] = []
     size = 0
     for values in found:
@@ -541,7 +541,7 @@ class _Rendered(NamedTuple):
 
 
 def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, bounds: QueryBounds) -> object:
-    """Read one cell: the whole of it if a statement may load it, otherwise its beginning."""
+    """Read one cell completely if a statement may load it, otherwise its beginning."""
     with suppress(sqlite3.DataError):
         found = connection.execute(*select.statement([quoted(column)])).fetchone()
         return found[-1] if found else None

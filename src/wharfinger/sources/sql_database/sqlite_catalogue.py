@@ -26,14 +26,14 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
 def rowid_name(columns: Sequence[str]) -> str | None:
-    """Return the name of the rowid of a table with these columns. Returns None if columns have all of its names."""
+    """Return the name of the rowid of a table with these columns, or None if columns have all its names."""
     taken = {column.lower() for column in columns}
     return next((name for name in _ROWIDS if name not in taken), None)
 
 
 def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
     """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the present schema
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the current schema
     found = connection.execute("PRAGMA main.table_list").fetchall()
     sources = dict(
         connection.execute(
@@ -111,10 +111,10 @@ def _key(
 ) -> UniqueKey | None:
     """Return the primary key, or else a unique index without NULL, or else the rowid.
 
-    SQLite allows NULL in a primary key that is not declared NOT NULL; such a key is followed by the rowid (`tie`).
+    SQLite allows NULL in a primary key that is not declared NOT NULL. Such a key is followed by the rowid (`tie`).
 
-    The key states collations only if a column may have another one than the index, because SQLite uses an index for
-    several columns only if the statement names no collation.
+    The key states collations only if a column may have another one than the index: SQLite uses an index of several
+    columns only if the statement names no collation.
     """
     if kind == "view":
         return None

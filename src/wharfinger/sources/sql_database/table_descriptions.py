@@ -22,9 +22,9 @@ __all__ = ["brief", "describe", "schema_text"]
 SCHEMA_LENGTH = 36_000
 """Characters of the text of a schema: about 9,000 tokens."""
 MAX_DEFINITION_LENGTH = 1_000
-"""Characters of the statement of a view in it."""
+"""Characters of the statement of a view in the text of a schema."""
 MAX_TEXT_LENGTH = 300
-"""Characters of a comment, default or condition in it."""
+"""Characters of a comment, default or condition in the text of a schema."""
 
 
 def brief(table: DatabaseTable) -> str:
@@ -57,7 +57,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
 
 
 def _lines(value: Any) -> str:
-    """Encode a value. Each object of a list of objects is on a line of its own."""
+    """Encode a value as JSON. Each object in a list of objects has its own line."""
     several = list(value) if is_several(value) else []
     if not several or not is_named(several[0]):
         return _json(value)
