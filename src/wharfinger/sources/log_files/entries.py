@@ -2,8 +2,8 @@
 
 If no line has a time, each line begins an entry that is not indented and does not continue a stack trace.
 
-Finds the entries in some bytes, the beginning of the entry that contains a place, and the first entry since a time (by
-bisection over blocks of 64 KiB; a few probes check that times are in order).
+Finds the entries in some bytes, the beginning of the entry at an offset, and the first entry since a time (by bisection
+over blocks of 64 KiB; a few probes check that times are in order).
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 64 << 10
-"""Bytes before a window in which the beginning of its first entry is searched for."""
-MAX_LINE_BYTES = 256 << 20  # bytes of a line that is skipped to find a time after it
-MAX_BLOCKS = 32  # blocks of twice `BLOCK_BYTES` that are searched for an entry after a place near it
-ORDER_PROBES = 16  # places at which times are compared, to check that they are in order
-LATE_SECONDS = 60.0  # seconds by which an entry may be older than one before it
+"""Bytes before a window that are searched for the beginning of its first entry."""
+MAX_LINE_BYTES = 256 << 20
+"""Bytes of the longest line that is skipped to find a time after it."""
+MAX_BLOCKS = 32
+"""Blocks of twice `BLOCK_BYTES` that are searched for an entry near an offset."""
+ORDER_PROBES = 16
+"""Offsets at which times are compared, to check that they are in order."""
+LATE_SECONDS = 60.0
+"""How much older an entry may be than one before it."""
 
 
 class LogEntry(NamedTuple):
-    """An entry in some bytes: from `start` to `end`, and its time if it has one."""
+    """An entry in some bytes: its `start` and `end`, and its time if it has one."""
 
     start: int
     end: int
@@ -50,14 +54,14 @@ class LogEntry(NamedTuple):
 
 
 class EntryMatch(NamedTuple):
-    """Where the first entry since a time begins. It is reliable only if times are in order (`ordered`)."""
+    """The offset of the first entry since a time. It is reliable only if times are in order (`ordered`)."""
 
     offset: int
     ordered: bool
 
 
 class EntryFilter(NamedTuple):
-    """Which entries are wanted."""
+    """The conditions that wanted entries meet."""
 
     since: float | None = None
     until: float | None = None

@@ -32,7 +32,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
 
 
 def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTemplate]:
-    """Templates of any log, and of a part of one."""
+    """Return the templates for logs, and for parts of them."""
     return [
         t.ResourceTemplate(
             uri_template=whole,
@@ -75,5 +75,5 @@ def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, obje
 
 
 def is_open(query: LogQuery) -> bool:
-    """Return whether entries that are written later may belong to it."""
+    """Return whether later entries may belong to the window."""
     return query.window is None or query.window.kind == "tail"

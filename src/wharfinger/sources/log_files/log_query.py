@@ -20,11 +20,12 @@ _PLACES = ("tail", "lines", "bytes", "after", "before")
 _FILTERS = ("since", "until", "level", "text")
 NAMES = (*_PLACES, *_FILTERS)
 """The names that a query may have."""
-MAX_TEXT_LENGTH = 200  # characters
+MAX_TEXT_LENGTH = 200
+"""Characters of `text=`."""
 
 
 class LogQuery(NamedTuple):
-    """A parsed query. Without values, it is for the end of the log."""
+    """A parsed query. Without values, it selects the end of the log."""
 
     window: window.Window | None = None
     after: LogPosition | None = None
@@ -38,7 +39,7 @@ class LogQuery(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the log is asked for as it is."""
+        """Whether the query selects the end of the log without any condition."""
         return self == LogQuery()
 
     @property
@@ -48,7 +49,7 @@ class LogQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether it begins at a place and goes forward, instead of ending at the end."""
+        """Whether the window begins at a place and continues forward, instead of ending at the end of the log."""
         return self.after is not None or (self.since is not None and self.window is None and self.before is None)
 
 

@@ -4,8 +4,8 @@ A query goes forward (from a position, or since a time), backward (the newest en
 end), or names lines or bytes. Filters for level and text must examine every entry, so one read examines at most
 `MAX_SCANNED_BYTES` bytes; a link to the next window continues the search.
 
-An entry of several lines, such as a stack trace, is not cut: a window begins and ends with entries, unless lines or
-bytes were asked for, or one entry is larger than a window.
+An entry of several lines, such as a stack trace, is not cut: a window begins and ends with entries, unless the URI asks
+for lines or bytes, or one entry is larger than a window.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ LOG_WINDOW_BYTES = 32 << 10
 """Bytes of a window whose URI states no number: about 8,000 to 10,000 tokens."""
 
 MAX_RANGE_BYTES = 8 << 20
-"""Bytes of a window with both ends given."""
+"""Bytes of a window whose URI states both ends."""
 MAX_SCANNED_BYTES = 4 << 20
 """Bytes that are examined for entries in one read."""
 SCAN_BYTES = 256 << 10
-"""Bytes that are examined at once from the end back, so that no more are examined than a window needs."""
+"""Bytes that are examined at once when reading backward, so that few more are examined than a window needs."""
 MAX_FILTERED_BYTES = 1 << 20
-"""Bytes of entries that a filter returns, if a number of lines was asked for."""
+"""Bytes of entries that a filter returns, if the URI states a number of lines."""
 
 
 class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
-    `closed`: entries that are written later do not belong to it. `more`: entries after it exist already. `full`: it has
-    as many lines as were requested, and there may be others before it. `scanned` is what was examined for a filter.
+    `closed`: later entries do not belong to it. `more`: there are already entries after it. `full`: it has as many lines
+    as were requested, and there may be others before it. `scanned`: the pieces that were examined for a filter.
     """
 
     pieces: list[Piece]
@@ -69,7 +69,7 @@ class Selection(NamedTuple):
 
     @property
     def version(self) -> str:
-        """A version of the selected bytes, made of their place and a sample of them."""
+        """The version of the selected bytes, made of their place and a sample of them."""
         marks = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
         return marks[0] if len(marks) == 1 else f"{len(marks)}-{crc32(''.join(marks).encode()):x}"
 
@@ -80,7 +80,7 @@ def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) 
 
 
 class LogReader:
-    """Answers queries from chains of files."""
+    """Answers queries about the files of a log."""
 
     def __init__(self, zone: tzinfo | None, redact: bool) -> None:
         self.zone = zone
@@ -92,8 +92,8 @@ class LogReader:
 
         Raises:
             InvalidArgument: the window is not possible.
-            NotServed: there is no such file at the moment.
-            LogMoved: the files changed meanwhile; ask again.
+            NotServed: there is currently no such file.
+            LogMoved: the files changed during the read: select again.
         """
         if query.forward:
             return self._forward(chain, query)
@@ -101,7 +101,7 @@ class LogReader:
             return _BY[query.window.kind](self, chain, query, query.window)
         return self._backward(chain, query)
 
-    # From a place on
+    # Forward
 
     def _forward(self, chain: Chain, query: LogQuery) -> Selection:
         wanted = EntryFilter(None, query.until, query.level, query.text, self.redact)
@@ -126,7 +126,7 @@ class LogReader:
         return self._sieve(chain, found, wanted, notes, query)
 
     def _whole_entries(self, chain: Chain, found: LogRead) -> LogRead:
-        """Leave out the last entry of a window if it does not end in it, unless it is the only one."""
+        """Leave out the last entry of a window if it does not end there, unless it is the only one."""
         if not found.more or not found.pieces:
             return found
         last = found.pieces[-1]
@@ -218,7 +218,7 @@ class LogReader:
             content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES).partition(b"\n")[2], self.zone, now
         )
 
-    # From a place back
+    # Backward
 
     def _backward(self, chain: Chain, query: LogQuery) -> Selection:
         """Select the newest entries before a place, a time or the end, in one file."""
@@ -267,12 +267,12 @@ class LogReader:
     def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
         if query.before is None:
             if chain.live is None:
-                raise LogMoved  # renamed, and not yet created again; or gone
+                raise LogMoved  # it was renamed and not yet recreated, or removed
             return 0, chain.content(0).size
         place = locate(chain, query.before)
         if place.lost:
             raise InvalidArgument(
-                "What was before is gone: the log was emptied, or rotated away. Read it without before=."
+                "The lines before it are gone: the log was emptied or rotated. Read it without before=."
             )
         return place.at, place.offset
 
@@ -296,9 +296,9 @@ class LogReader:
     def _newest_wanted(
         self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
     ) -> tuple[list[Piece], int, bool, Piece]:
-        """Return the newest wanted entries between two places.
+        """Select the newest wanted entries between two places.
 
-        Returns them, where they begin, whether they have the requested number of lines, and what was examined.
+        Returns them, their start, whether they have the requested number of lines, and the examined piece.
         """
         lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
         end = high
@@ -307,7 +307,7 @@ class LogReader:
         while end > lowest:
             begin, data, whole = self._block_before(content, low, lowest, end)
             if not whole and end < high:
-                break  # the next window back begins with all of this entry
+                break  # the previous window ends with this entry
             for start, stop, holds, _ in reversed(list(self._judge(content, begin, data, wanted))):
                 if not holds:
                     continue
@@ -315,7 +315,7 @@ class LogReader:
                 full = lines + part.count(b"\n") > bounds.lines
                 if kept and (full or size + len(part) > most):
                     return _joined(kept[::-1]), kept[-1].start, full, Piece(content.generation, begin, data)
-                if len(part) > most:  # one entry: its last lines; the next window back has the others
+                if len(part) > most:  # one entry: its last lines; the previous window has the others
                     first = _last_lines(part, most)
                     rest = Piece(content.generation, start + first, part[first:])
                     return [rest], rest.start, full, rest
@@ -326,9 +326,9 @@ class LogReader:
         return _joined(kept[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
-        """Some bytes that end at `end`: where they begin, the bytes, and whether they begin with an entry.
+        """Read some bytes before `end`. Returns their start, the bytes, and whether they begin with an entry.
 
-        They begin with an entry, unless one goes back beyond `lowest`; and they are as few as possible.
+        They begin with an entry, unless the entry begins before `lowest`, and are as few as possible.
         """
         length = SCAN_BYTES
         while True:
@@ -413,7 +413,7 @@ class LogReader:
 
     def _live(self, chain: Chain) -> LogContent:
         if chain.live is None:
-            raise LogMoved  # renamed, and not yet created again; or gone
+            raise LogMoved  # it was renamed and not yet recreated, or removed
         return chain.content(0)
 
 
@@ -429,7 +429,7 @@ def _untimed() -> InvalidArgument:
 
 
 def _open_bytes() -> int:
-    """Bytes of a window with an open end."""
+    """Return the number of bytes in a window with an open end."""
     return window_bytes() if has_budget() else LOG_WINDOW_BYTES
 
 
@@ -464,7 +464,7 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
 
 
 def _first_lines(data: bytes, size: int) -> bytes:
-    """At most `size` bytes of some data, up to a line end if there is one."""
+    """Return at most `size` bytes of some data, up to a line end if there is one."""
     return data[: data.rfind(b"\n", 0, size) + 1 or size]
 
 

@@ -1,8 +1,8 @@
 """A position in a log that survives rotation: an inode, an offset, and a digest of the bytes before the offset.
 
-To find the file again, the one with the inode is tried first, then the others; the digest decides. So a file that was
-renamed, copied and cut, or compressed meanwhile is found, and another one with the same inode or name is not mistaken
-for it.
+To find the file again, the one with the inode is tried first, then the others, and the digest decides. A file that was
+renamed, copied and truncated, or compressed is found, and another file with the same inode or name is not mistaken for
+it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 
 __all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
 
-SAMPLE_BYTES = 1_024  # bytes at the beginning of a file, and before a position, in the digest
+SAMPLE_BYTES = 1_024
+"""Bytes at the beginning of a file, and before a position, in the digest."""
 _FORM = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
 
 class LogPosition(NamedTuple):
-    """A place between two bytes of a log; `str()` writes it as text.
+    """A place between two bytes of a log. `str()` writes it as text.
 
     `written` is the time (ns) of the file's last change when the position was made.
     """
@@ -39,10 +40,10 @@ class LogPosition(NamedTuple):
 
     @classmethod
     def read(cls, name: str, text: str) -> LogPosition:
-        """Read what `str()` wrote.
+        """Read a position from the text that `str()` wrote.
 
         Raises:
-            InvalidArgument: `str()` did not write this.
+            InvalidArgument: it is not a position.
         """
         try:
             version, *fields = _FORM.unpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -54,7 +55,7 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of the oldest newer one."""
+    """A place in a chain of files. If `lost`, the file is gone, and this is the beginning of the oldest newer one."""
 
     at: int
     offset: int
@@ -74,15 +75,15 @@ def _digest(content: LogContent, offset: int) -> bytes:
 
 
 def still_holds(content: LogContent, position: LogPosition) -> bool:
-    """Return whether this is the content that the position is in."""
+    """Return whether the position is in this content."""
     return content.size >= position.offset and _digest(content, position.offset) == position.digest
 
 
 def locate(chain: Chain, position: LogPosition) -> LogPlace:
-    """Find the file that a position is in.
+    """Find the file of a position.
 
     Raises:
-        LogMoved: the files changed meanwhile.
+        LogMoved: the files changed during the search.
     """
     generations = chain.generations
     if not position.offset:

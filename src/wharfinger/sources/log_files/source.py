@@ -1,4 +1,4 @@
-"""Logs as a source: what a pattern matches, read from the end, in windows, by time, level and text, and followed."""
+"""Logs as a source: the files that match a pattern, read from the end, in windows, by time, level and text."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ __all__ = ["Logs", "logs"]
 OPEN_TTL_MS = 1_000
 """The longest `ttlMs` of a log that may grow at any time."""
 COUNTING_SECONDS = 0.4
-"""How long `describe` may count."""
+"""Time limit for counting logs in `describe`."""
 MAX_SEARCHED_WINDOWS = 8_192
-"""Windows of one log that are searched, the newest ones: 256 MiB."""
+"""The newest windows of one log that are searched: 256 MiB."""
 BOUNDARY_BYTES = 4_096
-"""Bytes after the end of a window of 32 KiB in which the next entry is searched for."""
+"""Bytes after the end of a window of 32 KiB that are searched for the next entry."""
 
 T = TypeVar("T")
 
@@ -73,14 +73,14 @@ def logs(
 ) -> Logs:
     """Publish logs: `server.include(logs("logs/*.log"))`.
 
-    Symbolic links and special files are never published. `.gitignore` is ignored.
+    Symbolic links and special files are never published. `.gitignore` has no effect.
 
     Args:
         pattern: A file, or a pattern with `*`, `?`, `[…]` and `**`.
-        label: Its name in URIs, `log://<label>/…`; by default that of the folder before the first wildcard.
-        redact: Leave secrets out: passwords and tokens by their names or forms, Authorization headers, private keys.
-        timezone: The zone of times without one, such as `Europe/Copenhagen`; this machine's by default.
-        poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
+        label: The name in URIs, `log://<label>/…`. Default: the name of the folder before the first wildcard.
+        redact: Leave out secrets: passwords and tokens by their names or forms, Authorization headers, private keys.
+        timezone: The zone of times without one, such as `Europe/Copenhagen`. Default: the zone of this machine.
+        poll: Poll for changes, with this many seconds between two polls (True: 1). By default, polls only if the system
             reports no changes.
 
     Raises:
@@ -107,7 +107,7 @@ def _zone(name: str | None) -> tzinfo | None:
 
 
 class Logs(Source):
-    """The source that `logs()` makes. Its methods may be called from several threads at once."""
+    """The source that `logs()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
 
@@ -155,7 +155,7 @@ class Logs(Source):
     # One log
 
     def _chained(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
-        """Use the files of a log, and try again if they changed meanwhile."""
+        """Call `use` with the files of a log, and again if they changed during the call."""
         for _ in tries():
             try:
                 with open_chain(self.files.tree, parts, self._inflated) as chain:
@@ -241,7 +241,7 @@ class Logs(Source):
     def _remarks(
         self, uri: str, chain: Chain, query: LogQuery, selection: Selection, said: Mapping[str, object]
     ) -> list[t.ResourceContents]:
-        """Remarks that are not part of the log: why it shows nothing, how to go on, and what was left out."""
+        """Return remarks about the window: why it is empty, how to continue, and what was left out."""
         notes = list(selection.notes)
         names = {piece.generation for piece in selection.pieces}
         if not selection.closed and any(
@@ -257,14 +257,14 @@ class Logs(Source):
             return [continuation(str(following), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous:
             notes.append(f"For what is before, read {previous}")
-        if query.plain and not has_budget():  # a tool says it itself
+        if query.plain and not has_budget():  # the tool gives this hint itself
             notes.append(f"Parts of it: {HOW_TO_ASK}")
         return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
 
-    # Finding
+    # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths, and usual values of `level`, `since`, `until` and `tail`."""
+        """Suggest paths, and usual values of `level`, `since`, `until` and `tail`."""
         known = VALUES.get(argument, ())
         if known and template == self._filtered:
             return [one for one in known if one.startswith(value.lower())]
@@ -273,9 +273,9 @@ class Logs(Source):
         return complete_path(self.files.tree, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Logs in pages: a small one as such, a larger one in windows of about 32 KiB; only the last changes.
+        """Return a page of logs. A large log is divided into windows of about 32 KiB, of which only the last changes.
 
-        The newest window of each log comes first, so that a search finds what was written last.
+        The newest window of each log comes first, so that a search finds the latest entries.
 
         A small log has the same text as a read of it, so that a hit leads to its line.
         """
@@ -361,7 +361,7 @@ class Logs(Source):
     # Watching
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's content, or of the list; of a window, changes of its text."""
+        """Call `changed` when the content of this URI changes, or the list if it is None."""
         self._watch.watch(uri, changed)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:
@@ -397,7 +397,7 @@ class Logs(Source):
         return str(number).encode()
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop reporting."""
+        """Stop watching it."""
         self._watch.unwatch(uri)
         self._sieves.pop(uri, None)
 

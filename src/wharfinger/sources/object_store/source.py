@@ -37,24 +37,24 @@ from wharfinger.sources.windows.window import PARAMETERS, LineIndexes, RandomAcc
 __all__ = ["Objects"]
 
 MAX_WATCHED_OBJECTS = 10_000
-"""Objects that are compared to find changes of the list. Changes after them are not reported."""
+"""Objects that are compared to find changes of the list. Changes of later objects are not reported."""
 POLL_PAGE = 1_000
-"""Objects requested at a time to compare them."""
+"""Objects per request of a poll."""
 FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE
-"""Up to this many watched URIs are looked at one by one: a listing may take as many requests."""
+"""Up to this many watched URIs are requested one by one: a listing may take as many requests."""
 PATIENCE_SECONDS = 3.0
-"""How long a list of several sources waits for a store."""
+"""How long a list of several sources waits for this store."""
 MAX_REQUESTS = 10
-"""Requests to the store for one page: names that cannot be served may fill some results."""
+"""Requests to the store for one page. Several are needed if many names cannot be served."""
 ATTEMPTS = 3
-"""How often an object is read again that changes while it is read."""
+"""Attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"
 """Start of each key of a page."""
 MAX_KEY_LENGTH = 4_096
 """Characters in the key of a page."""
 
 MAX_TEXT_BYTES = 8 << 20
-"""Objects whose text is searched."""
+"""Size of the largest object whose text is searched."""
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Objects(Source):
         self.noun = store.noun
         self.patience = PATIENCE_SECONDS
         self._round: dict[str, str] | None = None
-        """The versions of the first objects, listed in this round of polling; None if there was no need."""
+        """The versions of the first objects, listed in this round of polling. None if they were not needed."""
         self._polling = Polling(
             f"objects {title}", self._look, every=store.every, rest=store.rest, prepare=self._prepare
         )
@@ -118,7 +118,7 @@ class Objects(Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` objects and directories in the order of their keys, and the key of the next page."""
+        """List at most `limit` objects and directories in the order of their keys. Returns them and the next key."""
         position = _position(after)
         found = [self._resource(ObjectInfo(""))] if after is None else []
         for _ in range(MAX_REQUESTS):
@@ -160,7 +160,7 @@ class Objects(Source):
         return [self._resource(info) for info in infos], KEY_PREFIX + infos[-1].key if more and infos else None
 
     def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
-        """Entries of a directory whose keys a URI can contain."""
+        """List the entries of a directory whose keys a URI can contain."""
         found: list[ObjectInfo] = []
         for _ in range(MAX_REQUESTS):
             infos, more = self.store.level(directory, begin, after, limit - len(found))
@@ -205,11 +205,11 @@ class Objects(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Read an object, whole or in windows, or list a directory, with one more content for each child.
+        """Read an object, completely or in windows, or list a directory, with one more content for each child.
 
         Raises:
             ResourceNotFound: it does not exist, or is not served.
-            InvalidArgument: there is no such window, or the object cannot be read; the message says why.
+            InvalidArgument: there is no such window, or the object cannot be read. The message says why.
             StoreFailed: the store does not answer.
         """
         base, query = split_query(uri)
@@ -254,10 +254,10 @@ class Objects(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta), *summaries(children)]
         return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope=self.cache_scope)
 
-    # Finding
+    # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Keys in one directory that start with `value`; those of directories end with `/`."""
+        """Suggest keys in one directory that start with `value`. Those of directories end with `/`."""
         if argument != "path" or template != self.template:
             return []
         head, slash, typed = value.rpartition("/")
@@ -273,7 +273,7 @@ class Objects(Source):
         return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Objects in pages, pictures too, whose names are searched."""
+        """Return a page of objects. It includes pictures, whose names are searched."""
         infos, more = self.store.page(_position(after), limit)
         documents = [
             Document(
@@ -310,7 +310,7 @@ class Objects(Source):
             return str(error)
 
     def _prepare(self) -> None:
-        """List the first objects, if the list is watched, or so many URIs that this takes fewer requests."""
+        """List the first objects, if the list or many URIs are watched, because that takes fewer requests."""
         watched = self._polling.watched
         self._round = None
         if None in watched or len(watched) > FEW_WATCHED:
@@ -318,7 +318,7 @@ class Objects(Source):
 
     def _look(self, uri: str | None) -> Hashable:
         if uri is None:
-            if self._round is None:  # it is watched since a moment ago
+            if self._round is None:  # the watch has just begun
                 self._prepare()
             return digest(*(self._round or ()))
         base = split_query(uri)[0]
@@ -365,7 +365,7 @@ def _position(after: str | None) -> str:
     """Return the key of the object after which a list continues.
 
     Raises:
-        InvalidArgument: the key of the page is not one of ours.
+        InvalidArgument: the key of the page is not valid.
     """
     if after is None:
         return ""

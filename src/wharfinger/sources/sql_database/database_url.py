@@ -32,21 +32,20 @@ def sql(
 ) -> Database:
     """Publish a database: `server.include(sql("sqlite:///shop.db"))`.
 
-    The database itself enforces that it is only read. The password in the URL does not appear in URIs, messages or
-    logs.
+    The database itself ensures that it is only read. The password in the URL does not appear in URIs, messages or logs.
 
     Args:
-        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database` (a Unix
-            socket by `?host=/folder`), or another URL of SQLAlchemy.
-        label: The name in URIs; by default that of the file or database.
-        schemas: Publish these schemas only (PostgreSQL); by default all that the role may read.
-        notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`); without it the database is polled.
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database` (with
+            `?host=/folder` for a Unix socket), or another URL of SQLAlchemy.
+        label: The name in URIs. Default: the name of the file or database.
+        schemas: Publish only these schemas (PostgreSQL). Default: all that the role may read.
+        notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`). Without it, the database is polled.
         seconds: Time after which a statement is stopped.
-        cell: Characters of one value in a window; a longer one is cut, with the URI of the whole.
+        cell: Characters of one value in a window. A longer value is cut, and the URI of the complete value is given.
         size: Bytes of a window whose number of rows was requested.
-        connections: Connections open at the same time, at most.
+        connections: Maximum number of open connections.
         read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite and
-            PostgreSQL, for which Wharfinger cannot enforce it.
+            PostgreSQL, for which Wharfinger cannot ensure it.
 
     Raises:
         UnusableSource: the URL cannot be used, or the file is missing.

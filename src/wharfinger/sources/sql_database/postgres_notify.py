@@ -18,13 +18,13 @@ log = logging.getLogger("wharfinger.sources")
 COALESCE_SECONDS = 0.05
 """Notifications within this time are passed on as one."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
-"""Delay before the next attempt to connect: doubled after each failure."""
+"""Delay before the next attempt to connect. It is doubled after each failure."""
 MAX_TABLES = 10_000
 """Tables that are counted separately."""
 
 
 class NotifyListener:
-    """Counts notifications. Their payload is `table` or `schema.table`; if empty, any table may have changed."""
+    """Counts notifications. Their payload is `table` or `schema.table`. If it is empty, any table may have changed."""
 
     def __init__(self, channel: str, connect: Callable[[], Awaitable[Any]], place: str) -> None:
         self.channel = channel

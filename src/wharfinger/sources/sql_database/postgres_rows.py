@@ -46,7 +46,7 @@ _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 class WindowStatement:
-    """The statement that reads a span: the columns of the order as texts, then the wanted columns, one row more."""
+    """The statement that reads a span: the order's columns as text, then the wanted columns, with one row more."""
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
         self.table = table
@@ -80,7 +80,7 @@ class WindowStatement:
         return f"{name} {_SIGNS[wanted.operator]} {self._add(wanted.value, _cast(self.table, wanted.column))}"
 
     def text(self, cell: int, blocks: tuple[int, int] | None = None, limit: int | None = None) -> str:
-        """Return the SQL. `blocks` are the first block of the table to be read, and the one after the last."""
+        """Return the SQL. `blocks` are the first block of the table to read, and the one after the last."""
         span, table = self.span, self.table
         wanted = [f"{name}::text" for name in self._expressions] if table.key is not None else []
         wanted += [_shown(f"t.{quoted(column.name)}", column.cast, cell) for column in self.columns]
@@ -163,7 +163,7 @@ async def read_rows(
     blocks: tuple[int, int] | None = None,
     limit: int | None = None,
 ) -> Rows:
-    """Run a statement, in some blocks of its table only if they are given."""
+    """Run a statement. If `blocks` are given, it reads only these blocks of its table."""
     key, order = statement.table.key, statement.order
     text = statement.text(bounds.cell, blocks, limit)
     kinds = [column.cast for column in statement.columns]
@@ -204,7 +204,7 @@ async def _fetch(
     limit: int,
     bounds: QueryBounds,
 ) -> Rows:
-    """Fetch as many rows as the bounds allow, at least one. Batches keep the number of rows in memory small."""
+    """Fetch as many rows as the bounds allow, at least one. Batches keep few rows in memory."""
     cursor = await connection.cursor(statement, *values)
     rows: list[TableRow] = []
     size = 0

@@ -1,12 +1,12 @@
 """The order of a table's rows, and the condition for the rows after or before one of them. Does no I/O.
 
-Rows are ordered by the columns that were asked for, then by the key, so that no two rows have the same place. A window
+Rows are ordered by the requested columns, then by the key, so that no two rows have the same place. A window
 starts after the last row of the one before it ("keyset pagination"): with the order `a, b` and the last row (1, 2), at
 
     a > 1 OR (a = 1 AND b > 2)
 
-Two rules keep this exact. NULL equals nothing in SQL, so it is compared by IS NULL, and it comes last in columns that
-were asked for, whichever database it is. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by
+Two rules keep this exact. NULL equals nothing in SQL, so it is compared with IS NULL, and it comes last in requested
+columns in every database. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by
 the rowid, because several rows may then have the same key. If all columns go in one direction and none is NULL, row
 values such as `(a, b) > (1, 2)` are used instead, for which databases use an index.
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class OrderColumn(NamedTuple):
-    """A column of the order. `nulls` says where NULL comes, and is empty if the column is never NULL."""
+    """A column of the order. `nulls` is the place of NULL, and empty if the column is never NULL."""
 
     name: str
     descending: bool = False
@@ -82,7 +82,7 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
     """Return the columns of the order that a cursor has values for.
 
     Raises:
-        BadKey: it has fewer or more.
+        BadKey: the cursor has another number of values.
     """
     short = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
     if len(cursor) != len(order) - short:
@@ -100,7 +100,7 @@ def rows_beyond(
     Args:
         order: The columns of the place.
         expressions: The SQL of each.
-        marks: The parameter for the value of each; None for NULL.
+        marks: The parameter for the value of each, or None for NULL.
         where: `after`, `before` or `at`.
     """
     columns = list(zip(order, expressions, marks, strict=True))
@@ -125,7 +125,7 @@ def rows_beyond(
     first, expression, mark = columns[0]
     if found and mark is not None and first.nulls != ("first" if backwards else "last"):
         sign = "<" if first.descending is not backwards else ">"
-        found += f" AND {expression} {sign}= {mark}"  # so that an index finds where to begin
+        found += f" AND {expression} {sign}= {mark}"  # so that an index finds the first row
     return found or "1 = 0"
 
 

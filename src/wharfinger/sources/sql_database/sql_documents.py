@@ -1,4 +1,4 @@
-"""Completions, and the documents that a search looks through, for the tables and rows of a database."""
+"""Completions and searched documents for the tables and rows of a database."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from wharfinger.sources.sql_database.table_descriptions import describe
 __all__ = ["MAX_ROWS", "complete", "documents"]
 
 MAX_ROWS = 100_000
-"""Rows of one table that become documents, from the first one on."""
+"""Rows of one table that become documents, beginning with the first."""
 WITHOUT_ROWS = ("view", "foreign table")
-"""Only their definitions become documents: their rows are those of other tables, and may be slow to read."""
+"""Kinds of which only the definition becomes a document: their rows are in other tables, and may be slow to read."""
 WINDOW_ROWS = 100
 """Rows in one document."""
 MAX_KEYS = 20
@@ -37,7 +37,7 @@ CATALOGUE_SECONDS = 0.25
 """How old a catalogue may be."""
 LIMITS = ("100", "1000", "10000")
 WINDOW_SECONDS = 2.0
-"""How long one window of rows may take."""
+"""Time limit for one window of rows."""
 
 
 def complete(
@@ -66,7 +66,7 @@ def complete(
 
 
 def _complete_columns(table: DatabaseTable, value: str) -> list[str]:
-    """Names of columns that begin with what follows the last comma, and the minus of a descending order."""
+    """Suggest columns that begin with the text after the last comma. The minus of a descending order is kept."""
     before, comma, typed = value.rpartition(",")
     sign = "-" if typed.startswith("-") else ""
     names = begins_then_holds([column.name for column in table.columns], typed.removeprefix("-"))
@@ -96,7 +96,7 @@ def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTa
 
 
 class _Position(NamedTuple):
-    """How far documents have been listed: the definition of a table, and its rows up to a key."""
+    """A position in the list of documents: a table, and the key of its last listed row."""
 
     schema: str = ""
     table: str = ""
@@ -120,7 +120,7 @@ def _read_position(key: str) -> _Position:
 def documents(
     engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, after: str | None, limit: int
 ) -> tuple[list[Document], str | None]:
-    """Definitions and windows of rows. The key of the next page is a table, and how far its rows have been listed."""
+    """Return definitions and windows of rows, and the key of the next page."""
     found: list[Document] = []
     key: str | None = None
     begin = _Position() if after is None else _read_position(after)
@@ -167,7 +167,7 @@ def _windows(
         query = f"after={quote_part(last)}&limit={WINDOW_ROWS}" if last else f"limit={WINDOW_ROWS}"
         try:
             window = read_window(engine, table, RowQuery(span, True), bounds)
-        except (LookupError, ValueError, ProtocolError):  # dropped meanwhile, too slow, or its key has changed
+        except (LookupError, ValueError, ProtocolError):  # it was dropped, is too slow, or its key has changed
             return
         if window.rows:
             yield uris.of_rows(table.schema, table.name, query), window

@@ -1,9 +1,9 @@
 """Finds changes in a database.
 
-A database has a token that is cheap to ask for and differs after every write (SQLite's `data_version`, PostgreSQL's
-snapshot). One thread asks for the token many times a second; only when it differs are the versions of the watched URIs
-computed, by reading. In any case they are looked at every few seconds. While the database cannot be reached, the thread
-tries again at each request for the token, so that watchers soon hear when it is back (see `sources.polling`).
+A database has a token that is cheap to read and changes with every write (SQLite's `data_version`, PostgreSQL's
+snapshot). One thread reads the token several times a second. If it has changed, and every few seconds in any case, the
+thread reads the watched URIs and compares their versions. While the database cannot be reached, the thread tries again
+each time it reads the token, so that watchers are soon notified when it is back (see `sources.polling`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Data
 __all__ = ["TOKEN_SECONDS", "SqlWatch"]
 
 TOKEN_SECONDS = 0.1
-"""Time between two requests for the token, each of which takes well under a millisecond."""
+"""Time between two reads of the token. Each takes well under a millisecond."""
 SLEEP_RATIO = 4
-"""The thread sleeps at least this many times as long as the last request and the look after it took."""
+"""Minimum pause of the thread, as a multiple of the duration of the last read and comparison."""
 JOIN_SECONDS = 2.0
-"""How long `close` waits for a request that is running."""
+"""How long `close` waits for a running request."""
 LOOK_SECONDS = 5.0
-"""Time after which everything is looked at even if the token is the same."""
+"""Time after which all versions are compared, even if the token has not changed."""
 
 
 class SqlWatch:
@@ -50,7 +50,7 @@ class SqlWatch:
         self._polling = Polling(f"wharfinger-{name}", self._look, every=LOOK_SECONDS, prepare=self._prepare)
 
     def record(self, uri: str, version: str) -> None:
-        """Record the present version of a URI, see `Polling.record`."""
+        """Record the current version of a URI (see `Polling.record`)."""
         self._polling.record(uri, version)
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -77,7 +77,7 @@ class SqlWatch:
             self._end()
 
     def close(self) -> None:
-        """Stop watching everything. Waits a short time for a request to the database that is running."""
+        """Stop watching everything. Waits a short time for a running request."""
         self._polling.close()
         with self._lock:
             self._watched.clear()
@@ -94,13 +94,13 @@ class SqlWatch:
         self._engine.unlisten()
 
     def _poll_token(self, ended: threading.Event) -> None:
-        """Ask for the token regularly, and have everything looked at when it differs."""
+        """Read the token regularly, and compare all versions when it has changed."""
         wait = self._every
         while not ended.wait(wait):
             began = time.monotonic()
             try:
                 changed = self._engine.token() != self._token
-            except Exception:  # logged by the next look
+            except Exception:  # the next comparison logs it
                 changed = not self._down
             if changed or self._down:
                 self._polling.look_now()
@@ -112,7 +112,7 @@ class SqlWatch:
         try:
             self._token = self._engine.token()
             self._down = False
-        except Overloaded:  # such as a file that is locked: the token is asked for again at once
+        except Overloaded:  # such as a locked file: the token is read again immediately
             self._down = False
         except DatabaseUnreachable:
             self._down = True
@@ -129,7 +129,7 @@ class SqlWatch:
         except ResourceNotFound:
             version = ""
         except Overloaded:
-            self._token = None  # which differs from the next token, so that this is looked at again soon
+            self._token = None  # differs from the next token, so that the comparison is soon repeated
             if known is None:
                 raise
             return known[1]

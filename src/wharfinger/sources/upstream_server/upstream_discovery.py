@@ -1,4 +1,4 @@
-"""Fetches the templates of another server, and the beginning of its list, before a client asks for them."""
+"""Fetches the templates of another server and the beginning of its list, before a client requests them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MAX_RESOURCES = 5_000
 MAX_TEMPLATES = 5_000
 """Templates that are requested."""
 START_SECONDS = 2.0
-"""How long `start` waits; discovery then continues in the background."""
+"""How long `start` waits. Discovery then continues in the background."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""Delay before the next attempt while the server cannot be reached: doubled after each failure."""
+"""Delay before the next attempt while the server cannot be reached. It is doubled after each failure."""
 
 
 class Discovery:
-    """Fills `index` in the background. Calls `changed` when this changes the list that is published here."""
+    """Fills `index` in the background. Calls `changed` when the published list changes."""
 
     def __init__(
         self, name: str, client: UpstreamClient, index: UriIndex, lists: UpstreamLists, changed: Callable[[], None]
@@ -45,14 +45,14 @@ class Discovery:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._back = asyncio.Event()
-        """Set when the server has come back, so that discovery continues at once."""
+        """Set when the server has come back, so that discovery continues immediately."""
         self._done = self._complete = False
         self._connection = ""
 
     async def start(self) -> None:
         """Start discovery, and wait at most `START_SECONDS` for its end."""
         if self._task is None:
-            self._back = asyncio.Event()  # one belongs to a single event loop
+            self._back = asyncio.Event()  # an event belongs to a single event loop
             self._task = asyncio.get_running_loop().create_task(self._run())
             await asyncio.wait((self._task,), timeout=START_SECONDS)
 
@@ -72,7 +72,7 @@ class Discovery:
             self._changed()
 
     async def list_changed(self) -> None:
-        """Fetch the templates again after the list changed: no request of a client does that."""
+        """Fetch the templates again after the list changed. No request of a client does this."""
         self._lists.forget()
         try:
             await self._fetch_templates()
