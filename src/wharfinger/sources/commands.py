@@ -185,7 +185,7 @@ class Command(Source):
         return found
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Run the command and return its output. A second content reports a failure, a cut, or what is on stderr.
+        """Run the command and return its output. A second content reports a failure, a cut, or the text on stderr.
 
         Raises:
             ResourceNotFound: it is another URI.

@@ -162,7 +162,7 @@ def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | No
 
 
 def last_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
-    """Return the offset of the last entry in `data`, at `offset`, if it continues after `data`, or else the end."""
+    """Return the offset in the log at which the complete entries in `data`, which is at `offset`, end."""
     end = offset + len(data)
     head = head_before(content, end, zone, now)
     return head if head > offset else end

@@ -165,7 +165,7 @@ class Chain:
 
     @property
     def live(self) -> Generation | None:
-        """The file that the program writes to; None while it is missing."""
+        """The file that the program writes to, or None if it is missing."""
         return self.generations[0] if self.generations and self.generations[0].live else None
 
     def content(self, at: int) -> LogContent:

@@ -52,8 +52,8 @@ MAX_FILTERED_BYTES = 1 << 20
 class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
-    `closed`: later entries do not belong to it. `more`: there are already entries after it. `full`: it has as many lines
-    as were requested, and there may be others before it. `scanned`: the pieces that were examined for a filter.
+    `closed`: later entries do not belong to it. `more`: entries after it already exist. `full`: it has the requested
+    number of lines, and there may be others before it. `scanned`: the pieces that were examined for a filter.
     """
 
     pieces: list[Piece]

@@ -1,8 +1,8 @@
 """Parses the choice of rows and columns in a URI: `?status=paid&amount=gt.100&order=-date&columns=id,date`.
 
-Databases and table files take the same parameters. A parameter with any other name, or with a name in
-double quotes, is a condition on the column of this name. A row must meet all conditions. Does no I/O: an engine builds
-statements from the result, in which each value is a bound parameter.
+Databases and table files take the same parameters. A parameter with any other name, or with a name in double quotes, is
+a condition on the column of this name. A row must meet all conditions. Does no I/O: an engine builds statements from
+the result, in which each value is a bound parameter.
 """
 
 from __future__ import annotations

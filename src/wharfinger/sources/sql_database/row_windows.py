@@ -140,7 +140,7 @@ def _key(name: str, value: str) -> KeyTexts:
 def read_window(
     engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds, uris: SqlUris | None = None
 ) -> RowWindow:
-    """Read the rows that were asked for, or as many of them as fit into one window.
+    """Read the requested rows, or as many of them as fit into one window.
 
     With `uris`, cut values and bytes state the URI of the complete value.
 
@@ -193,12 +193,12 @@ def _check(table: DatabaseTable, span: Span) -> None:
     if table.key is None and span.where != "first":
         raise InvalidArgument(
             f"{clean(table.name)} is a {table.kind} without a key: its rows are read by their numbers, as in "
-            "rows=201-400. For the last ones, order them the other way round, as in order=-date&limit=20."
+            "rows=201-400. For the last ones, use the opposite order, as in order=-date&limit=20."
         )
     if table.key is not None and span.offset:
         raise InvalidArgument(
-            f"rows={span.offset + 1}-{span.offset + span.limit} could only be found by counting all rows before. Read "
-            "the first ones by rows=1-200, and the following ones by after=<key>, which each window states."
+            f"rows={span.offset + 1}-{span.offset + span.limit} could only be found by counting all rows before them. "
+            "Read the first ones with rows=1-200, and the following ones with after=<key>, which each window states."
         )
 
 

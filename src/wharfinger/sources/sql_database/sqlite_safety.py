@@ -68,7 +68,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COLUMN: 2_000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 100,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,  # one opcode whose time grows fast with it
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,  # the time of its single opcode grows fast with the length
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 1_000,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
@@ -218,7 +218,7 @@ def too_big(error: sqlite3.Error) -> bool:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Device and inode of the file, which show whether another file was put at its path.
+    """Return the device and inode of the file, which change if another file is put at its path.
 
     Raises:
         OSError: the file is missing.

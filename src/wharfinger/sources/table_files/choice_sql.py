@@ -1,4 +1,4 @@
-"""The choice of rows in a URI (`RowChoice`) as SQL of DuckDB, over any of the formats. Does no I/O.
+"""Converts the choice of rows in a URI (`RowChoice`) to SQL of DuckDB, for all formats. Does no I/O.
 
 A value of a file may not fit the type of its column, so values are compared by the type if possible, and otherwise as
 text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.

@@ -29,7 +29,7 @@ SAMPLE_ROWS = 20_480
 MAX_CELL_LENGTH = 2_000
 """Characters of one value. A longer value is cut and marked."""
 MAX_LINE_BYTES = 4 << 20
-"""Bytes of one row in its file, at most."""
+"""Bytes of the longest row in a file."""
 MAX_COUNTED_BYTES = 8 << 20
 """Size of the largest CSV or JSON Lines file whose rows are counted for its overview."""
 BLOCK_BYTES = 256 << 10

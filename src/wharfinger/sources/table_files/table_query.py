@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
-    `rows` are the numbers of the first and last row, counted from 1 in the rows that meet the conditions. The last
+    `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The last
     is 0 for an open end. If `tail` is set, these are that many rows at the end.
     """
 

@@ -18,7 +18,7 @@ __all__ = ["UpstreamWatch"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_WATCHES = 100
-"""Watches that are open at once. Each may be a stream of its own, and covers all URIs that were watched together."""
+"""Watches that are open at once. Each may use its own stream, and covers all URIs that were watched together."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 """Delay before a watch that ended is reopened. It is doubled after each failure."""
 LIST_INTERVAL_SECONDS = 1.0
@@ -129,7 +129,7 @@ class UpstreamWatch:
                 return
             except WharfingerError as error:
                 self._client.failed(error)
-                log.debug("A watch at %s ended, and is opened again: %s", self._name, error)
+                log.debug("A watch at %s ended, and is reopened: %s", self._name, error)
             reopened = True
             await asyncio.sleep(backoff.failed())
 

@@ -32,7 +32,7 @@ class UriIndex:
 
     def __init__(self) -> None:
         self.templates: list[t.ResourceTemplate] = []
-        """The usable templates. The list object stays the same."""
+        """The usable templates. The list is changed in place, and never replaced."""
         self._uris: OrderedDict[str, Cursor] = OrderedDict()
         self._prefixes: OrderedDict[str, None] = OrderedDict()
         self._index: TemplateIndex[None] = TemplateIndex()
