@@ -102,7 +102,7 @@ def brief(method: F) -> F:
 
 
 def is_brief(method: Callable[..., object]) -> bool:
-    """Whether a method is marked as `brief`."""
+    """Return whether a method is marked as `brief`."""
     return getattr(method, "is_brief", False) is True
 
 
@@ -179,7 +179,7 @@ class Source:
         return Breaker(time.monotonic, quick_below=QUICK_SECONDS)
 
     def placeholder(self, reason: str) -> Sequence[t.Resource]:
-        """What is listed while the source is unavailable: by default, its top directory, with the reason as title."""
+        """Return the entry to list while the source is unavailable: its top directory, with the reason as title."""
         return [t.Resource(uri=self.uri, name=self.name or self.uri, title=reason)] if self.uri else []
 
     def probe(self) -> MaybeAwaitable[object]:
@@ -313,7 +313,7 @@ def outage_of(source: Source) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """A duration in the largest of seconds, minutes and hours of which it has at least two."""
+    """Return a duration in the largest of seconds, minutes and hours of which it has at least two."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,8 +1,8 @@
 """Glob patterns with `*`, `?`, `[…]` and `**`, as in git's wildmatch.
 
-Matching takes time proportional to the text times the pattern, for any pattern. A pattern with several `*` is not
+The time to match is proportional to the length of the text times that of the pattern. A pattern with several `*` is not
 translated to a regular expression, which would backtrack for hours over `*a*a*a*a*a*a*b`. It becomes a list of steps,
-and the matcher keeps the set of all steps that the text read so far can have reached.
+and the matcher keeps the set of all steps that it may have reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 __all__ = ["MAX_PATTERN_CHARACTERS", "Matcher", "compile_glob", "is_wild"]
 
 MAX_PATTERN_CHARACTERS = 1_000
-"""The limit for patterns that callers send."""
+"""Longest pattern that a caller may send."""
 
 Matcher = Callable[[str], bool]
 
@@ -35,15 +35,16 @@ class _Part(NamedTuple):
     character: str
     repeated: bool = False
     optional: bool = False
-    """Set for the `/` in `**/`, which also matches nothing."""
+    """True for the `/` of `**/`, which may also match nothing."""
 
 
 def compile_glob(pattern: str, *, path: bool) -> Matcher:
-    """Return a function that says whether a whole text matches.
+    """Return a function that returns whether a whole text matches.
 
     Args:
-        pattern: Any text; one that is malformed (`[a`, a last `\\`) matches nothing.
-        path: `*`, `?` and `[…]` match no `/`; `**` between slashes matches any number of directories.
+        pattern: The pattern. A malformed one (`[a`, or `\\` at the end) matches nothing.
+        path: Whether texts are paths: `*`, `?` and `[…]` do not match `/`, and `**` between slashes matches any number
+            of directories.
     """
     parts = _parts(pattern, path)
     if parts is None:
@@ -99,7 +100,7 @@ def _parts(pattern: str, path: bool) -> list[_Part] | None:
 
 
 def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool) -> int:
-    """Add the step of a run of `*`. Returns the position after it."""
+    """Add the steps of a run of `*`, and return the position after it."""
     if not path:
         parts.append(_Part(".", repeated=True))
         return at
@@ -117,7 +118,7 @@ def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool)
 
 
 def _set(pattern: str, at: int) -> tuple[str, int] | None:
-    """Return the set whose `[` is before `at` as a regular expression, and the position after it; None if malformed."""
+    """Return the set that begins before `at` as a regular expression, and the position after it; None if malformed."""
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     items: list[str] = []
@@ -167,7 +168,7 @@ def _set(pattern: str, at: int) -> tuple[str, int] | None:
 
 
 class _Steps:
-    """A pattern as steps. The set of steps that a text can have reached is one integer, with a bit for each step."""
+    """Matches the steps of a pattern. The set of reached steps is one integer, with a bit for each step."""
 
     def __init__(self, parts: list[_Part]) -> None:
         self._characters = [re.compile(part.character, re.DOTALL).match for part in parts]
@@ -206,5 +207,5 @@ class _Steps:
 
 
 def _begins_any_directories(parts: list[_Part], at: int) -> bool:
-    """Return whether this step and the next one are a `**/`."""
+    """Return whether this step and the next one make up a `**/`."""
     return at + 1 < len(parts) and parts[at + 1].optional

@@ -1,7 +1,7 @@
 """Finds the line that says what a text is about: its first heading, its docstring, or its first comment.
 
-Only the first bytes of a file are looked at, line by line, so the time is linear in them. What is found is written by
-whoever wrote the file: it is shortened, and its unprintable characters are replaced.
+It reads only the first bytes of a file, line by line, so the time is linear in them. The heading is untrusted text: it
+is shortened, and its unprintable characters are replaced.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from wharfinger.content.text import printable
 __all__ = ["HEAD_BYTES", "LONGEST", "has_heading", "heading_of"]
 
 HEAD_BYTES = 4_096
-"""The bytes at the beginning of a file in which a heading is looked for."""
+"""Bytes at the beginning of a file that are searched for a heading."""
 LONGEST = 120
 """Characters of a heading; a longer one is cut."""
 
-_LINES = 80  # of a file
-_WORDS = re.compile(r"[^\W_]")  # something to read
+_LINES = 80  # searched in a file
+_WORDS = re.compile(r"[^\W_]")  # a letter or digit
 _SPACE = re.compile(r"\s+")
 
 
@@ -34,7 +34,7 @@ def heading_of(kind: str, head: bytes) -> str:
 
     Args:
         kind: Its MIME type.
-        head: Its first bytes; more than `HEAD_BYTES` are not looked at.
+        head: Its first bytes; those after `HEAD_BYTES` are ignored.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -55,10 +55,10 @@ def _lines(text: str) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    """The text with the characters that entities such as `&amp;` stand for."""
+    """Replace entities such as `&amp;` with their characters."""
     if "&" not in text:
         return text
-    import html  # only for the few headings that have one: its table takes 2 ms to load
+    import html  # imported here, because few headings need it and its table takes 2 ms to load
 
     return html.unescape(text)
 
@@ -103,7 +103,7 @@ def _markdown(text: str) -> str:
 
 
 def _front_matter(lines: Iterator[str], end: str) -> str:
-    """The description in the block at the beginning of a page, else its title."""
+    """Return the description in the front matter of a page or, if it has none, the title."""
     found: dict[str, str] = {}
     for line in lines:
         if line.strip() == end:
@@ -114,7 +114,7 @@ def _front_matter(lines: Iterator[str], end: str) -> str:
 
 
 def _plain_markdown(text: str) -> str:
-    """The words of a heading, without images, links and emphasis."""
+    """Return the words of a heading, without images, links and emphasis."""
     text = _TAG.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text)))
     return _unescaped(_MARKS.sub("", text)).strip()
 
@@ -125,7 +125,7 @@ def _html(text: str) -> str:
 
 
 def _rest(text: str) -> str:
-    """The first line that is underlined with one kind of sign (reStructuredText, "Sections")."""
+    """Return the first line that is underlined with one kind of sign (reStructuredText, "Sections")."""
     before = ""
     for line in _lines(text):
         under = line.rstrip()
@@ -140,13 +140,13 @@ def _rest(text: str) -> str:
 
 
 def _marked(*marks: str) -> Callable[[str], str]:
-    """A reader of the first line that begins with one of these marks."""
+    """Return a reader of the first line that begins with one of these marks."""
 
     def read(text: str) -> str:
         for line in _lines(text):
             for mark in marks:
-                if line.startswith(mark) and (said := line[len(mark) :].strip().removesuffix("}")):
-                    return said
+                if line.startswith(mark) and (heading := line[len(mark) :].strip().removesuffix("}")):
+                    return heading
         return ""
 
     return read
@@ -172,7 +172,7 @@ _BEFORE_CODE = ("<?", "#!", '"use ', "'use ", "package ", "@echo")
 
 
 def _python(text: str) -> str:
-    """The first line of the module's docstring (PEP 257)."""
+    """Return the first line of the module's docstring (PEP 257)."""
     lines = iter(_lines(text))
     for line in lines:
         if _NO_CODE(line):
@@ -189,11 +189,11 @@ def _python(text: str) -> str:
 
 
 def _commented(*marks: str, block: tuple[str, str] | None = None) -> Callable[[str], str]:
-    """A reader of the first comment before any code that is neither a licence nor a directive.
+    """Return a reader of the first comment before any code that is neither a licence nor a directive.
 
     Args:
-        marks: What begins a comment that ends with the line.
-        block: What begins and ends a comment of several lines.
+        marks: The marks that begin a comment of one line.
+        block: The marks that begin and end a comment of several lines.
     """
 
     def read(text: str) -> str:
@@ -201,22 +201,22 @@ def _commented(*marks: str, block: tuple[str, str] | None = None) -> Callable[[s
         for line in _lines(text):
             stripped = line.strip()
             if inside:
-                said, ends, _ = stripped.partition(block[1]) if block else (stripped, "", "")
+                comment, ends, _ = stripped.partition(block[1]) if block else (stripped, "", "")
                 inside = not ends
             elif block is not None and stripped.startswith(block[0]):
-                said, ends, _ = stripped[len(block[0]) :].partition(block[1])
+                comment, ends, _ = stripped[len(block[0]) :].partition(block[1])
                 inside, legal = not ends, False
             elif not stripped or stripped.startswith(_BEFORE_CODE):
                 legal = False
                 continue
             elif mark := next((mark for mark in marks if stripped.startswith(mark)), ""):
-                said = stripped[len(mark) :]
+                comment = stripped[len(mark) :]
             else:
                 return ""
-            said = said.strip("*/!#-=;%~ \t").removeprefix("@file ").removeprefix("\\file ").strip()
-            legal = legal or bool(_LEGAL(said))
-            if said and not legal and not _DIRECTIVE(said) and _WORDS.search(said):
-                return said
+            comment = comment.strip("*/!#-=;%~ \t").removeprefix("@file ").removeprefix("\\file ").strip()
+            legal = legal or bool(_LEGAL(comment))
+            if comment and not legal and not _DIRECTIVE(comment) and _WORDS.search(comment):
+                return comment
         return ""
 
     return read

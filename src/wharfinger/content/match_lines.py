@@ -1,10 +1,10 @@
-"""Find the places of a text that answer a query, and show each by its best line and the neighbours of that line.
+"""Finds the places in a text that answer a query, each with its best line and the lines around it.
 
 The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
-gathered by line. A line is worth what it has of each word, and less of what its neighbours have; the nearer, the more.
-A line that defines something (a function, a class, a setting, a heading) reaches further down, since what follows
-belongs to it, and is worth more if what it defines has the name that is looked for. The best lines then also count the
-words of the definitions and headings that enclose them. Imports, and lists of bare names, are worth little.
+grouped by line. The score of a line counts its own words in full, and the words of its neighbours less the further away
+they are. A line that defines something (a function, a class, a setting, a heading) counts more of the lines after it,
+which belong to it, and scores higher if the query names what it defines. The best lines then also count the words of
+the definitions and headings that enclose them. Imports, and lists of bare names, score low.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wharfinger.content.search_query import Query, Word, identifier_parts
 __all__ = ["LINE_LENGTH", "Passage", "TextMatch", "look", "score_of"]
 
 BLOCK = 1 << 18
-"""Characters that are searched at once."""
+"""Characters of a block, which is searched at once."""
 OVERLAP = 1 << 10
 """Characters of a block that the next one repeats if it ends within a line."""
 MAX_PLACES = 2_000
@@ -32,23 +32,23 @@ GRADED = 4
 MAX_COUNT = 1_000
 """Occurrences of one word that are counted."""
 CLOSE = 48
-"""Lines of a block whose neighbours are looked at."""
+"""Lines of a block that are scored with their neighbours."""
 BEST = 8
-"""Lines of a block whose enclosing definitions are looked at."""
+"""Lines of a block that are scored with the definitions around them."""
 PASSAGES = 5
-"""Places of one text that are returned."""
+"""Most places of one text that are returned."""
 APART = 12
-"""Lines between two such places, at least."""
+"""Fewest lines between two such places."""
 REACH, DEFINED_REACH = 6, 24
 """Lines after a line, and after a definition, that count for it; before it, only REACH lines do."""
 OFTEN = 5
-"""Lines around a line with a word; more say nothing more."""
+"""Neighbours with a word that add to the score; more add nothing."""
 ENCLOSING, ENCLOSING_LINES = 4, 400
-"""Definitions around a line that are looked for, and how many lines are looked through."""
+"""Most definitions around a line that are found, and most lines that are searched for them."""
 LINE_LENGTH = 160
 """Characters of a line that are shown."""
 LONG_LINE = 2_000
-"""A line of more characters is data rather than text, and worth less."""
+"""A line of more characters is data rather than text, and scores lower."""
 BEFORE, AFTER, DEFINED_AFTER = 1, 2, 3
 """Lines that are shown before the best one, after it, and after a definition."""
 
@@ -64,7 +64,7 @@ _KEYWORDS = frozenset(
     package procedure protocol record service struct sub table trait trigger type union val var view #define
     """.split()  # noqa: SIM905
 )
-"""What begins a definition, in some common languages, after modifiers."""
+"""Words that begin a definition, after modifiers, in some common languages."""
 _NAME = re.compile(r"[\"'`\[(]?([\w$.]+)")
 _GO_METHOD = re.compile(r"\s*func\s+\([^)]{1,80}\)\s+(\w+)")
 _ROLE = re.compile(
@@ -87,22 +87,22 @@ _BARE = re.compile(r"\s*(?:[\w.]+|[\"'][A-Z]\w*[\"'])(?:\s+as\s+\w+)?,?\s*$")
 _DEFINES = (
     (_ROLE, 0.9), (_PARAMETER, 0.6), (_OPTION, 0.5), (_SETTING, 0.4),
 )  # fmt: skip
-"""What a line may define, by its beginning, and how much that is worth."""
-_LOOKED_AT = 400
-"""Characters of a line that are compared with these."""
+"""Patterns of lines that define something, and how much that adds to the score."""
+_MATCHED_CHARACTERS = 400
+"""Characters of a line that are matched with these."""
 
 
 class Passage(NamedTuple):
     """A place in a text."""
 
     score: float
-    """What it is worth within its text."""
+    """The score of the place within its text."""
     line: int
     """The number of the best line, from 1."""
     evidence: tuple[float, ...]
     """How well each word of the query fits here, from 0 to 1."""
     bonus: float
-    """What it has beyond its words: it defines what is looked for, or has the words side by side."""
+    """Added to the score if the place defines what the query names, or has its words side by side."""
     factor: float
     """Less than 1 if it is an import, a list of names or a line of data."""
     lines: tuple[tuple[int, str], ...]
@@ -110,37 +110,39 @@ class Passage(NamedTuple):
 
     @property
     def snippet(self) -> str:
-        """The lines as `grep -C` shows them: `12:` before the number of the best line, `13-` before those beside it."""
+        """The lines as `grep -C` shows them: the best line after `12:`, the lines around it after `11-` or `13-`."""
         return "\n".join(
             f"{number}{':' if number == self.line else '-'} {text}".rstrip() for number, text in self.lines
         )
 
     @property
     def brief(self) -> Passage:
-        """The same place with its best line alone."""
+        """The same place with only its best line."""
         return self._replace(lines=tuple(line for line in self.lines if line[0] == self.line))
 
     def moved(self, lines: int) -> Passage:
-        """The same place, with so many lines before the text."""
+        """Return the same place in a text with this many more lines before it."""
         return self._replace(line=self.line + lines, lines=tuple((at + lines, text) for at, text in self.lines))
 
 
 class TextMatch(NamedTuple):
-    """What a text has of a query: how often each word, and the best places, the best first."""
+    """The words of a query in a text, and the best places."""
 
     counts: tuple[int, ...]
+    """How often each word occurs."""
     passages: tuple[Passage, ...]
+    """The best places, the best first."""
     lines: int
-    """How many lines the text has; if only part of it was read, the lines of that part."""
+    """The number of lines that were read."""
     length: int
-    """How many characters were read."""
+    """The number of characters that were read."""
 
 
 def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False) -> TextMatch | None:
     """Find a query in a text that comes in pieces; None if it has none of the words, or lacks a phrase.
 
-    `named` says how well each word fits the name of the text, from 0 to 1: a place need not repeat it. In `prose`, a
-    line that begins with `#` is a heading; elsewhere it is a comment.
+    `named` says how well each word fits the name of the text, from 0 to 1; a place need not repeat such a word. In
+    `prose`, a line that begins with `#` is a heading; elsewhere it is a comment.
     """
     words = query.words
     counts = [0] * len(words)
@@ -161,7 +163,7 @@ def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, pr
 
 
 def _apart(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """The best passages that are not close to a better one."""
+    """Yield the best passages that are not close to a better one."""
     shown: list[int] = []
     for passage in passages:
         if len(shown) < PASSAGES and all(abs(passage.line - line) >= APART for line in shown):
@@ -170,7 +172,7 @@ def _apart(passages: Iterable[Passage]) -> Iterator[Passage]:
 
 
 def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """The text in blocks, each with the place where the next one begins: after a line or, in a long one, in it."""
+    """Yield the text in blocks, each with the position at which the next one begins."""
     waiting: list[str] = []
     length = 0
     for piece in pieces:
@@ -191,7 +193,7 @@ def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 class _Line:
-    """A line with words of the query: how well each fits, and where."""
+    """A line with words of the query: how well each fits, and where it is."""
 
     __slots__ = ("at", "evidence", "graded", "worth")
 
@@ -204,7 +206,7 @@ class _Line:
 
 
 class _Block:
-    """Some lines of a text, and what they have of a query."""
+    """Some lines of a text, and the words of a query in them."""
 
     def __init__(
         self,
@@ -224,7 +226,7 @@ class _Block:
         self.prose = prose
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
-        """How much of the query a line defines, of those that were asked."""
+        """The results of `_defined` so far, by line."""
         places = [list(self._places(word)) for word in query.words]
         for number, found in enumerate(places):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
@@ -236,7 +238,7 @@ class _Block:
             self._grade(number, word, found)
 
     def _places(self, word: Word) -> Iterator[tuple[int, str]]:
-        """Where a word occurs, and with which probe."""
+        """Yield the positions at which a word occurs, each with the probe that found it."""
         for probe in word.probes:
             at = self.folded.find(probe)
             for _ in range(MAX_PLACES):
@@ -260,16 +262,16 @@ class _Block:
                     line.evidence[number] = quality
 
     def passages(self) -> list[Passage]:
-        """The best places of this block."""
+        """Return the best places of this block."""
         if not self.found:
             return []
-        rows = heapq.nlargest(CLOSE, self.found, key=lambda row: (self._first_worth(row), -row))
+        rows = heapq.nlargest(CLOSE, self.found, key=lambda row: (self._rough_score(row), -row))
         graded = sorted((self._with_neighbours(row) for row in rows), key=lambda one: (-one.score, one.line))
         best = sorted((self._enclosed(one) for one in graded[:BEST]), key=lambda one: (-one.score, one.line))
         return [one._replace(lines=tuple(self._shown(one))) for one in _apart(best)]
 
-    def _first_worth(self, row: int) -> float:
-        """What a line is worth by itself, roughly: this is asked of every line that has a word."""
+    def _rough_score(self, row: int) -> float:
+        """Return a rough score of a line by itself. This must be quick, because every line with a word gets one."""
         worth = self.found[row].worth
         return 1.5 * worth if _definition(self.lines[row]) else worth
 
@@ -285,13 +287,13 @@ class _Block:
         return 1.0
 
     def _defined(self, row: int) -> float:
-        """How much of the query is the name of what this line defines, from 0 to 1."""
+        """Return how well the name of what a line defines fits the query, from 0 to 1."""
         if row not in self.definitions:
             self.definitions[row] = self._defined_by(row)
         return self.definitions[row]
 
     def _defined_by(self, row: int) -> float:
-        line = self.lines[row][:_LOOKED_AT]
+        line = self.lines[row][:_MATCHED_CHARACTERS]
         if name := _definition(line):
             return self._of_name(name)
         best = 0.9 * self._of_name(line) if self._is_heading(row) else 0.0
@@ -302,11 +304,11 @@ class _Block:
         return best
 
     def _begins_value(self, row: int) -> bool:
-        """Whether a line is an argument or an entry of its own, not a part of a text that began before."""
+        """Return whether a line is a whole argument or entry, and not the rest of an earlier line."""
         return row > 0 and self.lines[row - 1].rstrip().endswith(("(", "[", "{", ",", ":"))
 
     def _of_name(self, name: str) -> float:
-        """How well a name fits the query: which share of the words it has, and which share of its parts they are."""
+        """Return how well a name fits: the share of the query's words in it, and the share of its parts they make."""
         parts = identifier_parts(name)
         if not parts:
             return 0.0
@@ -316,7 +318,7 @@ class _Block:
         return has / self.total * (0.4 + 0.6 * min(1.0, covered / len(parts)))
 
     def _with_neighbours(self, row: int) -> Passage:
-        """A line with what its neighbours add."""
+        """Return the passage of a line, scored with its neighbours."""
         line = self.found[row]
         evidence = [max(one, name) for one, name in zip(line.evidence, self.given, strict=True)]
         defined = self._defined(row)
@@ -338,11 +340,11 @@ class _Block:
         return self._passage(row, evidence, bonus, self._factor(row))
 
     def _belongs(self, below: int, row: int) -> bool:
-        """Whether a line below another one belongs to it: not if it defines something that encloses more."""
+        """Return whether a line below another one belongs to it: not if it is a definition on an outer level."""
         return _indent(self.lines[below]) >= _indent(self.lines[row]) or not _definition(self.lines[below])
 
     def _side_by_side(self, line: _Line) -> float:
-        """Whether words that follow each other in the query do so in the line; more if the line has all of it."""
+        """Return a bonus if the line has the whole query, or words that follow each other as in the query."""
         if not self.query.whole:
             return 0.0
         begin, end = line.at[0][0], line.at[0][1]
@@ -359,7 +361,7 @@ class _Block:
         return 0.3 * min(1.0, pairs / max(1, len(self.query.words) - 1))
 
     def _enclosed(self, passage: Passage) -> Passage:
-        """A passage with what the definitions and headings around it add."""
+        """Return a passage, scored with the definitions and headings around it."""
         row = passage.line - self.first
         evidence = list(passage.evidence)
         indent = _indent(self.lines[row])
@@ -384,7 +386,7 @@ class _Block:
         return self._passage(row, evidence, passage.bonus, passage.factor)
 
     def _is_heading(self, row: int) -> bool:
-        """Whether a line is the title of what follows."""
+        """Return whether a line is the title of what follows."""
         line = self.lines[row]
         if line[:1] == "#" or line.lstrip()[:2] == "<h":
             return self.prose and _TITLE.match(line) is not None
@@ -398,7 +400,7 @@ class _Block:
         return Passage(score, self.first + row, tuple(evidence), bonus, factor, ())
 
     def _shown(self, passage: Passage) -> Iterator[tuple[int, str]]:
-        """The best line and its neighbours, without empty lines at either end."""
+        """Yield the best line and the lines around it, without empty lines at either end."""
         row = passage.line - self.first
         after = DEFINED_AFTER if self._defined(row) > 0.15 else AFTER
         begin, end = max(0, row - BEFORE), min(len(self.lines), row + after + 1)
@@ -410,7 +412,7 @@ class _Block:
             yield self.first + each, self._cut(each, row)
 
     def _cut(self, row: int, best: int) -> str:
-        """A line, or the part of a long one that has a word."""
+        """Return a line, or the part of a long one that has a word."""
         line = self.lines[row].rstrip()
         if len(line) <= LINE_LENGTH:
             return line
@@ -422,14 +424,14 @@ class _Block:
 
 
 def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: float) -> float:
-    """What a place is worth: mostly the share of the query's words that it has."""
+    """Return the score of a place, which is mostly its share of the query's words."""
     share = sum(word.weight * one for word, one in zip(query.words, evidence, strict=True)) / (query.weight or 1.0)
     return float(share**1.25 + 0.65 * bonus) * factor
 
 
 def _definition(line: str) -> str:
-    """The name of the function, class, table or the like that a line defines; empty if it defines none."""
-    words = iter(line[:_LOOKED_AT].split(None, 8))
+    """Return the name of the function, class, table or similar that a line defines; empty if it defines none."""
+    words = iter(line[:_MATCHED_CHARACTERS].split(None, 8))
     for word in words:
         word = word.lower()
         if word in _MODIFIERS or word[0] == "@" or word.startswith("pub("):

@@ -1,4 +1,4 @@
-"""Find the word nearest to one that occurs nowhere: a letter is missing, wrong, doubled, or changed places."""
+"""Finds the word nearest to a misspelled one: a letter is missing, wrong or added, or two are swapped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from wharfinger.content.search_query import identifier_parts
 __all__ = ["NearWords", "distance"]
 
 LEAST, LONG, MOST = 4, 8, 64
-"""Characters: a shorter word has no near ones, a LONG one may differ in two places, one over MOST is not compared."""
+"""Characters of a word. One shorter than LEAST or longer than MOST is not compared; from LONG on, it may differ in two
+places."""
 MAX_COMPARED = 50_000
-"""Different words that are compared."""
+"""Most different words that are compared."""
 
 _NAME = re.compile(r"\w+")
 
 
 class NearWords:
-    """Collects the words of some texts that are near to one word."""
+    """Collects words that are near to one word, from some texts."""
 
     def __init__(self, word: str) -> None:
         self._word = fold(word)
@@ -47,16 +48,16 @@ class NearWords:
                         self._near[part] += count
 
     def best(self) -> str:
-        """The nearest word, of equally near ones the most frequent; empty if none is near."""
+        """Return the nearest word, and among equally near ones the most frequent; empty if none is near."""
         if not self._near:
             return ""
         return min(self._near, key=lambda word: (distance(self._word, word, self._most), -self._near[word], word))
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """How many letters are to be added, removed, replaced or swapped with the next one; `most + 1` if more than that.
+    """Return how many letters to add, remove, replace or swap with the next one; `most + 1` if it is over `most`.
 
-    The optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `most`.
+    This is the optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `most`.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1

@@ -125,7 +125,7 @@ class Word(NamedTuple):
     """How programs shorten it."""
 
     def quality(self, text: str, folded: str, begin: int, probe: str) -> float:
-        """How well the occurrence of a probe fits, from 0 to 1: as a whole, as part of a name, as another form."""
+        """Return how well the occurrence of a probe fits, from 0 to 1: whole words fit best, then parts, then forms."""
         if self.phrase:
             return 1.0
         for spelling in self.spellings:
@@ -163,18 +163,18 @@ class Query(NamedTuple):
         return sum(word.weight for word in self.words)
 
     def weighted(self, factors: Iterable[float]) -> Query:
-        """The query with the weight of each word multiplied by a factor."""
+        """Return the query with the weight of each word multiplied by a factor."""
         words = (word._replace(weight=word.weight * factor) for word, factor in zip(self.words, factors, strict=True))
         return self._replace(words=tuple(words))
 
     def replaced(self, old: Word, new: str) -> Query:
-        """The query with another text for one of its words."""
+        """Return the query with another text for one of its words."""
         words = list(_words_of(new, old.weight)) if new.strip() else [old]
         every = [other for word in self.words for other in (words if word is old else (word,))]
         return Query(_unique(every), "")
 
     def names(self, text: str, folded: str) -> tuple[float, ...]:
-        """How well each word fits a name, such as a path: the best of its occurrences."""
+        """Return how well each word fits a name, such as a path: the best of its occurrences."""
         return tuple(
             max(
                 (word.quality(text, folded, at, probe) for probe in word.probes if (at := folded.rfind(probe)) >= 0),
@@ -217,7 +217,7 @@ def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
-    """The words of a chunk without spaces; all of it is one if it has only punctuation, or is the name of a file."""
+    """Yield the words of a chunk without spaces. Punctuation alone, or the name of a file, is one word."""
     bare = chunk.strip(".,;:!?()[]{}<>'`\"*")
     if FILE.fullmatch(bare):
         yield _word(bare, weight)
@@ -249,12 +249,12 @@ def _word(written: str, weight: float) -> Word:
 
 
 def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts without those that contain another one."""
+    """Return the texts without those that contain another one."""
     return tuple(one for one in dict.fromkeys(texts) if not any(other != one and other in one for other in texts))
 
 
 def _with_digits(parts: Sequence[str]) -> list[str]:
-    """The parts with digits joined to what precedes them: `http`, `server2`."""
+    """Return the parts with digits joined to what precedes them: `http`, `server2`."""
     found: list[str] = []
     for part in parts:
         if part.isdigit() and found:
@@ -265,7 +265,7 @@ def _with_digits(parts: Sequence[str]) -> list[str]:
 
 
 def identifier_parts(name: str) -> list[str]:
-    """The parts of an identifier: `HTTPServer2` has `HTTP`, `Server` and `2`, and `type_checker` two."""
+    """Return the parts of an identifier: `HTTPServer2` has `HTTP`, `Server` and `2`, and `type_checker` two."""
     if name.isascii():
         return _PART.findall(name)
     parts: list[str] = []
@@ -277,7 +277,7 @@ def identifier_parts(name: str) -> list[str]:
 
 @lru_cache(maxsize=4_096)
 def _inflection(word: str) -> str:
-    """An English word without its ending of number or tense."""
+    """Return an English word without its ending of number or tense."""
     for ending, least in _INFLECTIONS:
         if word.endswith(ending) and len(word) - len(ending) >= least and not word.endswith(("ss", "us")):
             bare = word[: -len(ending)]
@@ -289,7 +289,7 @@ def _inflection(word: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _derivation(word: str) -> str:
-    """An English word without the endings that make nouns, or without its ending of number or tense."""
+    """Return an English word without the endings that make nouns, or without its ending of number or tense."""
     for ending, least in _DERIVATIONS:
         if word.endswith(ending) and len(word) - len(ending) >= least:
             return word[: -len(ending)]
@@ -300,7 +300,7 @@ WHOLE, PART = 2, 1
 
 
 def _starts(text: str, at: int) -> int:
-    """Whether a word (WHOLE), or a part of an identifier (PART), begins at a place; 0 if neither does."""
+    """Return whether a word (WHOLE), or a part of an identifier (PART), begins at a place; 0 if neither does."""
     if at == 0:
         return WHOLE
     before, first = text[at - 1], text[at]
@@ -316,7 +316,7 @@ def _starts(text: str, at: int) -> int:
 
 
 def _tail(text: str, at: int) -> str:
-    """The rest of a word after a place: letters until the next part of an identifier begins."""
+    """Return the rest of a word after a place: letters until the next part of an identifier begins."""
     if at == 0 or not text[at - 1].isalnum():
         return ""
     last = at

@@ -101,7 +101,7 @@ def looks_secret(name: str, *, directory: bool = False) -> bool:
 
 
 def _original(name: str) -> str:
-    """The name of the file of which this is the name of a copy, such as `server.key` for `server.key.old~`."""
+    """Return the name of the file of which this is the name of a copy, such as `server.key` for `server.key.old~`."""
     while True:
         stem, dot, ending = name.rpartition(".")
         if name.endswith("~"):
@@ -117,7 +117,7 @@ def _is_example(lower: str) -> bool:
 
 
 def _is_said_to_be(name: str) -> bool:
-    """Whether the words of a file's name say that it holds a secret."""
+    """Return whether the words of a file's name say that it holds a secret."""
     stem, dot, ending = name.rpartition(".")
     ending = ending.lower()
     if not dot or (ending not in _NOTES and ending not in _PROSE):

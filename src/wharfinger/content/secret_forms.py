@@ -1,4 +1,4 @@
-"""The names of secret values, and the forms of tokens. One table for messages and for logs."""
+"""The names of secret values, and the forms of tokens, for messages and for logs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ SECRET_NAMES = (
     *("authorization", "api_key", "secret_key", "access_key", "access_key_id", "account_key", "private_key"),
     "session_id",
 )
-"""Names whose values are secrets, also as the end of a longer name, and with `-` or nothing instead of `_`."""
+"""Names of secret values. They also match as the end of a longer name, and with `-` or nothing instead of `_`."""
 
 ALONE = r"(?<![A-Za-z0-9_-])"
-"""A token does not begin in the middle of a word."""
+"""A pattern before a token, which does not begin in the middle of a word."""
 
 
 class TokenForm(NamedTuple):
-    """A token that is recognised without a name."""
+    """A kind of token that is recognised by its form, without a name before it."""
 
     name: str
     beginnings: tuple[str, ...]
-    """The text that every match of the pattern begins with."""
+    """Every match of the pattern begins with one of these."""
     pattern: str
-    """A regular expression without groups, in linear time: each run of characters is matched once (`++`)."""
+    """A regular expression without groups. It takes linear time: possessive quantifiers (`++`) match each run once."""
 
 
 TOKEN_FORMS = (

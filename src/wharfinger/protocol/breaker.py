@@ -1,19 +1,19 @@
-"""A circuit breaker: callers skip a peer that has just failed, instead of waiting for it one after the other. No I/O.
+"""A circuit breaker: callers skip a peer that has just failed, instead of each waiting for it. No I/O.
 
     CLOSED --- failed ---> OPEN --- delay is over, try_probe ---> HALF_OPEN
       ^                     ^                                       |   |
       |                     +---------------- failed ---------------+   |
       +------------------------------ succeeded ------------------------+
 
-While it is closed, everybody may call. After a failure nobody may, until the delay is over; then `try_probe` lets one
-caller through, the probe, and the others still skip. If the probe fails, the delay doubles, up to a maximum. If any
-call succeeds, the breaker closes.
+While the breaker is closed, all calls are allowed. After a failure none are, until the delay is over. Then `try_probe`
+allows one call, the probe; the other callers still skip the peer. If the probe fails, the delay doubles, up to a
+maximum. If any call succeeds, the breaker closes.
 
-Calls that fail together are one failure: a hundred callers that waited for the same silent peer must not make the delay
-a hundred doublings long. So a failure counts only if its call began after the last failure that counted.
+Calls that fail together count as one failure: a hundred callers that waited for the same silent peer must not double
+the delay a hundred times. So a failure counts only if its call began after the last failure that counted.
 
-Skipping saves waiting. A peer that fails at once makes nobody wait, and is perhaps back at once. So a failure that took
-less than `quick_below` seconds is recorded, and probed, but callers are still let through.
+Skipping a peer saves waiting. A peer that fails at once keeps no caller waiting, and may be back soon. So after a
+failure that took less than `quick_below` seconds, the peer is probed as usual, but calls are still allowed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BreakerState(Enum):
 
     CLOSED = "it answered last time, or was never called"
     OPEN = "it failed, and is not called until the delay is over"
-    HALF_OPEN = "it failed, and one caller finds out whether it is back"
+    HALF_OPEN = "it failed, and a probe is checking whether it is back"
 
 
 class Breaker:
@@ -41,8 +41,8 @@ class Breaker:
         clock: Returns seconds that never go back, such as `time.monotonic`.
         initial_delay: Seconds after the first failure before a probe may be sent; doubled by each further failure.
         max_delay: The longest such delay.
-        quick_below: Failures that took less than this many seconds do not keep callers out.
-        random: Returns the factor of each delay, from 0 to 1 (see `Backoff`); None: 1.
+        quick_below: After a failure that took less than this many seconds, calls are still allowed.
+        random: Returns the factor of each delay, from 0 to 1 (see `Backoff`). None: the factor is 1.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Breaker:
     ) -> None:
         self.clock = clock
         self.reason = ""
-        """Why the last call failed; empty while the breaker is closed, or if there was no answer in time."""
+        """Why the last call failed; empty if the breaker is closed, or if the call timed out."""
         self.observers: list[Callable[[], None]] = []
-        """Called, by whoever reports it, when the breaker opens and when it closes."""
+        """Functions that are called when the breaker opens or closes, by the call that changed it."""
         self._backoff = Backoff(initial_delay, max_delay, random)
         self._quick_below = quick_below
         self._down_since: float | None = None
@@ -74,7 +74,7 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """The state that the module describes."""
+        """The present state."""
         if self._down_since is None:
             return BreakerState.CLOSED
         return BreakerState.HALF_OPEN if self._probing else BreakerState.OPEN
@@ -85,19 +85,22 @@ class Breaker:
         return self._backoff.failures
 
     def admits(self) -> bool:
-        """Whether anybody may call: the breaker is closed, or the last failure kept nobody waiting."""
+        """Return whether calls are allowed: the breaker is closed, or the last failure was a quick one."""
         return self._down_since is None or self._quick
 
     def down_seconds(self) -> float:
-        """Seconds since the first call began that failed; 0 while the breaker is closed."""
+        """Return the seconds since the first failed call began; 0 if the breaker is closed."""
         return 0.0 if self._down_since is None else self.clock() - self._down_since
 
     def probe_in(self) -> float:
-        """Seconds until a probe may be sent; 0 if one may be sent now."""
+        """Return the seconds until a probe may be sent; 0 if one may be sent now."""
         return max(0.0, self._probe_at - self.clock()) if self.down else 0.0
 
     def try_probe(self) -> bool:
-        """Whether the caller shall probe the peer now. It must then call `failed`, `succeeded` or `give_up_probe`."""
+        """Return whether the caller may probe the peer now.
+
+        If so, the caller must then call `failed`, `succeeded` or `give_up_probe`.
+        """
         if self._down_since is None or self._probing or self.clock() < self._probe_at:
             return False
         self._probing = True
@@ -108,9 +111,9 @@ class Breaker:
         self._probing = False
 
     def failed(self, reason: str = "", began: float | None = None) -> None:
-        """Record that a call failed, which began at `began` by the clock. None: now, but it made its caller wait.
+        """Record a failed call that began at the clock's time `began`. None: it began now, but kept its caller waiting.
 
-        Leave the reason empty if there was no answer in time.
+        Leave the reason empty if the call timed out.
         """
         now = self.clock()
         if began is not None and self._down_since is not None and began < self._failed_at:

@@ -1,8 +1,8 @@
-"""Searching the documents of one source, and calling sources from a thread to do so.
+"""Searches the documents of one source, and calls sources from a thread.
 
-Every source is searched in the same way, from its `documents` and `text`: the documents whose names fit best are read
-first, then the others in the order of the list. What was found is ranked by `search_ranking`. The index of
-`sources.search` ranks in the same way, but knows which documents to read.
+Every source is searched in the same way, through its `documents` and `text`: the documents whose names fit best are
+read first, then the others in the order of the list. `search_ranking` ranks the results. The index of `sources.search`
+ranks in the same way, but knows which documents to read.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = ["BoundedPieces", "SearchBounds", "SourceReader", "Stopped", "has_text
 PAGE = 256
 """Documents in each page that is requested from a source."""
 COROUTINE_SECONDS = 60.0
-"""How long a coroutine of a source may take."""
+"""Longest time of a source's coroutine."""
 NEAR_CHARACTERS, NEAR_SECONDS = 4 << 20, 0.3
-"""How much text is compared, and for how long, to find the spelling of a word that occurs nowhere."""
+"""Most text, and longest time, to find another spelling of a word that occurs nowhere."""
 MEDIA = ("image/", "audio/", "video/", "font/")
-"""Prefixes of MIME types without text, whose documents are not read."""
+"""Prefixes of the MIME types whose documents have no text and are not read."""
 MISSING = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
-"""What a source raises for a document that does not exist or may not be read."""
+"""Errors that a source raises for a document that does not exist, or that the caller may not read."""
 
 T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Raised in a search when the server ends or the caller has given up."""
+    """Ends a search because the server stops, or because the caller has given up."""
 
 
 class SourceReader:
-    """Calls the methods of sources from a thread; their coroutines run on `loop`, which is the server's.
+    """Calls the methods of sources from a thread. Their coroutines run on `loop`, the event loop of the server.
 
     Without a loop, only sources whose methods are plain functions can be read.
     """
@@ -64,16 +64,16 @@ class SourceReader:
         self.stopped = threading.Event()
 
     def documents(self, source: Source, after: str | None, limit: int) -> DocumentPage:
-        """A page of the source's documents.
+        """Return a page of the source's documents.
 
         Raises:
-            SourceUnavailable: the source cannot be reached now, or could not a moment ago.
+            SourceUnavailable: the source cannot be reached, or failed a moment ago.
         """
         with _recorded(source):
             return self._result(source.documents(after, limit))
 
     def document(self, source: Source, uri: str) -> Document | None:
-        """One of its documents; None if it is missing.
+        """Return the source's document at a URI; None if it is missing.
 
         Raises:
             SourceUnavailable: as for `documents`.
@@ -85,21 +85,21 @@ class SourceReader:
             return None
 
     def exists(self, source: Source, uri: str) -> bool:
-        """Whether the source has this URI now; False if it cannot be asked."""
+        """Return whether the source has this URI now; False if it cannot be reached."""
         try:
             return self.document(source, uri) is not None
         except (InternalError, OSError):
             return False
 
     def text(self, source: Source, uri: str) -> Iterator[str]:
-        """The text of a document in pieces; nothing if it is missing, or not text."""
+        """Yield the text of a document in pieces; nothing if it is missing or is not text."""
         try:
             yield from self.pieces(source, uri)
         except (*MISSING, OSError):
             return
 
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
-        """The text of a document in pieces. Raises what `source.text` raises."""
+        """Yield the text of a document in pieces. Raises what `source.text` raises."""
         with _recorded(source):
             found = source.text(uri)
         pieces: TextPieces = self._wait(found) if isinstance(found, Awaitable) else found
@@ -136,42 +136,42 @@ class SourceReader:
 
 
 class SearchBounds(NamedTuple):
-    """How much one search of a source may cost. When one is reached, what was found so far is the result."""
+    """How much one search of a source may cost. When it reaches a bound, it returns the hits found so far."""
 
     seconds: float = 2.0
-    """Half of these are for names, so that time is left to read texts."""
+    """Names get half of this time, so that some is left for texts."""
     documents: int = 200_000
-    """Documents whose name is compared."""
+    """Documents whose names are compared."""
     texts: int = 50_000
-    """Documents whose text is read."""
+    """Documents whose texts are read."""
     characters: int = 64 << 20
-    """Characters read in all texts together."""
+    """Characters read from all texts together."""
     text_characters: int = 1 << 20
-    """Characters read of one text."""
+    """Characters read from one text."""
 
 
 def search_documents(
     source: Source, query: str, limit: int, reader: SourceReader | None = None, bounds: SearchBounds | None = None
 ) -> Hits:
-    """At most `limit` places in documents that have the words of `query` in their name or text, best first. Blocks.
+    """Return the best hits, at most `limit`, in documents with the words of `query` in their name or text. Blocks.
 
-    `truncated` says which bound ended the search, if one did before enough documents were found.
+    If a bound ended the search before enough documents were found, `truncated` names it.
     """
     reader, bounds = reader or SourceReader(), bounds or SearchBounds()
     wanted = query_of(query)
     if not wanted.words or limit < 1:
         return Hits()
-    found = _Searched(source, wanted, limit, reader, bounds)
-    hits = found.hits()
-    corrected, remark = correct(wanted, found.unknown(), found.near)
+    search = _DocumentSearch(source, wanted, limit, reader, bounds)
+    hits = search.hits()
+    corrected, remark = correct(wanted, search.unknown(), search.near)
     if corrected != wanted:
-        hits = _Searched(source, corrected, limit, reader, bounds).hits()
+        hits = _DocumentSearch(source, corrected, limit, reader, bounds).hits()
     hits.remark = remark or hits.remark
     return hits
 
 
-class _Searched:
-    """The documents of a source, in the order in which they are read, and what was found in them."""
+class _DocumentSearch:
+    """One search of a source's documents, in the order in which they are read."""
 
     def __init__(self, source: Source, query: Query, limit: int, reader: SourceReader, bounds: SearchBounds) -> None:
         self.source = source
@@ -185,7 +185,7 @@ class _Searched:
         self.complete = False
 
     def _by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
-        """The documents, those with the better names first."""
+        """Return the documents, those with the best names first."""
         began = time.monotonic()
         found: list[tuple[float, int, Document, tuple[float, ...]]] = []
         for number, document in enumerate(_documents(self.reader, self.source)):
@@ -204,7 +204,7 @@ class _Searched:
         return [(document, names) for _, _, document, names in found]
 
     def hits(self) -> Hits:
-        """Read texts until enough have all the words, or a bound is reached; return the best places."""
+        """Read texts until enough of them have all the words or a bound is reached, and return the best hits."""
         ranking = Ranking(self.query, self.limit)
         left = self.bounds.characters
         texts = 0
@@ -233,7 +233,7 @@ class _Searched:
         return hits
 
     def _bound_of_texts(self, texts: int, left: int) -> str:
-        """Which bound keeps another text from being read; empty if none does."""
+        """Return the bound that ends reading, as the end of a sentence; empty if another text may be read."""
         if texts == self.bounds.texts:
             return f"after {self.bounds.texts:,} texts"
         if left <= 0:
@@ -243,13 +243,13 @@ class _Searched:
         return ""
 
     def unknown(self) -> set[str]:
-        """The words that occur nowhere; none if not everything was read."""
+        """Return the words that occur nowhere; none if some documents were not read."""
         if self.reached or not self.complete:
             return set()
         return {word.text for word, seen in zip(self.query.words, self.seen, strict=True) if not seen}
 
     def near(self, word: Word) -> str:
-        """The spelling nearest to a word in the names and in the first texts; empty if there is none."""
+        """Return the spelling nearest to a word in the names and in the first texts; empty if there is none."""
         near = NearWords(word.text)
         left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for document, _ in self.documents:
@@ -276,10 +276,10 @@ def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
 
 @contextmanager
 def _recorded(source: Source) -> Generator[None]:
-    """Refuse a call of a source that has just failed, and record whether it fails.
+    """Refuse a call to a source that has just failed, and record a failure of this one.
 
     Raises:
-        SourceUnavailable: it is not called, or failed.
+        SourceUnavailable: the call is refused, or it failed.
     """
     breaker = source.breaker
     if not breaker.admits():
@@ -293,13 +293,14 @@ def _recorded(source: Source) -> Generator[None]:
 
 
 class BoundedPieces:
-    """Pieces of a text up to a number of characters and a time; `read` counts the characters."""
+    """Pieces of a text, until a number of characters or a time is reached."""
 
     def __init__(self, pieces: Iterable[str], most: int, ends: float) -> None:
         self._pieces = pieces
         self._most = most
         self._ends = ends
         self.read = 0
+        """Characters read so far."""
 
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:
@@ -311,5 +312,5 @@ class BoundedPieces:
 
 
 def has_text(document: Document) -> bool:
-    """Whether a document may have text, by its MIME type."""
+    """Return whether a document of this MIME type may have text."""
     return not document.mime_type.startswith(MEDIA) or document.mime_type == "image/svg+xml"

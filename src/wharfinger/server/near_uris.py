@@ -87,7 +87,7 @@ def _look(uri: str, known: list[str], sources: list[Source], reader: SourceReade
 
 
 def near_uris(uri: str, known: Iterable[str]) -> list[str]:
-    """The known URIs that end like this one, or nearly so, the nearest first: at most SUGGESTED.
+    """Return the known URIs that end like this one, or nearly so, the nearest first: at most SUGGESTED.
 
     The last part must be the same, or be misspelled, or have another ending; the parts before it decide between them.
     """
@@ -103,13 +103,13 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
 
 
 def _parts(uri: str) -> list[str]:
-    """The parts of a path, without scheme, window and escapes."""
+    """Return the parts of a path, without scheme, window and escapes."""
     path = uri[:LONGEST].partition("?")[0].partition("#")[0].rpartition("://")[2]
     return [unquote(part).casefold() for part in _SEPARATOR.split(path) if part]
 
 
 def _likeness(wanted: list[str], other: list[str]) -> float:
-    """How much two paths are alike: at least 1 if their last parts are."""
+    """Return how much two paths are alike: at least 1 if their last parts are."""
     if not other:
         return 0.0
     last, known = wanted[-1], other[-1]

@@ -78,11 +78,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return _compiled(self.pattern)
 
     def takes(self, source: Source) -> bool:
-        """Whether this source is searched."""
+        """Return whether this source is searched."""
         return not self.source or self.source.casefold() in _names(source)
 
     def fits(self, hit: Hit) -> bool:
-        """Whether a hit of a source passes the filters of type and path."""
+        """Return whether a hit of a source passes the filters of type and path."""
         kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
         family = self.type.removesuffix("*").removesuffix("/") + "/"
         if self.type and kind != self.type and not kind.startswith(family):
@@ -120,7 +120,7 @@ class Index(Protocol):
 async def search(
     services: Services, resources: Resources, request: Request, wanted: Wanted, progress: Callable[[float, str], object]
 ) -> Hits:
-    """The best hits; `truncated` says why there may be more.
+    """Return the best hits; `truncated` says why there may be more.
 
     Raises:
         InvalidArgument: there is no such source, or the query or a filter is too long.
@@ -205,7 +205,7 @@ async def _search_index(
 
 
 async def _search_source(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit]:
-    """What a source's own search finds or, if it has none, a search of its documents, within the source's patience.
+    """Search a source by its own search or, if it has none, by its documents, within the source's patience.
 
     Raises:
         TimeoutError: it takes longer.
@@ -235,7 +235,7 @@ async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
-    """Whether a source cannot be reached or has not answered; the hits of the others are shown without it.
+    """Return whether a source cannot be reached or has not answered; the hits of the others are shown without it.
 
     Raises any other exception of the source.
     """
@@ -249,12 +249,12 @@ def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
 
 
 def source_name(source: Source) -> str:
-    """The name of a source in searches: its name, or else its URI."""
+    """Return the name of a source in searches: its name, or else its URI."""
     return source.name or source.uri
 
 
 def not_searched(sources: Iterable[Source]) -> str:
-    """The sentence about sources that could not be reached, and why."""
+    """Return the sentence about sources that could not be reached, and why."""
     whys = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
     return f"Not searched: {'; '.join(whys)}."
 
@@ -273,7 +273,7 @@ def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
 
 
 async def _readable(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
-    """The hits that the caller can read, each with a snippet of the text that the caller reads.
+    """Return the hits that the caller can read, each with a snippet of the text that the caller reads.
 
     That text must have every word for which the hit was found: otherwise a hit would tell a word that is kept from the
     caller. For the same reason nothing is said of other spellings.
@@ -293,7 +293,7 @@ async def _readable(services: Services, request: Request, query: Query, hits: Hi
 
 
 async def _read(services: Services, request: Request, uri: str) -> str | None:
-    """The text that the caller reads at `uri`, all contents joined; None if the caller cannot read it."""
+    """Return the text that the caller reads at `uri`, all contents joined; None if the caller cannot read it."""
     try:
         contents = (await services.methods.handlers["resources/read"](read_request(request, uri))).contents
     except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
@@ -304,7 +304,7 @@ async def _read(services: Services, request: Request, uri: str) -> str | None:
 
 
 def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
-    """The best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
+    """Return the best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
     name = f"{hit.title}\n{hit.uri}"
     names = query.names(name, fold(name))
     match = look([text], query, names, prose=is_prose(hit.title))

@@ -1,8 +1,8 @@
-"""The order in which a search shows what it found, and how each hit is shown.
+"""Ranks what a search found, and makes the hits.
 
-A place in a text is worth what `match_lines` says, and more if its document's name has the words. Of a long document
-up to three places are shown, each with the window that holds it; places in one window are one hit. Documents that lack
-a word follow those that have all, unless they have a much better place; those with little of the query are left out.
+`match_lines` scores each place in a text, and the score rises if the name of the document has the words. A long
+document has up to three hits, each with its window; places in one window are one hit. Documents that lack a word follow
+those that have all of them, unless they have a much better place. Documents with little of the query are left out.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ __all__ = [
 ]
 
 RANKED = 3
-"""So many times the wanted hits are read before the best are taken."""
-SMALL_LINES, SMALL = 200, 10_000
-"""A text of no more lines and characters is linked as a whole; in a larger one, a hit links to its window."""
-BEFORE, AFTER = 20, 180
-"""Lines of such a window around the hit."""
+"""A search reads documents until this many times the wanted number have all the words."""
+SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
+"""A hit in a text of at most this size links to the whole text; in a larger one, it links to its window."""
+BEFORE_LINES, AFTER_LINES = 20, 180
+"""Lines of such a window before and after the hit."""
 WINDOWS = 3
-"""Windows of one document that are shown, and places of one window."""
+"""Most windows of one document, and most places in one window, that are shown."""
 LATER = 0.85
-"""What a second place of a document is worth, beside the first one."""
+"""The factor of a document's second hit; its third has the square."""
 PRESENT = 0.35
-"""What a word counts for a place if the document has it only elsewhere."""
+"""How much a word counts for a place if the document has it only elsewhere."""
 LEAST_SHARE, LEAST_BASE, LEAST_SCORE = 0.5, 0.6, 0.4
-"""What a document that lacks words must have: a share of their weight, or one of their weight without regard to how
-rare they are, and a share of the best score."""
+"""A document that lacks words is a hit if it has this share of their weight, or this share of their weight regardless
+of how rare they are; and if it has this share of the best score."""
 KEPT = 500
-"""Documents that are kept in mind, or as many as are wanted."""
+"""Documents kept for ranking; more if more hits are wanted."""
 FULL = 8
-"""So many hits show the neighbours of their lines; the others show their best line."""
+"""The first hits that show the lines around theirs; the others show only their best line."""
 ALSO = 0.6
-"""Another place in the window of a hit is shown if it has this share of its score."""
+"""Another place in the window of a hit is shown if it has at least this share of the hit's score."""
 
 MAX_CORRECTED = 8
-"""Words of a query that are checked for their spelling."""
+"""Words of a query whose spelling is checked."""
 
 _ASIDE = re.compile(
     r"(?:^|/)(?:tests?|testing|specs?|__tests__|testdata|test-data|fixtures|vendor(?:ed)?|third_party|node_modules"
@@ -73,30 +73,32 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 _ASIDE_FACTOR = 0.6
-"""Tests, copies of other projects, lists of changes and generated files mention things, and rarely explain them."""
+"""The factor of tests, copies of other projects, changelogs and generated files, which explain little."""
 
 
 class FoundHit(Hit, frozen=True, kw_only=True):
-    """A hit that says which words of the query its text has, and what it is worth beside other hits."""
+    """A hit with its score, and the words of the query that its text has."""
 
     words: tuple[str, ...] = ()
     score: float = 0.0
 
 
 class FoundDocument(NamedTuple):
-    """A document that may fit. `names` says how well each word fits its name, `match` what its text has."""
+    """A document that may be a hit."""
 
     source: Source
     uri: str
     title: str
     kind: str
     names: tuple[float, ...]
+    """How well each word of the query fits the name."""
     match: TextMatch | None
+    """The words in the text; None if it was not read."""
     changed: int = 0
 
 
 class _Place(NamedTuple):
-    """A hit to be: a document, or a window of it, with its passages, the best first."""
+    """A possible hit: a document, or a window of it, with its passages, the best first."""
 
     score: float
     order: int
@@ -106,26 +108,26 @@ class _Place(NamedTuple):
 
 
 class Ranking:
-    """Takes what was found in any order, and gives the best hits."""
+    """Collects documents in any order, and returns the best hits."""
 
     def __init__(self, query: Query, limit: int) -> None:
         self.query = query
         self.limit = limit
         self.seen = [False] * len(query.words)
-        """Whether any document has each of the words."""
+        """For each word, whether any document has it."""
         self.number = 0
-        """Documents that have some of the words."""
+        """Documents that have at least one word."""
         self._found: list[tuple[list[bool], list[_Place]]] = []
         self._kept = max(KEPT, RANKED * limit)
         self._complete = 0
 
     @property
     def enough(self) -> bool:
-        """Whether so many documents have all the words that more would not change what is shown much."""
+        """Whether so many documents have all the words that more would hardly change the hits."""
         return self._complete >= RANKED * self.limit
 
     def add(self, found: FoundDocument) -> None:
-        """Take a document, unless it has none of the words or lacks a phrase."""
+        """Add a document, unless it has none of the words or lacks a phrase."""
         counts = found.match.counts if found.match is not None else (0,) * len(found.names)
         has = [bool(count) or name > 0 for count, name in zip(counts, found.names, strict=True)]
         if not any(has):
@@ -145,7 +147,7 @@ class Ranking:
         return all(has), max(place.score for place in places)
 
     def _places(self, found: FoundDocument) -> Iterator[_Place]:
-        """The hits of one document: it as a whole, or windows of it."""
+        """Yield the possible hits of one document: the whole document, or windows of it."""
         name = name_worth(self.query, name_text(found.title, found.uri), found.names)
         factor = _ASIDE_FACTOR if is_aside(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
@@ -155,7 +157,7 @@ class Ranking:
             return
         places: list[_Place] = []
         present = [PRESENT * (count > 0) for count in found.match.counts]
-        large = found.match.lines > SMALL_LINES or found.match.length > SMALL
+        large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
             has = tuple(map(max, passage.evidence, present))
             score = score_of(self.query, has, passage.bonus, passage.factor)
@@ -171,20 +173,20 @@ class Ranking:
         return len(place.passages) < WINDOWS and passage.score >= ALSO * place.passages[0].score
 
     def _share(self, has: Sequence[bool], base: bool = False) -> float:
-        """Which share of the weight of the words that occur anywhere a document has."""
+        """Return a document's share of the weight of all words that occur in some document."""
         weights = [word.base if base else word.weight for word in self.query.words]
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
         return sum(weight for weight, one in zip(weights, has, strict=True) if one) / (known or 1.0)
 
     def _is_enough(self, has: Sequence[bool]) -> bool:
-        """Whether a document that lacks words has enough of the others."""
+        """Return whether a document that lacks words has enough of the others."""
         return self._share(has) >= LEAST_SHARE or self._share(has, base=True) >= LEAST_BASE
 
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, ends: float) -> Hits:
-        """The best hits. Until the time `ends`, the source is asked whether it has the window of a hit."""
+        """Return the best hits. Until the time `ends`, it checks whether the source has the window of each hit."""
         places: list[_Place] = []
         top = max((place.score for _, each in self._found for place in each), default=0.0)
         for has, each in self._found:
@@ -213,7 +215,7 @@ class Ranking:
         uri = found.uri
         if place.window and "?" not in uri and time.monotonic() < ends:
             line = place.passages[0].line
-            window = f"{uri}?lines={max(1, line - BEFORE)}-{line + AFTER}"
+            window = f"{uri}?lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
             if found.source.matches(window) and reader.exists(found.source, window):
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
@@ -228,32 +230,32 @@ class Ranking:
 
 
 def _in_window(first: Passage, other: Passage) -> bool:
-    return first.line - BEFORE <= other.line <= first.line + AFTER
+    return first.line - BEFORE_LINES <= other.line <= first.line + AFTER_LINES
 
 
 def name_text(title: str, uri: str) -> str:
-    """A title, and the last part of the URI if the title does not contain it."""
+    """Return a title, and the last part of the URI if the title does not contain it."""
     last = unquote(uri.partition("?")[0].rstrip("/").rpartition("/")[2])
     return title if last in title else f"{title}\n{last}"
 
 
 def is_aside(title: str) -> bool:
-    """Whether a document is a test, a copy of another project, a list of changes, or generated: by its path."""
+    """Return whether the path is that of a test, a copy of another project, a changelog or a generated file."""
     return _ASIDE.search(title) is not None
 
 
 def is_prose(title: str) -> bool:
-    """Whether a document is written text, by the ending of its name."""
+    """Return whether a document is prose, judging by its file extension."""
     return title.lower().endswith((".md", ".rst", ".txt", ".adoc", ".mdx", ".markdown", ".html"))
 
 
 def name_of(document: Document) -> str:
-    """A document's name: its title, and the last part of its URI if the title does not contain it."""
+    """Return a document's name: its title, and the last part of its URI if the title does not contain it."""
     return name_text(document.title, document.uri)
 
 
 def name_worth(query: Query, name: str, names: Sequence[float]) -> float:
-    """What a name adds: most if it is what is looked for, less if it has all the words, little if it has some."""
+    """Return what a name adds to the score: most if it is the query, less if it has all the words, little if some."""
     if not any(names):
         return 0.0
     folded = fold(name)
@@ -271,25 +273,25 @@ def name_worth(query: Query, name: str, names: Sequence[float]) -> float:
 
 
 def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tuple[Query, str]:
-    """The query with another spelling of each `unknown` word, and a sentence about them; empty if there are none.
+    """Return the query with another spelling of each `unknown` word, and the sentences that say so.
 
-    If no spelling is near, a name of several parts becomes these parts.
+    If no spelling is near, a name of several parts is replaced by its parts.
     """
-    said: list[str] = []
+    remarks: list[str] = []
     missing: list[str] = []
     for word in query.words[:MAX_CORRECTED]:
         if word.phrase or word.text not in unknown:
             continue
         if other := near(word) or " ".join(word.parts):
             query = query.replaced(word, other)
-            said.append(f"Nothing has {quoted(word.text)}: searched for {quoted(other)}.")
+            remarks.append(f"Nothing has {quoted(word.text)}: searched for {quoted(other)}.")
         else:
             missing.append(quoted(word.text))
     if missing:
-        said.append(f"Nothing has {' or '.join(missing)}.")
-    return query, " ".join(said)
+        remarks.append(f"Nothing has {' or '.join(missing)}.")
+    return query, " ".join(remarks)
 
 
 def quoted(word: str) -> str:
-    """A word for a sentence."""
+    """Return a word in quotation marks, printable and shortened."""
     return f"“{printable(word, 60)}”"

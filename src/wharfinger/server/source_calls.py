@@ -145,7 +145,7 @@ class SourceCalls:
                 task.uncancel()
 
     async def page(self, source: Source, owner: str, key: Any, limit: int) -> Page:
-        """A page of a source's list.
+        """Return a page of a source's list.
 
         Raises:
             SourceUnavailable: the source cannot be listed now.
@@ -167,7 +167,7 @@ class SourceCalls:
         return page
 
     async def first_page(self, source: Source, owner: str, limit: int, arrived: Callable[[], None]) -> Page:
-        """The first page of a source's list, if it comes within the patience; else `arrived` is called when it comes.
+        """Return the first page of a source's list if it comes in time; else call `arrived` when it comes.
 
         Raises:
             SourceUnavailable: it takes longer, an earlier request is still pending, or the source cannot be listed.
@@ -206,17 +206,17 @@ class SourceCalls:
     # -- what is missing
 
     def unavailable(self, source: Source) -> SourceUnavailable:
-        """The error for a call that is not made, or is given up."""
+        """Return the error for a call that is not made, or is given up."""
         why = self.why_missing(source) or f"{source.name or source.uri} does not answer"
         return SourceUnavailable(f"{why}: try again later.")
 
     def missing(self, source: Source) -> str:
-        """The sentence about a source that is missing from a list; empty if it is not."""
+        """Return the sentence about a source that is missing from a list; empty if it is not."""
         why = self.why_missing(source)
         return f"{why}; its resources are missing from this list." if why else ""
 
     def why_missing(self, source: Source) -> str:
-        """Why a source is missing from lists and searches, as a main clause; empty if it is not."""
+        """Return why a source is missing from lists and searches, as a main clause; empty if it is not."""
         outage = outage_of(source)
         state = self._states.get(source)
         if outage or state is None:

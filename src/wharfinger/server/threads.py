@@ -1,18 +1,18 @@
 """A pool of daemon threads for blocking functions, shared fairly among callers.
 
-One caller that blocks must not keep others waiting. A call therefore has an owner (a session of a principal, or of an
+One caller that blocks must not keep others waiting. So a call has an owner (a session of a principal, or of an
 address), and the owner belongs to a group (the principal or address). A group can use `share` threads, and one owner in
 it `member_share`. A call that cannot start at once waits, for at most `max_wait` seconds. When a thread becomes
 free, groups take turns, and so do the owners within a group.
 
 A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
-a few blocked functions do not use up the pool. After `max_lost` of them calls are refused, until some have returned.
+a few blocked functions do not use up the pool. If `max_lost` threads are lost, calls are refused until some return.
 
-To hand a call to a thread and its result back takes 39 µs, which is longer than reading a small file. So the calls of a
-`brief` function share a thread: those of one owner that wait become a `CallBatch`. One thread makes all of them, one
-after another, while the next batch collects. That is no worse than a thread for each as long as every call is brief.
-While they are not (a disk has to wake up, a network is gone), the calls that wait go to threads of their own, and so do
-those of the next moments.
+Handing a call to a thread and its result back takes 39 µs, longer than reading a small file. So the calls of a `brief`
+function share a thread: the waiting calls of one owner become a `CallBatch`. One thread makes them one after another,
+while the next batch collects. As long as every call is brief, this is no slower than a thread for each. When they are
+not (a disk is waking up, a network is down), the waiting calls get threads of their own, and so do the calls of the
+next quarter of a second.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ["MEMBER_SEPARATOR", "Pool", "is_async"]
 MEMBER_SEPARATOR = "\n"
 """Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
 BATCH_CALLS = 64
-"""Calls of a batch, at most."""
+"""Most calls in a batch."""
 CHECK_SECONDS = 0.005
-"""Time between two looks at a running batch."""
+"""Time between two checks of a running batch."""
 BRIEF_CALLS = 8
-"""Calls that return between two looks, at least, or the function is not brief at present. The first look only counts:
-it may be late because the whole process had to wait."""
+"""If fewer calls return between two checks, the function is not brief at present. The first check only counts, because
+it may be late: the whole process may have waited."""
 APART_SECONDS = 0.25
-"""How long the calls of such a function have threads of their own."""
+"""How long the calls of a function that is not brief at present have threads of their own."""
 T = TypeVar("T")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it returns a coroutine: for a coroutine function, a partial of one, or an async `__call__`."""
+    """Return whether it is a coroutine function, a partial of one, or has an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -79,7 +79,7 @@ class Job:
         """The number of calls."""
 
     def end(self, result: Any, error: BaseException | None) -> None:
-        """Hand its result or its error to its caller."""
+        """Pass the result or the error to the caller."""
         if self.future.done():
             return
         if error is None:
@@ -92,27 +92,27 @@ class Job:
 class CallBatch(Job):
     """Calls of one brief function for one owner, which one thread runs one after another.
 
-    The thread takes calls from `jobs` and appends to `ended`. The event loop may do the opposite meanwhile: each of
-    these is a single operation of a deque, which no other thread can interrupt.
+    The thread takes calls from `jobs` and appends to `ended`, while the event loop appends to `jobs` and takes from
+    `ended`. Each of these is a single operation of a deque, which no other thread can interrupt.
     """
 
-    __slots__ = ("counted", "current", "ended", "ended_calls", "jobs", "key", "next_look")
+    __slots__ = ("counted", "current", "ended", "ended_calls", "jobs", "key", "next_check")
 
     def __init__(self, owner: str, key: BatchKey, future: asyncio.Future[Any]) -> None:
         super().__init__(owner, self.run, future)
         self.key = key
         self.jobs: deque[Job] = deque()
         self.ended: deque[tuple[Job, Any, BaseException | None]] = deque()
-        """Results that the event loop has not taken."""
+        """Results that the event loop has not taken yet."""
         self.current: Job | None = None
-        """The call that the thread runs at this moment."""
+        """The call that the thread is running."""
         self.ended_calls = 0
         self.counted = -1
-        """What `ended_calls` was at the last look; -1 before the first one."""
-        self.next_look: asyncio.TimerHandle | None = None
+        """The value of `ended_calls` at the last check; -1 before the first one."""
+        self.next_check: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
-        """Run all calls, in the thread. One that was cancelled before its turn is left out."""
+        """Run all calls, in the thread, except those that were cancelled before their turn."""
         owner = getattr(self.key[1], "__self__", None)
         with owner.batch() if isinstance(owner, Source) else nullcontext():
             while (job := self.take()) is not None:
@@ -127,24 +127,24 @@ class CallBatch(Job):
                 self.ended_calls += 1
 
     def take(self) -> Job | None:
-        """The next call, which no other thread gets; None if there is none."""
+        """Remove and return the next call; None if there is none."""
         try:
             return self.jobs.popleft()
         except IndexError:
             return None
 
     def take_all(self) -> list[Job]:
-        """All calls that have not begun."""
+        """Remove and return all calls that have not begun."""
         return list(iter(self.take, None))
 
     def deliver(self) -> None:
-        """Hand over the results that are there, on the event loop."""
+        """Pass the results so far to their callers, on the event loop."""
         while self.ended:
             job, result, error = self.ended.popleft()
             job.end(result, error)
 
     def end(self, result: Any, error: BaseException | None) -> None:
-        """Hand over all results; if it was refused, to all of its callers the error."""
+        """Pass all results to their callers; if the batch was refused, pass the error to all of them."""
         self.deliver()
         if error is not None:
             for job in self.take_all():
@@ -158,11 +158,11 @@ BatchKey = tuple[str, Callable[..., Any]]
 
 
 class Pool:
-    """A bounded pool of daemon threads (`concurrent.futures` has threads that delay the interpreter's exit).
+    """A bounded pool of daemon threads. The threads of `concurrent.futures` would delay the interpreter's exit.
 
-    `size` threads run at a time, `share` of them for one group and `member_share` for one owner in a group. `queue`
-    calls of a group wait, each for at most `max_wait` seconds. Of `max_lost` threads that were given up, one owner may
-    have half and one group three quarters; beyond that its calls are refused.
+    At most `size` threads run at a time, at most `share` of them for one group and `member_share` for one owner in a
+    group. At most `queue` calls of a group wait, each for at most `max_wait` seconds. At most `max_lost` threads can be
+    lost, half of them by one owner and three quarters by one group; beyond that, calls are refused.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class Pool:
         self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
         """Waiting jobs by group and then by owner, in the order of their turns."""
         self._collecting: dict[BatchKey, CallBatch] = {}
-        """The batches that have not started, at most one for each owner and function."""
+        """The batches that collect calls and have not started, at most one for each owner and function."""
         self._running: dict[BatchKey, CallBatch] = {}
-        """The batch that the collecting one waits for."""
+        """The batches that the collecting ones wait for."""
         self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
         """Functions that are not brief at present, by owner; the timer removes the entry."""
         self._queued: Counter[str] = Counter()
@@ -201,7 +201,7 @@ class Pool:
         """Call `function` in a thread, with the caller's context variables.
 
         Raises:
-            Overloaded: no thread became free in time, or too many calls wait already.
+            Overloaded: no thread became free in time, or too many calls are waiting.
         """
         loop = asyncio.get_running_loop()
         call = functools.partial(function, *args, **kwargs) if args or kwargs else function
@@ -218,7 +218,7 @@ class Pool:
             raise
 
     def _submit(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a job if there is a thread for it; else let it wait."""
+        """Start a job if a thread is free for it; otherwise let it wait."""
         if self._may_start(job):
             self._start(job)
         elif self._queued[job.group] >= self.queue:
@@ -229,7 +229,7 @@ class Pool:
             job.timer = loop.call_later(self.max_wait, self._give_up, job)
 
     def _give_back(self, job: Job) -> None:
-        """Do without a job whose caller was cancelled."""
+        """Release the thread, or the place in the queue, of a job whose caller was cancelled."""
         batch = job.batch
         if batch is None:
             if job.threads is None:
@@ -241,11 +241,11 @@ class Pool:
             self._spread(batch, batch.future.get_loop())
             self._lose(batch)
             self._leave(batch)
-        # Else the thread leaves it out when its turn comes.
+        # Otherwise the thread skips it when its turn comes.
 
     def _lose(self, job: Job) -> None:
         if job.threads is self._jobs and not job.lost:
-            job.lost = True  # `_done` counts it back in if it ever returns
+            job.lost = True  # until `_done`, if it ever returns
             self._busy.add(job, -1)
             self._lost.add(job)
             self._next()
@@ -253,7 +253,7 @@ class Pool:
     # Batches
 
     def _collect(self, job: Job, key: BatchKey, loop: asyncio.AbstractEventLoop) -> None:
-        """Put a call into the batch that collects. It starts after this turn of the loop, or after the batch before."""
+        """Add a call to the collecting batch, which starts after this turn of the loop, or after the running batch."""
         batch = self._collecting.get(key)
         if batch is None:
             batch = self._collecting[key] = CallBatch(job.owner, key, loop.create_future())
@@ -271,14 +271,14 @@ class Pool:
             batch.size = len(batch.jobs)
             self._submit(batch, batch.future.get_loop())
 
-    def _look(self, batch: CallBatch) -> None:
+    def _check(self, batch: CallBatch) -> None:
         """Deliver what a running batch has finished. If it is slow, give the other calls threads of their own."""
         first = batch.counted < 0
         returned, batch.counted = batch.ended_calls - batch.counted, batch.ended_calls
         batch.deliver()
         loop = batch.future.get_loop()
         if first or returned >= BRIEF_CALLS or (batch.current is None and not batch.jobs):
-            batch.next_look = loop.call_later(CHECK_SECONDS, self._look, batch)
+            batch.next_check = loop.call_later(CHECK_SECONDS, self._check, batch)
             return
         key = batch.key
         if key not in self._slow:
@@ -296,9 +296,9 @@ class Pool:
                 self._submit(job, loop)
 
     def _leave(self, batch: CallBatch) -> None:
-        """Wait no longer for a batch: start the one that collected meanwhile."""
-        if batch.next_look is not None:
-            batch.next_look.cancel()
+        """Stop waiting for a batch, and start the one that collected meanwhile."""
+        if batch.next_check is not None:
+            batch.next_check.cancel()
         if self._running.get(batch.key) is batch:
             del self._running[batch.key]
             following = self._collecting.get(batch.key)
@@ -306,13 +306,13 @@ class Pool:
                 self._start_batch(following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
-        """Call a function: a plain one in a thread. If it returns an awaitable, that is awaited too."""
+        """Call a function, a plain one in a thread. If it returns an awaitable, that is awaited too."""
         if is_brief(function):
             return self.run(owner, function, *arguments)
         return self.adapt(function)(owner, *arguments)
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """An async form of a function, called with `(owner, *arguments)`, as `call` calls it."""
+        """Return an async form of a function, called with `(owner, *arguments)`, as `call` calls it."""
         if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
@@ -348,10 +348,10 @@ class Pool:
             threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
         if isinstance(job, CallBatch):
-            job.next_look = job.future.get_loop().call_later(CHECK_SECONDS, self._look, job)
+            job.next_check = job.future.get_loop().call_later(CHECK_SECONDS, self._check, job)
 
     def _dequeue(self, job: Job) -> None:
-        """Remove a job from those that wait, if it is one of them."""
+        """Remove a job from the waiting ones if it is one of them."""
         group = self._waiting.get(job.group, {})
         jobs = group.get(job.owner, {})
         if job not in jobs:
@@ -405,11 +405,12 @@ class Pool:
             self._waiting[job.group] = self._waiting.pop(job.group)
             group[job.owner] = group.pop(job.owner)
             self._dequeue(job)
-            if not job.future.done():  # else it was cancelled, and its task has not run since
+            if not job.future.done():  # otherwise it was cancelled, and its task has not run since
                 self._start(job)
 
     def _find_next(self) -> Job | None:
-        """The first job that may start. The search is short, since few groups and owners have used up their shares."""
+        """Return the first job that may start; None if none may."""
+        # This is quick, because few groups and owners have used up their shares.
         for group, owners in self._waiting.items():
             if self._busy.groups[group] < self.share:
                 for jobs in owners.values():
@@ -421,7 +422,7 @@ class Pool:
     def close(self) -> None:
         """End idle threads, and refuse waiting calls. Busy threads are daemons and do not delay the exit.
 
-        The pool can be used again, also on another event loop.
+        The pool can be used again afterwards, even on another event loop.
         """
         waiting, self._waiting = self._waiting, {}
         self._queued.clear()
@@ -445,7 +446,7 @@ class Pool:
 
 
 class _Counts:
-    """Numbers of jobs, by group and by owner. A number of 0 is deleted, because clients are not bounded."""
+    """Numbers of jobs, by group and by owner. A number of 0 is deleted, because there is no bound on clients."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -788,7 +788,7 @@ def test_bytes_are_what_they_are_and_a_list_with_a_block_is_blocks(value: Any, c
 
 
 def test_bytes_that_are_nothing_known_are_refused() -> None:
-    with pytest.raises(TypeError, match="bytes that are no image, no sound and no text"):
+    with pytest.raises(TypeError, match="bytes that are not an image, audio or text"):
         returned(b"\xff\x00\xfe")
 
 

@@ -76,7 +76,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
 
 
 def _bare(url: Any) -> str:
-    """A URL without query and fragment, which do not count, and with scheme and host in lower case."""
+    """Return a URL without query and fragment, which do not count, and with scheme and host in lower case."""
     bare = str(url).partition("?")[0].partition("#")[0]
     scheme, separator, rest = bare.partition("://")
     host, slash, path = rest.partition("/")

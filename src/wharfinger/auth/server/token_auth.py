@@ -2,12 +2,12 @@
 
 1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
    names the authorization servers, and those give the client a token.
-2. Each verifier is asked what a token stands for, until one knows it. A verified token is remembered for up to a
-   minute, so that most requests cost one digest. Verifiers whose keys change make this forget everything.
-3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this very request.
-4. A token that lacks a required scope gets 403 and the names of all scopes that are needed.
+2. The verifiers try a token in turn, until one knows it. A verified token is remembered for up to a minute, so that
+   most requests cost one digest. When the keys of a verifier change, all tokens are forgotten.
+3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this request.
+4. A token that lacks a required scope gets 403, with the names of all required scopes.
 
-Everything is decided from the headers, before the body is read. Messages never quote the token.
+All of this uses only the headers, before the body is read. Messages never quote the token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["TokenAuth", "as_token_auth", "metadata_url"]
 MAX_REMEMBERED = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_VERIFYING = 64
-"""How many tokens are verified at once; further requests wait."""
+"""Tokens that are verified at a time; further requests wait."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """`token68` (RFC 9110 §11.2)."""
@@ -42,8 +42,8 @@ _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 class TokenAuth:
     """Finds the principal of each HTTP request by its bearer token.
 
-    `require_scopes` are needed for every request. `scopes` are published in the metadata as those that exist. Proofs of
-    tokens bound to a key are remembered in `store`, which all processes behind one address must share.
+    Every request needs the scopes `require_scopes`. The metadata publishes them and `scopes` as the supported ones. The
+    proofs of tokens that are bound to a key are kept in `store`, which all processes that serve one address must share.
 
     Raises:
         ValueError: there is no verifier.
@@ -67,7 +67,7 @@ class TokenAuth:
         self._proofs = ReplayedProofs(store, clock)
         self._verifying = asyncio.Semaphore(MAX_VERIFYING)
         self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-        """Digest of a token to what it stands for, and when to verify it again."""
+        """The principal of each token, by the token's digest, and the time to verify it again."""
         for verifier in verifiers:
             verifier.on_change(self._remembered.clear)
 
@@ -143,8 +143,8 @@ class TokenAuth:
         return principal
 
     def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
-        """A 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
-        metadata = metadata_url(url) if self.issuers else ""  # else it would lead nowhere
+        """Return a 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
+        metadata = metadata_url(url) if self.issuers else ""  # without an issuer, it would lead nowhere
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
         challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
         return HttpRefusal(401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE))
@@ -178,7 +178,7 @@ def metadata_url(url: str) -> str:
 
 
 def as_token_auth(auth: Any) -> TokenAuth:
-    """Return a `TokenAuth` for one verifier or several; leaves a `TokenAuth` as it is."""
+    """Return a `TokenAuth` for one or more verifiers. A `TokenAuth` is returned unchanged."""
     if isinstance(auth, TokenAuth):
         return auth
     return TokenAuth(*(auth if isinstance(auth, (list, tuple)) else (auth,)))

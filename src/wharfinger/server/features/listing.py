@@ -74,11 +74,11 @@ class PagedList(Generic[F]):
         self.providers.append(listing.page_of_providers)
 
     async def page_of_providers(self, owner: str, place: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """A page of the providers without the features, for the list of the server that this one is mounted in."""
+        """Return a page of the providers without the features, for the list of the parent server."""
         return await joined_page(self.providers, owner, place, limit)
 
     def _may_be_kept(self) -> bool:
-        """Whether every change of the list changes the version of its features."""
+        """Return whether every change of the list changes the version of its features."""
         return (
             not self.computed
             and len(self.providers) == len(self._parts)
@@ -86,13 +86,13 @@ class PagedList(Generic[F]):
         )
 
     async def serve(self, request: Request) -> Any:
-        """The handler of the list's method."""
+        """Return the handler of the list's method."""
         request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
         full = self.shown_in_full is not None and request.caller.rules.any_structured_content
         return await self.page(request.params.cursor, owner_of(request), full)
 
     async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
-        """One page; cached ones are `Raw`, ready to be sent. Threads that it uses count towards the share of `owner`.
+        """Return one page; cached pages are `Raw`, ready to be sent. Its threads count towards the share of `owner`.
 
         Raises:
             InvalidParams: the cursor does not belong to this list.
@@ -147,7 +147,7 @@ class PagedList(Generic[F]):
         return self._result(shown, self._keys.seal(self.name, [number, after]))
 
     async def _take(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
-        """At most `limit` entries of one provider, and the key of the next page."""
+        """Return at most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
         show = (self.shown_in_full if full else None) or self.shown
@@ -161,7 +161,7 @@ class PagedList(Generic[F]):
 async def joined_page(
     providers: Sequence[Provider], owner: str, place: Any, limit: int
 ) -> tuple[list[Any], tuple[int, Any] | None]:
-    """A page of several providers, one after the other, from `place` on: the number of a provider and its key."""
+    """Return a page of several providers in turn, from `place` on: the number of a provider, and its key."""
     number, key = place or (0, None)
     shown: list[Any] = []
     while number < len(providers) and len(shown) < limit:
@@ -175,7 +175,7 @@ async def joined_page(
 
 
 def _fitting(definitions: Sequence[Any], room: int) -> int:
-    """How many of the first definitions fit in `room` bytes as a JSON list."""
+    """Return how many of the first definitions fit in `room` bytes as a JSON list."""
     room -= 1  # two brackets, and one comma less than there are definitions
     for number, definition in enumerate(definitions):
         room -= len(encode(definition)) + 1

@@ -25,7 +25,7 @@ MARKS, MARKS_LENGTH = 16, 4096
 def pages_of_source(
     source: Source, calls: SourceCalls, arrived: Callable[[], None], alone: Callable[[], bool]
 ) -> Provider:
-    """The pages of a source. While it cannot be listed, its placeholder is, with the reason as its title.
+    """Return the pages of a source. While it cannot be listed, its placeholder is, with the reason as its title.
 
     A list of several sources does not wait for a first page longer than the source's patience, and calls `arrived` when
     such a page has arrived. For a source that is `alone` it waits until a probe has found that it does not answer.
@@ -47,7 +47,7 @@ def pages_of_source(
 
 
 def templates_of_source(source: Source) -> Provider:
-    """The pages of a source's present templates, which may change after it was included."""
+    """Return the pages of a source's present templates, which may change after it was included."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         start, definitions = key or 0, source.templates
@@ -57,12 +57,12 @@ def templates_of_source(source: Source) -> Provider:
 
 
 def pages_of_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """The pages of an async generator. If it has a parameter `after`, it continues after that URI."""
+    """Return the pages of an async generator. If it has a parameter `after`, it continues after that URI."""
     return (_keyed_catalogue if "after" in inspect.signature(function).parameters else _catalogue)(function)
 
 
 def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """The pages of an async generator that continues after a URI."""
+    """Return the pages of an async generator that continues after a URI."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         shown = await _first(function(after=key), limit + 1)
@@ -114,7 +114,7 @@ async def _after(
 
 
 async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
-    """The first resources, at most `number`. Closes the generator."""
+    """Return the first resources, at most `number`. Closes the generator."""
     shown: list[t.Resource] = []
     try:
         async for resource in resources:
@@ -132,7 +132,7 @@ async def _close(resources: AsyncIterator[t.Resource]) -> None:
 
 
 def _marks(uris: list[str]) -> list[str]:
-    """The last of these URIs, at least one, within the bounds of a cursor."""
+    """Return the last of these URIs, at least one, within the bounds of a cursor."""
     kept: list[str] = []
     length = 0
     for uri in reversed(uris[-MARKS:]):

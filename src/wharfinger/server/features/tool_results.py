@@ -28,14 +28,14 @@ _SHOWN = (*BLOCKS, Media)
 
 
 def is_content(value: Any) -> bool:
-    """Whether a value is a block of content, or a list with one in it."""
+    """Return whether a value is a block of content, or a list that holds one."""
     if isinstance(value, _SHOWN):
         return True
     return isinstance(value, (list, tuple)) and any(isinstance(item, _SHOWN) for item in cast("list[Any]", value))
 
 
 async def with_media_read(services: Services, request: Request, value: Any) -> Any:
-    """Replace each `Image`, `Audio` and `File` in a value by a block; files are read in a thread."""
+    """Replace each `Image`, `Audio` and `File` in a value with a block. Reads files in a thread."""
     if isinstance(value, t.CallToolResult):
         blocks: Sequence[Any] = value.content
         if any(isinstance(item, Media) for item in blocks):
@@ -47,10 +47,10 @@ async def with_media_read(services: Services, request: Request, value: Any) -> A
             return value.block(most)
         return await services.pool.run(owner_of(request), value.block, most)
     if isinstance(value, t.PromptMessage):
-        said: Any = value.content
-        if not isinstance(said, Media):
+        content: Any = value.content
+        if not isinstance(content, Media):
             return value
-        return msgspec.structs.replace(value, content=await with_media_read(services, request, said))
+        return msgspec.structs.replace(value, content=await with_media_read(services, request, content))
     if isinstance(value, (list, tuple)):
         items = cast("list[object]", value)
         if any(isinstance(item, (Media, t.PromptMessage)) for item in items):
@@ -60,7 +60,7 @@ async def with_media_read(services: Services, request: Request, value: Any) -> A
 
 
 def to_wire(value: Any) -> bytes:
-    """A value as JSON.
+    """Return a value as JSON.
 
     Raises:
         TypeError, ValueError, RecursionError: it has no JSON form, or a number in it is not finite.
@@ -69,13 +69,13 @@ def to_wire(value: Any) -> bytes:
         encoded: bytes = value.model_dump_json(by_alias=True).encode()
     else:
         encoded = msgspec.json.encode(value, enc_hook=to_json)
-    if b"null" in encoded and _holds_no_number(value):
+    if b"null" in encoded and _holds_non_finite(value):
         raise ValueError("it holds NaN or an infinite number, which JSON does not have")
     return encoded
 
 
-def _holds_no_number(value: Any) -> bool:
-    """Whether a value holds a NaN or an infinity, which encoders write as null."""
+def _holds_non_finite(value: Any) -> bool:
+    """Return whether a value holds a NaN or an infinity, which encoders write as null."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -94,7 +94,7 @@ def _holds_no_number(value: Any) -> bool:
 
 
 class Output:
-    """Makes the results of a tool by its return annotation, or by an explicit output schema."""
+    """Makes the results of a tool from its return annotation, or from an explicit output schema."""
 
     __slots__ = ("_annotation", "_checked", "_exact", "_given", "_wrapped", "schema")
 
@@ -117,7 +117,7 @@ class Output:
 
     @property
     def direct(self) -> Any:
-        """The scalar or struct type whose values need no check; None if there is none."""
+        """The return annotation if its values need no check: a scalar or struct type. None for all others."""
         if self._given is None and self.schema is not None:
             kind = self._exact
             is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
@@ -126,7 +126,7 @@ class Output:
 
     @property
     def wraps(self) -> bool:
-        """Whether structured content has to be wrapped for revisions that allow only objects."""
+        """Whether structured content must be wrapped for revisions that allow only objects."""
         return self.schema is not None and self.schema.get("type") != "object"
 
     @property
@@ -139,7 +139,7 @@ class Output:
         return self._wrapped
 
     def result(self, value: Any) -> t.CallToolResult:
-        """The result of `tools/call`.
+        """Return the result of `tools/call`.
 
         Raises:
             TypeError, ValueError: the value cannot be sent as content, or does not match the schema.
@@ -149,8 +149,8 @@ class Output:
         if self.schema is None:
             if value is None:
                 if not _permits_none(self._annotation):
-                    said = _named(self._annotation)
-                    raise TypeError(f"None, and its return annotation is {said}: is a return missing?")
+                    name = _named(self._annotation)
+                    raise TypeError(f"None, and its return annotation is {name}: is a return missing?")
                 return t.CallToolResult(content=[])
             if self._annotation is str and not isinstance(value, (str, bytes, bytearray)) and not is_content(value):
                 raise TypeError(f"{type(value).__name__}, and its return annotation is str")
@@ -171,8 +171,8 @@ class Output:
             try:
                 self._checked.decode(encoded)
             except msgspec.ValidationError as error:
-                said = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
-                raise TypeError(said + (" (is a return missing?)" if value is None else "")) from None
+                message = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
+                raise TypeError(message + (" (is a return missing?)" if value is None else "")) from None
 
     def _own(self, result: t.CallToolResult) -> t.CallToolResult:
         """Check a result that the author made, also against an explicit output schema."""
@@ -197,7 +197,7 @@ def _named(annotation: Any) -> str:
 
 
 def _permits_none(annotation: Any) -> bool:
-    """Whether a function with this return annotation may return nothing."""
+    """Return whether a function with this return annotation may return None."""
     if isinstance(annotation, str) or annotation in _NOTHING:
         return True
     return get_origin(annotation) in (Union, UnionType) and any(map(_permits_none, get_args(annotation)))
@@ -207,7 +207,7 @@ _NOTHING = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolRe
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `{"result": …}` around what `schema` describes; its references are adjusted."""
+    """Return the schema of `{"result": …}` around what `schema` describes; its references are adjusted."""
     root = {name: schema[name] for name in ("$schema", "$defs", "definitions") if name in schema}
     inner = {name: value for name, value in schema.items() if name not in root}
     if "$id" in schema:  # its references are relative to its own root
@@ -243,8 +243,8 @@ _UNSTRUCTURED = (
 
 
 def _is_unstructured(annotation: Any) -> bool:
-    """Whether an annotation makes no schema: it is missing, or has only text, bytes and blocks."""
-    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string: a name only for type checkers
+    """Return whether an annotation gives no output schema: it is missing, or allows only text, bytes and blocks."""
+    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string is a name that only type checkers know
         return True
     origin, arms = get_origin(annotation), get_args(annotation)
     if origin is None:
@@ -278,10 +278,10 @@ def _output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def block_of(value: Any) -> Any:
-    """Make a block of content: blocks unchanged, bytes by their detected type, values other than text as JSON.
+    """Make a block of content. Blocks stay as they are, bytes go by their detected type, other values become JSON.
 
     Raises:
-        TypeError: bytes are no image, audio or text, or the value has no JSON form.
+        TypeError: the bytes are not an image, audio or text, or the value has no JSON form.
     """
     if isinstance(value, str):
         return t.TextContent(text=value)
@@ -300,4 +300,4 @@ def block_of(value: Any) -> Any:
     try:
         return t.TextContent(text=data.decode())
     except UnicodeDecodeError:
-        raise TypeError("bytes that are no image, no sound and no text: return a File, which says what it is") from None
+        raise TypeError("bytes that are not an image, audio or text: return a File, which states their type") from None

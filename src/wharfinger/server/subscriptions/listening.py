@@ -41,7 +41,7 @@ class Listening:
         """The open listens by stream; a listen ends when its future is done."""
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
-        """The handler of `resources/subscribe` (handshake era).
+        """Return the handler of `resources/subscribe` (handshake era).
 
         Raises:
             ResourceNotFound: it is missing or forbidden; watching it would reveal its changes (security: U02).
@@ -65,7 +65,7 @@ class Listening:
             raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
 
     async def unsubscribe(self, request: Request) -> t.EmptyResult:
-        """The handler of `resources/unsubscribe` (handshake era)."""
+        """Return the handler of `resources/unsubscribe` (handshake era)."""
         self._watching.unwatch(self._session_watcher(request), request.params.uri)
         return t.EmptyResult()
 
@@ -89,7 +89,7 @@ class Listening:
         self._watching.drop(SessionWatcher(session))
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
-        """The handler of `subscriptions/listen`: acknowledges what it watches, and stays open until a side ends it.
+        """Handle `subscriptions/listen`: acknowledge what it watches, and stay open until a side ends it.
 
         Raises:
             InvalidParams: too many URIs, or too many open listens on this stream.

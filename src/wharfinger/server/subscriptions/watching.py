@@ -61,11 +61,11 @@ class Observer(Protocol):
     """Is called at once for every change of a list, and for every change of a watched resource."""
 
     def updated(self, uri: str) -> None:
-        """A resource changed; from any thread."""
+        """Report that a resource changed. Can be called from any thread."""
         ...
 
     def list_changed(self, name: str) -> None:
-        """A list changed; from any thread."""
+        """Report that a list changed. Can be called from any thread."""
         ...
 
 
@@ -191,15 +191,15 @@ class Watching:
                     call_logged(self._detach, None)
 
     def is_watching(self, watcher: Watcher) -> bool:
-        """Whether it watches anything."""
+        """Return whether it watches anything."""
         return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
 
     def count(self, watcher: Watcher) -> int:
-        """How many URIs it watches."""
+        """Return how many URIs it watches."""
         return len(self._by_watcher.get(watcher, ()))
 
     def watched(self) -> list[str]:
-        """The URIs that have a watcher."""
+        """Return the URIs that have a watcher."""
         return list(self._by_uri)
 
     # -- changes

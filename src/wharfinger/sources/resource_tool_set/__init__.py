@@ -108,5 +108,5 @@ class _Descriptions:
 
 
 def _said(function: Callable[..., Any]) -> str:
-    """The docstring of a tool up to its arguments."""
+    """Return the docstring of a tool up to its arguments."""
     return inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[0]

@@ -40,7 +40,7 @@ class Budget(NamedTuple):
 
     @classmethod
     def of(cls, tokens: int) -> Budget:
-        """The budget that a caller asked for.
+        """Return the budget that a caller asked for.
 
         Raises:
             ToolError: it is out of bounds.
@@ -55,7 +55,7 @@ class Budget(NamedTuple):
         return self.tokens * CHARACTERS_PER_TOKEN
 
     def room(self, uri: str) -> int:
-        """Characters of the text that is read at a URI; the rest is for the next call, which repeats the URI."""
+        """Return characters of the text that is read at a URI; the rest is for the next call, which repeats the URI."""
         return self.characters - min(self.characters // 2, NOTES + 2 * len(uri))
 
     @property
@@ -65,7 +65,7 @@ class Budget(NamedTuple):
 
 
 def end_of_part(text: str, begin: int, room: int) -> int:
-    """Where a part that begins at `begin` and has at most `room` characters ends."""
+    """Return where a part that begins at `begin` and has at most `room` characters ends."""
     end = begin + room
     if end >= len(text):
         return len(text)
@@ -77,12 +77,12 @@ def end_of_part(text: str, begin: int, room: int) -> int:
 
 
 def json_length(value: Any) -> int:
-    """Characters of a value as JSON."""
+    """Return characters of a value as JSON."""
     return len(msgspec.json.encode(value).decode())
 
 
 def fitting(items: Sequence[Any], room: int) -> int:
-    """How many of the items, as JSON in a list, fit into a number of characters; at least one if there are any."""
+    """Return how many items fit into `room` characters as a JSON list; at least one if there are any."""
     for number, item in enumerate(items):
         room -= json_length(item) + 1
         if room < 0:
@@ -91,7 +91,7 @@ def fitting(items: Sequence[Any], room: int) -> int:
 
 
 def short_cell(value: Any, most: int) -> Any:
-    """A value of a row with at most this number of characters: a longer one becomes its beginning and its length."""
+    """Return a value of a row; one longer than `most` characters becomes its beginning and its length."""
     if isinstance(value, str):
         return _beginning(value, most)
     if _is_mapping(value) and "cut" in value and isinstance(text := value.get("text"), str):

@@ -87,13 +87,13 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
 
 
 def _missing(page: t.ListResourcesResult) -> list[str]:
-    """What to say about the sources that are missing from a page."""
+    """Return what to say about the sources that are missing from a page."""
     missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
     return [each["message"] for each in missing]
 
 
 def _top(ctx: Context[Any]) -> dict[str, Any]:
-    """The top folder of each source, and all templates, with the parameters of their queries."""
+    """Return the top folder of each source, and all templates, with the parameters of their queries."""
     resources = ctx.server.resources
     sources = list(resources.every_source())
     tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]

@@ -1,7 +1,8 @@
-"""Tools that read: a resource in parts, and a search result in the shape that ChatGPT's connectors expect.
+"""The tools `read_resource`, for any resource in parts, and `fetch`, for a result of `search` (ChatGPT's connectors).
 
-A part is a window of the source where it has windows: its end names the next one. What a source returns at once, such
-as the text of a function, is cut here, and `start` reads on. Either way the answer ends with the call that continues.
+If the source has windows, a part is a window, and its end names the next one. The text that another source returns at
+once, such as the result of a function, is cut here, and `start` continues it. Each answer ends with the call that
+continues.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, W
 __all__ = ["MAX_IMAGE_BYTES", "fetch", "read_resource"]
 
 MAX_IMAGE_BYTES = 3 << 20
-"""Bytes of an image that is returned unless `binary` asks for more. Hosts refuse larger ones."""
+"""Largest image that is returned without `binary`. Hosts refuse larger ones."""
 HINT_CHARACTERS = 700
-"""Characters that say what else can be asked."""
+"""Longest list of further queries."""
 TRIES = 3
-"""Reads in ever smaller windows, if a source's text is longer than the bytes that it was made of."""
+"""Most reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
-    """What `fetch` returns."""
+    """The result of `fetch`."""
 
     id: str
     title: str
@@ -99,7 +100,7 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = TO
 async def _read_within(
     ctx: Context[Any], uri: str, room: int, length: Callable[[str], int] = len
 ) -> list[t.ResourceContents]:
-    """Read a resource; if it has windows, one that fits.
+    """Read a resource or, if it has windows, a window that fits.
 
     The text of a window may be longer than its bytes: characters are escaped, secrets replaced, quotes encoded.
     """
@@ -121,16 +122,17 @@ async def _read_within(
 
 
 class _Answer(NamedTuple):
-    """Blocks of an answer; `begin` and `end` are those of its text in all of `length`, `end` is 0 if it is complete."""
+    """The blocks of an answer, and which characters of the whole text they have."""
 
     blocks: list[t.ContentBlock]
     begin: int
     end: int
+    """0 if the answer reaches the end of the text."""
     length: int
 
 
 def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binary: bool) -> _Answer:
-    """The blocks of the contents that are not about others, from the character `start` on.
+    """Return the contents as blocks, without summaries of other contents, from the character `start` on.
 
     Raises:
         ToolError: the contents end before `start`.
@@ -167,33 +169,33 @@ def _block(content: t.ResourceContents, binary: bool) -> t.ContentBlock:
     if image and (binary or len(blob) <= MAX_IMAGE_BYTES):
         return t.ImageContent(data=blob, mime_type=kind)
     if not binary:
-        said = f"This is {kind or 'data'}, {size_text(len(blob))}: call read_resource with binary=true to get it."
-        return t.TextContent(text=said)
+        note = f"This is {kind or 'data'}, {size_text(len(blob))}: call read_resource with binary=true to get it."
+        return t.TextContent(text=note)
     if kind.startswith("audio/"):
         return t.AudioContent(data=blob, mime_type=kind)
     return t.EmbeddedResource(resource=content)
 
 
 def _room_for_json(text: str, start: int, room: int) -> int:
-    """Characters of the text, from `start` on, that have at most `room` characters as JSON."""
+    """Return how many characters of the text, from `start` on, fit in `room` characters of JSON."""
     part = text[start : start + room] if start >= 0 else ""
     while (long := json_length(part)) > room:
         part = part[: min(len(part) * room // long, len(part) - 1)]
     return len(part) if len(part) < room else room
 
 
-# What follows, and what else can be asked
+# What follows, and further queries
 
 
 _ENDED = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|limit)=").search
-"""Whether a query states where its window ends."""
+"""Matches a query that states where its window ends."""
 
 
 def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
-    """The URI of the next window; empty if there is nothing in it yet.
+    """Return the URI of the next window; empty if that window has no content yet.
 
-    A log names the window of what will be written later too, so its first content alone does not say that more exists:
-    a remark does, or a window with a stated end that is not the end of the whole.
+    A log always names a next window, for lines that are written later. So more exists only if a remark names the next
+    window, or if the query states an end and the content is longer.
     """
     for content in contents[1:]:
         if NEXT in (meta := _meta(content)) and SUMMARY in meta:
@@ -205,35 +207,35 @@ def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
 
 
 def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceContents], answer: _Answer) -> list[str]:
-    """Remarks about what was read, with the exact call that continues."""
+    """Return remarks about what was read, with the exact call that continues."""
     if answer.end:
         shown = f"Characters {answer.begin + 1:,} to {answer.end:,} of {answer.length:,}."
         return [f"{shown} To continue, call {call}={uri} and start={answer.end}{budget.argument}"]
     links = _meta(contents[0])
     following, previous = _following(uri, contents), str(links.get(PREVIOUS, ""))
-    said: list[str] = []
+    remarks: list[str] = []
     for content in contents:
         meta = _meta(content)
         if SUMMARY in meta and (REMARK in meta or NEXT in meta):
-            said.append(_as_call(str(meta.get(REMARK) or content.text or "").strip("[]\n"), call, links.values()))
-    notes = [" ".join([*said, f"To continue, call {call}={following}{budget.argument}"] if following else said)]
-    asked = uri.partition("?")[2]
-    if previous and previous not in notes[0] and (not asked or "tail=" in asked):
+            remarks.append(_as_call(str(meta.get(REMARK) or content.text or "").strip("[]\n"), call, links.values()))
+    notes = [" ".join([*remarks, f"To continue, call {call}={following}{budget.argument}"] if following else remarks)]
+    query = uri.partition("?")[2]
+    if previous and previous not in notes[0] and (not query or "tail=" in query):
         notes.append(f"For what is before, call {call}={previous}{budget.argument}")
     return [note for note in notes if note]
 
 
-def _as_call(said: str, call: str, uris: Iterable[object]) -> str:
-    """A remark in which `read URI` is the call of a tool."""
+def _as_call(remark: str, call: str, uris: Iterable[object]) -> str:
+    """Replace each `read URI` in a remark with the call of a tool."""
     for uri in uris:
         if isinstance(uri, str) and uri:
-            said = said.replace(f"read {uri}", f"call {call}={uri}")
-    return said
+            remark = remark.replace(f"read {uri}", f"call {call}={uri}")
+    return remark
 
 
 def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
-    """What else can be asked: under a directory, and under the first window of a long text."""
-    if source is None or "?" in uri or _says(contents, source.parameters):
+    """Return further queries: after a directory, and after the first window of a long text."""
+    if source is None or "?" in uri or _names(contents, source.parameters):
         return []
     directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if directory or uri == source.uri:
@@ -241,17 +243,17 @@ def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContent
     return list(_bounded("Parts of it: ", parameters_at(source, uri))) if more else []
 
 
-def _says(contents: Sequence[t.ResourceContents], names: Iterable[str]) -> bool:
-    """Whether the source says itself what can be asked: most of these parameters occur in what it says of its data."""
-    said = " ".join(content.text or "" for content in contents if content is contents[0] or REMARK in _meta(content))
-    known = [f"{name}=" in said for name in names]
-    return sum(known) * 2 > len(known)
+def _names(contents: Sequence[t.ResourceContents], parameters: Iterable[str]) -> bool:
+    """Return whether most of these parameters occur in the first content and the remarks."""
+    text = " ".join(content.text or "" for content in contents if content is contents[0] or REMARK in _meta(content))
+    named = [f"{parameter}=" in text for parameter in parameters]
+    return sum(named) * 2 > len(named)
 
 
-def _bounded(words: str, asked: Iterable[str]) -> Iterator[str]:
-    said = "; ".join(asked)
-    if said:
-        yield words + (said if len(said) <= HINT_CHARACTERS else said[:HINT_CHARACTERS] + "…")
+def _bounded(words: str, queries: Iterable[str]) -> Iterator[str]:
+    hint = "; ".join(queries)
+    if hint:
+        yield words + (hint if len(hint) <= HINT_CHARACTERS else hint[:HINT_CHARACTERS] + "…")
 
 
 def _empty(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""Tools that search: all resources by words, and databases by a SQL statement."""
+"""The tools `search`, for words in all resources, and `query`, for SQL statements in databases."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ MAX_NAMED = 10
 """Databases that the description of `query` names."""
 MAX_COLUMNS = 200
 MAX_SKIP = 9_900
-"""Rows that a query skips at most; a source returns 10,000."""
+"""Most rows that a query skips; a source returns at most 10,000."""
 ROOM = Budget().characters - 2 * NOTES
-"""Characters of the hits or rows in one result."""
+"""Characters of all hits or rows in one result."""
 
 
 class QueryResult(Protocol):
-    """What a source's `query(statement, limit=…)` returns. `truncated` says why rows are missing; empty if none are.
+    """The result of a source's `query(statement, limit=…)`. `truncated` says why rows are missing; empty if none are.
 
-    It may also have `database` and `dialect`, which name what was asked, and `shortened`, which says how to get the
-    rest of values that were cut.
+    It may also have `database` and `dialect`, the names of the database and of its SQL, and `shortened`, which says how
+    to get the rest of values that were cut.
     """
 
     @property
@@ -119,8 +119,8 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     number = fitting(rows, ROOM)
     found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
     if database_name := _optional(answer, "database"):
-        spoken = _optional(answer, "dialect")
-        found["database"] = f"{database_name} ({spoken})" if spoken else database_name
+        dialect = _optional(answer, "dialect")
+        found["database"] = f"{database_name} ({dialect})" if dialect else database_name
     if shortened := _optional(answer, "shortened"):
         found["shortened"] = shortened
     if number < len(rows) or answer.truncated:
@@ -131,39 +131,39 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
 
 
 def _optional(thing: object, name: str) -> str:
-    """A text that an answer or a source need not have."""
+    """Return an attribute that is an optional text; empty if there is none."""
     found = getattr(thing, name, "")
     return found if isinstance(found, str) else ""
 
 
 def _rest(skip: int, number: int) -> str:
-    """How to get the rows after those of an answer."""
+    """Return a sentence that says how to get the rows after these."""
     if not number:
         return f"The rows before {skip + 1:,} are too large to skip: narrow the statement, or use its own OFFSET."
-    said = f"These are rows {skip + 1:,} to {skip + number:,}, and there are more: aggregate, or narrow the statement."
+    rest = f"These are rows {skip + 1:,} to {skip + number:,}, and there are more: aggregate, or narrow the statement."
     if skip + number <= MAX_SKIP:
-        said += f" To continue, call query with the same statement and skip={skip + number}."
-    return said
+        rest += f" To continue, call query with the same statement and skip={skip + number}."
+    return rest
 
 
 def sources_with_query(sources: Any) -> list[Source]:
-    """The sources that take statements: those with a method `query`."""
+    """Return the sources that have a method `query`."""
     return [source for source in sources if callable(getattr(source, "query", None))]
 
 
 def with_databases(description: str, databases: Sequence[Source]) -> str:
-    """The description of `query`, with the names of the databases, and their dialects where they state one."""
-    said = [f"{source_name(each)}{f' ({spoken})' if (spoken := _dialect(each)) else ''}" for each in databases]
-    more = f" and {len(said) - MAX_NAMED} more" if len(said) > MAX_NAMED else ""
-    return f"{description}\n\nDatabases: {', '.join(said[:MAX_NAMED])}{more}."
-
-
-def _dialect(source: Source) -> str:
-    return _optional(source, "dialect")
+    """Return the description of `query` with the names of the databases, and their dialects if they state one."""
+    dialects = [_optional(each, "dialect") for each in databases]
+    names = [
+        f"{source_name(each)} ({dialect})" if dialect else source_name(each)
+        for each, dialect in zip(databases, dialects, strict=True)
+    ]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{description}\n\nDatabases: {', '.join(names[:MAX_NAMED])}{more}."
 
 
 def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, hits: Hits) -> str:
-    """What was looked through for nothing, and what to try."""
+    """Return a sentence that says what was searched without a hit, and what to try."""
     names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
     names = [name for name in names if name not in hits.truncated]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
@@ -174,7 +174,7 @@ def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: 
 
 
 def _result(hit: Hit) -> dict[str, str]:
-    """A hit in the shape that ChatGPT's connectors expect; `text` is the line that matched."""
+    """Return a hit in the shape that ChatGPT's connectors expect; `text` is the line that matched."""
     shown = {"id": hit.uri, "title": hit.title, "url": hit.uri}
     return shown | ({"text": hit.snippet} if hit.snippet else {})
 

@@ -49,13 +49,13 @@ async def read(ctx: Context[Any], uri: str, room: int) -> list[t.ResourceContent
 
 
 def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
-    """A result with the value as JSON text and as structured content, followed by more blocks."""
+    """Return a result with the value as JSON text and as structured content, followed by more blocks."""
     text = msgspec.json.encode(value).decode()
     return t.CallToolResult(content=[t.TextContent(text=text), *more], structured_content=value)
 
 
 def brief(resource: t.Resource) -> dict[str, Any]:
-    """The members of a resource that help a model to choose."""
+    """Return the members of a resource that help a model to choose."""
     said = {
         "uri": resource.uri,
         "title": _short(resource.title or resource.name),
@@ -73,5 +73,5 @@ def _short(text: Any) -> Any:
 
 
 def clipped(uri: str) -> str:
-    """A URI, cut after 200 characters."""
+    """Return a URI, cut after 200 characters."""
     return uri if len(uri) <= 200 else uri[:200] + "…"

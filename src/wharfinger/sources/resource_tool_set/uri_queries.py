@@ -26,7 +26,7 @@ _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 
 
 def _names(template: str) -> list[str]:
-    """The variables in the query of a template: `["level", "text"]` of `log://app/{+path}{?level,text}`."""
+    """Return the variables in the query of a template: `["level", "text"]` of `log://app/{+path}{?level,text}`."""
     return [name.rstrip("*") for held in _QUERY.findall(template) for name in held.split(",")]
 
 
@@ -35,13 +35,13 @@ def _example(source: Source, name: str) -> str:
 
 
 def _of_all(source: Source) -> list[str]:
-    """The parameters that all URIs of a source take."""
+    """Return the parameters that all URIs of a source take."""
     named = {name for template in source.templates for name in _names(template.uri_template)}
     return [name for name in source.parameters if name not in named]
 
 
 def queries_of(source: Source) -> Iterator[str]:
-    """What the URIs of a source may ask, such as `log://app/{+path}?level=error&text=word`; nothing if it has no such.
+    """Yield the queries of a source's URIs, such as `log://app/{+path}?level=error&text=word`.
 
     Parameters that exclude each other are both shown: the source's answer says so.
     """
@@ -54,7 +54,7 @@ def queries_of(source: Source) -> Iterator[str]:
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
-    """The description of a tool, with the queries that its sources take; alike sources are named once."""
+    """Return the description of a tool, with the queries that its sources take; alike sources are named once."""
     lines: dict[type[Source], str] = {}
     for source in sources:
         if type(source) not in lines and (asked := "; ".join(queries_of(source))):
@@ -65,7 +65,7 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
 
 
 def parameters_at(source: Source, uri: str) -> list[str]:
-    """What the query of this URI may say: `["?level=error: entries of this level and above"]`."""
+    """Return what the query of this URI may say: `["?level=error: entries of this level and above"]`."""
     base = uri.partition("?")[0]
     names: list[str] = []
     for template in source.templates:
@@ -83,7 +83,7 @@ def _matches(template: str, uri: str) -> bool:
 
 
 def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
-    """A template for a model: its text, what it is for, and the parameters of its query."""
+    """Return a template for a model: its text, what it is for, and the parameters of its query."""
     said: dict[str, Any] = {"uriTemplate": template.uri_template}
     if described := template.description or template.title:
         said["description"] = shown(str(described))[:MAX_LINE]

@@ -1,4 +1,4 @@
-"""The search index of a server, which `search_index()` returns: how it is started, closed and searched."""
+"""The search index of a server, which `search_index()` returns: starts, closes and searches it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUIET_SECONDS = 0.15
 REPORT_SECONDS = 0.05
 """Time between two reports of progress."""
 STOP_SECONDS = 5.0
-"""How long `close` waits for the thread."""
+"""Longest wait of `close` for the thread."""
 
 
 def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int = 512 * MIB) -> SearchIndex:
@@ -92,7 +92,7 @@ class SearchIndex:
         self._indexing.start()
 
     async def close(self) -> None:
-        """Stop the thread, and let other servers use the file."""
+        """Stop the thread, and release the file for other servers."""
         indexing, self._indexing = self._indexing, None
         if indexing is None or self._server is None:
             return
@@ -102,7 +102,7 @@ class SearchIndex:
             file.release()
 
     def _open(self, damaged: bool) -> IndexStore:
-        """Open the file, in the thread; it is deleted if it is not an index, or if it is known to be `damaged`."""
+        """Open the file, in the thread of the index. Deletes it first if it is `damaged` or not an index."""
         if self._file is None:
             folder = self._folder or cache_folder()
             self._file = open_index_file(folder, map(_identity, self._sources().values()), self._max_size)
@@ -127,11 +127,11 @@ class SearchIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether there are sources that were not walked completely since the server started."""
+        """Whether any source has not been walked completely since the server started."""
         return self._indexing is None or bool(self._indexing.progress.pending)
 
     def refresh(self, uri: str | None = None) -> None:
-        """Index a URI that changed soon or, if it is None, walk everything. May be called from any thread."""
+        """Index a changed URI soon or, if `uri` is None, walk all sources. Can be called from any thread."""
         if self._indexing is not None:
             self._indexing.notify(uri)
 
@@ -179,7 +179,7 @@ class SearchIndex:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def _missing(self, owner: str, indexing: Indexing, store: IndexStore) -> str:
-        """Why the text of some documents is not indexed; empty if all of it is."""
+        """Return why the text of some documents is not indexed; empty if all of it is."""
         assert self._server is not None
         _, partly = await self._server.pool.run(owner, store.count)
         if not partly:
@@ -200,14 +200,14 @@ def _incomplete(indexing: Indexing, pending: bool) -> str:
 
 
 def _identity(source: Source) -> str:
-    """A text that distinguishes a source from any other, and is the same in every run."""
+    """Return a text that identifies a source, and is the same in every run."""
     return "\0".join(
         (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
     )
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
-    """Each source by a key that is the same in every run: its URI, or else its name or class."""
+    """Return the sources by a key that is the same in every run: its URI, or else its name or class."""
     keys: dict[str, Source] = {}
     for source in sources:
         key = source.uri or source.name or type(source).__name__
@@ -217,16 +217,16 @@ def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
 
 
 class _ChangeObserver:
-    """Passes on the changes of which the server is notified."""
+    """Reports changes of the server's resources to the index."""
 
     def __init__(self, refresh: Callable[[str | None], None]) -> None:
         self._refresh = refresh
 
     def updated(self, uri: str) -> None:
-        """A watched resource changed."""
+        """Index a watched resource that changed."""
         self._refresh(uri)
 
     def list_changed(self, name: str) -> None:
-        """A list changed."""
+        """Walk all sources if the list of resources changed."""
         if name == "resources":
             self._refresh(None)

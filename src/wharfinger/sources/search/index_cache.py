@@ -46,7 +46,7 @@ class IndexFile:
 
 
 def cache_folder() -> Path:
-    """The folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
+    """Return the folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(given):
         return Path(given) / "wharfinger"

@@ -1,4 +1,4 @@
-"""From words to hits: candidates of the index are read as they are now, and ranked as any search ranks."""
+"""Searches an index: reads the current text of the documents that it finds, and ranks them like any search."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from wharfinger.sources.search.index_store import TEXT, Filters, IndexRow, Index
 __all__ = ["find"]
 
 CANDIDATES = 20_000
-"""Documents that one search may consider."""
+"""Most documents that one search takes from the index."""
 SECONDS = 2.0
-"""How long one search may read documents."""
+"""Longest time for which one search reads documents."""
 READ = 100
-"""Documents that are read, at least, before the best are taken."""
+"""Fewest documents that a search reads if it has time."""
 ASIDE = 0.3
-"""What the promise of a document must be higher if it is aside: a test, a copy, a list of changes."""
+"""Subtracted from the promise of a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
-"""After this time, a search ends with fewer."""
+"""After this time, a search with enough hits ends, even if it has read fewer documents."""
 DOUBTFUL = 30
-"""If so few documents may have a word, they are read to see whether one has it."""
+"""If at most this many documents may have a word, they are read to see whether one has it."""
 NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3
-"""How much is compared to find the spelling of a word that occurs nowhere."""
+"""Most documents and text, and longest time, to find another spelling of a word that occurs nowhere."""
 
 
 class IndexedSearch:
@@ -48,7 +48,7 @@ class IndexedSearch:
         self._down: dict[str, Source] = {}
 
     def hits(self, query: Query, complete: bool) -> Hits:
-        """At most `limit` hits, best first; words that are unknown are replaced if the index is `complete`.
+        """Return at most `limit` hits, best first. If the index is `complete`, unknown words are corrected.
 
         Raises:
             sqlite3.DatabaseError: the index is damaged.
@@ -78,7 +78,7 @@ class IndexedSearch:
         return hits
 
     def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
-        """Read the documents until enough are found; returns how many were looked at."""
+        """Read the documents until there are enough hits, and return how many were tried."""
         rows = sorted(rows, key=lambda row: ASIDE * is_aside(row.title) - row.promise)
         quick = time.monotonic() + QUICK_SECONDS
         least = RANKED * self._limit
@@ -93,7 +93,7 @@ class IndexedSearch:
                 continue
             try:
                 found = self._look(source, row, ranking.query)
-            except (InternalError, OSError):  # one that is down hides nothing of the others
+            except (InternalError, OSError):  # a source that is down does not affect the others
                 self._down[row.source] = source
                 continue
             if found is not None:
@@ -101,7 +101,7 @@ class IndexedSearch:
         return looked_at
 
     def _look(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
-        """What a document has as it is now; None if it is gone, or has nothing."""
+        """Search the current text of a document; None if the document is gone, or does not match."""
         names = query.names(name_text(row.title, row.uri), row.name)
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
@@ -116,9 +116,9 @@ class IndexedSearch:
         return FoundDocument(source, row.uri, row.title, row.kind, names, match, row.changed)
 
     def _is_unknown(self, word: Word, count: int) -> bool:
-        """Whether a word occurs nowhere, though some documents may have it: the index knows only parts of words.
+        """Return whether a word occurs nowhere. The index knows only parts of words, so a few documents are read.
 
-        False if a source that may have it is down.
+        Returns False if a source that may have the word is down.
         """
         if count > DOUBTFUL or self._down:
             return False
@@ -128,7 +128,7 @@ class IndexedSearch:
         return not ranking.number and not self._down
 
     def _near(self, word: Word) -> str:
-        """The spelling nearest to a word, in the documents that may have it."""
+        """Return the spelling nearest to a word, in the documents that may have it."""
         near = NearWords(word.text)
         left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
@@ -157,7 +157,7 @@ def find(
 ) -> Hits:
     """Return at most `limit` hits, best first. Blocks.
 
-    Until the index is `complete`, a word that it does not have is not read as another.
+    Until the index is `complete`, unknown words are not corrected.
 
     Raises:
         sqlite3.DatabaseError: the index is damaged.

@@ -1,10 +1,10 @@
-"""The index itself, in one SQLite file: which documents there are, and which of them may hold a word.
+"""The index file, an SQLite database: which documents there are, and which of them may have a word.
 
-Each document is cut into parts of 256 Ki characters, and each part is one row of an FTS5 table that keeps only which
-trigrams occur in it: no text and no positions, an eighth to a half of the text's size. A query finds every part that
-has all trigrams of a word, so its answer may have too many documents but never misses one; the caller then checks their
-current text. A part that did not change keeps its row. FTS5 cannot delete a row without its text, so the rows of
-changed parts stay, belong to no document, and are dropped when the index is built again (`is_stale`).
+Each document is cut into parts of 256 Ki characters. Each part is one row of an FTS5 table that keeps only its
+trigrams, without text and positions: an eighth to a half of the text's size. A query finds every part that has all
+trigrams of a word, so it may return too many documents but never misses one; the caller then checks their current text.
+A part that did not change keeps its row. FTS5 cannot delete a row without its text, so the rows of changed parts stay,
+belong to no document, and are dropped when the index is rebuilt (`is_stale`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wharfinger.source import Document
 __all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexRows", "IndexStore", "IndexedVersion", "OtherLayout"]
 
 APPLICATION = 0x57686173
-"""`PRAGMA application_id`: the file is one of ours."""
+"""`PRAGMA application_id` of an index file."""
 LAYOUT = 1
 """`PRAGMA user_version`: the layout of its tables."""
 CHUNK = 1 << 18
@@ -41,18 +41,18 @@ OVERLAP = 256
 GRAM = 3
 """Characters of a trigram."""
 MAX_ORPHANS = 20_000
-"""Rows of changed parts. With more of them, and if they are most of the index, the index is built again."""
+"""The index is rebuilt if it has more rows of changed parts than this, and more of them than of other parts."""
 BATCH_CHARACTERS = 4 << 20
-"""Characters that wait to be indexed, at most."""
+"""Most characters that wait to be indexed."""
 CHECK_BYTES = 1 << 26
-"""A smaller file is checked when it is opened; damage in a larger one is found when it is used."""
+"""A smaller file is checked when it is opened; damage in a larger one shows when it is used."""
 END = "\n" * (GRAM - 1)
 """Appended to every part, so that each character begins a trigram."""
 LAST = "\U0010ffff"
 FEW = 200
-"""If no more documents have a word, all of them are read, and what they may define is not asked."""
+"""If no more documents than this have a word, all of them are read, whether they define a name or not."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
-"""What stands before a name where it is defined."""
+"""Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
 """How much of a document's text is indexed: none, because the index is full; all of it; its first TEXT characters."""
 
@@ -105,7 +105,7 @@ class IndexedVersion(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A document that may match; `name` is folded. `promise` is higher the more the index speaks for it."""
+    """A document that may match; `name` is folded. The higher `promise` is, the more likely it is a good match."""
 
     source: str
     uri: str
@@ -125,7 +125,7 @@ class IndexRows(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Where to look; empty for everywhere. `path` is a pattern with `*`, `?` and `[…]`."""
+    """Which documents to search; empty for all. `path` is a pattern with `*`, `?` and `[…]`."""
 
     sources: Sequence[str] = ()
     type: str = ""
@@ -133,10 +133,10 @@ class Filters(NamedTuple):
 
 
 class IndexStore:
-    """One file, written by one thread and read by any.
+    """An index file, written by one thread and read by any.
 
     Raises:
-        sqlite3.DatabaseError: it is not a database, or has another layout.
+        sqlite3.DatabaseError: the file is not an index, is damaged, or has another layout.
     """
 
     def __init__(self, path: Path) -> None:
@@ -174,7 +174,7 @@ class IndexStore:
         self._clock: int = write("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
     def close(self) -> None:
-        """Commit the documents that wait, and close the file."""
+        """Commit the waiting documents, and close the file."""
         with suppress(sqlite3.Error):
             self.commit()
         self._writer.close()
@@ -182,12 +182,12 @@ class IndexStore:
     # -- writing
 
     def known(self, source: str, uris: Sequence[str]) -> dict[str, IndexedVersion]:
-        """The indexed versions of these documents, by URI. Documents that are not indexed are left out."""
+        """Return the indexed versions of these documents, by URI, without documents that are not indexed."""
         rows = self._writer.execute(_KNOWN, (source, _json(uris)))
         return {uri: IndexedVersion(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
 
     def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
-        """Index at most `most` characters of a document; returns its id. Unchanged parts are not indexed again."""
+        """Index up to `most` characters of a document, and return its id. Unchanged parts are not indexed again."""
         self._begin()
         text = _Counted(pieces, most)
         old = self._parts_of(source, document.uri)
@@ -224,7 +224,7 @@ class IndexStore:
         return {number: (id, digest) for number, id, digest in found}
 
     def _add(self, part: str) -> int:
-        """Index one part. Its number is never used again, so that rows of old parts match nothing."""
+        """Index one part, and return its number, which is never used again, so that rows of old parts match nothing."""
         self._made += 1
         self._waiting.append((self._made, _clean(part) + END))
         self._waiting_length += len(part)
@@ -233,7 +233,7 @@ class IndexStore:
         return self._made
 
     def _flush(self) -> None:
-        """Index all waiting parts at once: FTS5 writes a segment whenever another statement comes between them."""
+        """Index all waiting parts at once. FTS5 would write a segment if another statement came between them."""
         self._writer.executemany("INSERT INTO grams (rowid, text) VALUES (?, ?)", self._waiting)
         self._waiting.clear()
         self._waiting_length = 0
@@ -247,7 +247,7 @@ class IndexStore:
         self._writer.executemany("DELETE FROM documents WHERE id = ?", rows)
 
     def remove_missing(self, source: str, seen: set[int]) -> int:
-        """Remove the documents of a source whose ids are not in `seen`; returns how many."""
+        """Remove the documents of a source whose ids are not in `seen`, and return their number."""
         ids = self._writer.execute("SELECT id FROM documents WHERE source = ?", (source,))
         gone = [id for (id,) in ids if id not in seen]
         self.remove(gone)
@@ -274,16 +274,16 @@ class IndexStore:
             self._writer.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Let searches see all that was indexed since the last commit."""
+        """Commit, so that searches find everything indexed so far."""
         if self._writer.in_transaction:
             self._flush()
             self._writer.execute("UPDATE made SET parts = ?", (self._made,))
             self._writer.execute("COMMIT")
 
-    # -- how much there is
+    # -- sizes
 
     def size(self) -> int:
-        """Bytes in use, plus one for each character that waits to be indexed."""
+        """Return the bytes in use, plus one for each character that waits to be indexed."""
         return self._size + self._waiting_length
 
     def _measure(self) -> int:
@@ -292,7 +292,7 @@ class IndexStore:
         return int((pages - free) * page_size)
 
     def is_stale(self, full: bool) -> bool:
-        """Whether most of the index, or a third of a full one, belongs to parts that are gone."""
+        """Return whether most rows of the index, or a third of a full one, are those of changed parts."""
         (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
         gone: int = self._made - live
         return gone > max(MAX_ORPHANS, live) or (full and gone > live // 2)
@@ -300,17 +300,17 @@ class IndexStore:
     # -- reading
 
     def count(self) -> tuple[int, int]:
-        """How many documents there are, and how many are indexed only in part."""
+        """Return how many documents there are, and how many are indexed only in part."""
         with closing(self._connect()) as reader:
             row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
         return int(row[0]), int(row[1])
 
     def find(self, query: Query, filters: Filters, most: int) -> IndexRows:
-        """Up to `most` documents that may have the words in name or text.
+        """Return up to `most` documents that may have the words in name or text.
 
-        A word that few documents have weighs more. Documents with most of the weight come first; among these, those
-        with the words in the name, then those that may define one of them or have two side by side, then the newest.
-        Those with too little of the words (`search_ranking`), or without a phrase, are left out.
+        A word that few documents have weighs more. Documents with most of the weight come first; a name with the words,
+        and a text that may define one of them or have two side by side, count too. Among equals, the newest come first.
+        Documents with too few of the words (`search_ranking`), or without a phrase, are left out.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -352,7 +352,7 @@ class IndexStore:
             return IndexRows(found, query, counts)
 
     def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
-        """Write the documents that may hold each word to a temporary table of its own, `held0` and so on."""
+        """Write the documents that may have each word to one temporary table per word: `held0`, `held1` and so on."""
         reader.execute("PRAGMA temp_store = MEMORY")
         for number, word in enumerate(query.words):
             held = f"held{number}"
@@ -366,7 +366,7 @@ class IndexStore:
                 reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({holding})", arguments)  # noqa: S608
 
     def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
-        """The filters as a condition on `documents`, and its values."""
+        """Return the filters as a condition on `documents`, and its values."""
         # SQLite's own GLOB backtracks for every `*`.
         reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
         conditions = list(_conditions(filters))
@@ -374,7 +374,7 @@ class IndexStore:
         return where, [value for _, given in conditions for value in given]
 
     def near(self, word: str, filters: Filters, most: int) -> list[IndexRow]:
-        """Up to `most` documents that may have a word which differs in one place: in a letter or two beside each other.
+        """Return up to `most` documents that may have a word which differs in one letter, or in two adjacent ones.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -399,7 +399,7 @@ class IndexStore:
 
 
 def _counted(reader: sqlite3.Connection, words: int, where: str, given: Sequence[object]) -> tuple[int, list[int]]:
-    """How many documents pass the filters, and how many of them may hold each word."""
+    """Return how many documents pass the filters, and how many of them may have each word."""
     counted = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
     for at in range(words):
         joined = f"held{at} JOIN documents ON id = document" if where != "1" else f"held{at}"
@@ -409,14 +409,14 @@ def _counted(reader: sqlite3.Connection, words: int, where: str, given: Sequence
 
 
 def _rarity(count: int, total: int) -> float:
-    """What a word counts that so many documents have: 1 if hardly any has it, a quarter if all have, 0 if none."""
+    """Return the weight of a word that `count` documents have: 1 if it is rare, 0.25 if all have it, 0 if none."""
     if not count:
         return 0.0
     return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))
 
 
 def _phrases(query: Query) -> Iterator[str]:
-    """Texts that a document which answers the query may have: a word as it is defined, and words side by side."""
+    """Yield texts that a good match may have: definitions of a word, and words side by side."""
     words = [word for word in query.words if not word.phrase]
     for word in sorted(words, key=lambda word: -word.weight)[:2]:
         for spelling in word.spellings[:2]:
@@ -426,7 +426,7 @@ def _phrases(query: Query) -> Iterator[str]:
 
 
 def _holding(probe: str) -> tuple[str, list[object]]:
-    """A query for the documents that may hold a text."""
+    """Return an SQL query for the documents that may have a text, and its arguments."""
     probe = _clean(probe)[: OVERLAP + 1]
     if len(probe) < GRAM:
         return _HOLDS_SHORT, [probe, probe + LAST]
@@ -434,7 +434,7 @@ def _holding(probe: str) -> tuple[str, list[object]]:
 
 
 def _matching(text: str) -> str:
-    """An FTS5 query for the trigrams of a text, of which the first 64 are enough."""
+    """Return an FTS5 query for the first 64 trigrams of a text."""
     text = _clean(text)[: OVERLAP + 1]
     grams = dict.fromkeys(text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1)))
     return " AND ".join(_quoted(gram) for gram in list(grams)[:64])
@@ -455,7 +455,7 @@ def _quoted(gram: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Replace what SQLite cannot store: NUL, and surrogates."""
+    """Replace characters that SQLite cannot store: NUL and surrogates."""
     text = text.replace("\0", "\x01")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -465,12 +465,13 @@ def _json(values: Sequence[str]) -> str:
 
 
 class _Counted:
-    """The pieces of a text, folded, up to a number of characters; `cut` is true if there was more."""
+    """The pieces of a text, folded, up to a number of characters."""
 
     def __init__(self, pieces: Iterable[str], most: int) -> None:
         self._pieces = pieces
         self._left = most
         self.cut = False
+        """Whether the text has more characters."""
 
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:
@@ -483,7 +484,7 @@ class _Counted:
 
 
 def _parts(pieces: Iterable[str]) -> Iterator[str]:
-    """Split a text into parts: CHUNK characters, and the OVERLAP that follows them."""
+    """Split a text into parts of CHUNK characters, each with the OVERLAP characters after it."""
     waiting: list[str] = []
     length = 0
     for piece in pieces:

@@ -1,10 +1,10 @@
 """The thread that keeps the index up to date.
 
 It walks the documents of all sources, a page of each in turn, and reads those whose version differs from the indexed
-one. Then it waits for at least two seconds, and so long that walks take at most a tenth of the time, and walks again.
-Between walks it indexes single URIs that were reported as changed (`notify`). After every 20 ms of work it sleeps for
-2 ms, so that requests get the interpreter. A source is `pending` until its first walk is complete: searches read it
-without the index.
+one. Then it waits, for at least two seconds and for ten times as long as the walk took, and walks again. Between walks
+it indexes single URIs that were reported as changed (`notify`). After every 20 ms of work it sleeps for 2 ms, so that
+requests get the interpreter. A source is `pending` until its first walk is complete; searches read it without the
+index.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ log = logging.getLogger("wharfinger.sources")
 WORK_SECONDS, REST_SECONDS = 0.02, 0.002
 """How long the thread works before it sleeps, and how long it sleeps."""
 COMMIT_SECONDS = 2.0
-"""Time after which searches find the documents that were indexed."""
+"""Time between two commits. A search finds what was committed."""
 WALK_SECONDS = 2.0
-"""Least time between two walks."""
+"""Shortest time between two walks."""
 RETRY_SECONDS = 10.0
 """Time after which an index that failed is opened again."""
 SHARE = 10
-"""All walks but the first take at most a tenth of the time."""
+"""The pause after a walk is this many times as long as the walk."""
 REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
 MAX_NOTIFIED = 1_000
-"""URIs that wait to be indexed; with more, everything is walked."""
+"""Most URIs that wait to be indexed; if there are more, all sources are walked."""
 
 
 class Progress:
-    """How much of the sources is indexed. Written by one thread, read by any."""
+    """How much of the sources is indexed. One thread writes it, and any thread may read it."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -52,7 +52,7 @@ class Progress:
         self.empty: frozenset[str] = frozenset()
         """Keys of sources that have no documents."""
         self.full = False
-        """Whether the index has its full size: it takes no more text."""
+        """Whether the index has reached its maximum size, and takes no more text."""
         self.ready = threading.Event()
         """Set while nothing is pending."""
 
@@ -83,19 +83,19 @@ class Indexing:
         self._thread = threading.Thread(target=self._run, name="wharfinger-search", daemon=True)
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self.progress.pending = frozenset(self._sources())
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Stop the thread, and wait for it at most `seconds`; returns whether it has ended. Blocks."""
+        """Stop the thread, wait for it at most `seconds`, and return whether it has ended. Blocks."""
         self._reader.stopped.set()
         self._wake.set()
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def notify(self, uri: str | None = None) -> None:
-        """Index this URI soon or, if it is None, walk everything. May be called from any thread."""
+        """Index this URI soon or, if it is None, walk all sources. Can be called from any thread."""
         if uri is None or len(self._notified) >= MAX_NOTIFIED:
             self._walk_requested = True
         else:
@@ -129,10 +129,10 @@ class Indexing:
                 stopped.wait(RETRY_SECONDS)
 
     def _keep_up_to_date(self, store: IndexStore) -> None:
-        """Walk, and index URIs that are reported as changed, until the server ends.
+        """Walk, and index URIs that are reported as changed, until the server stops.
 
         Raises:
-            Stopped: the server ends.
+            Stopped: the server stops.
             sqlite3.Error: the file is damaged.
         """
         store.remove_sources(self._sources())
@@ -162,7 +162,7 @@ class Indexing:
             self._reader.stopped.wait(min(SHARE * cost, WALK_SECONDS))
 
     def _index_notified(self, store: IndexStore) -> float:
-        """Index the URIs that were reported as changed; returns how many seconds that took."""
+        """Index the URIs that were reported as changed, and return how many seconds that took."""
         began = time.monotonic()
         sources = self._sources()
         while self._notified and not self._reader.stopped.is_set():
@@ -211,7 +211,7 @@ class Indexing:
         self.progress.pending = self.progress.pending - {key} if walked else self.progress.pending | {key}
 
     def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
-        """Index the changed documents of one source; yields between pages."""
+        """Index the changed documents of one source. Yields between pages."""
         seen: set[int] = set()
         after: str | None = None
         began = time.monotonic()
@@ -247,7 +247,7 @@ class Indexing:
         return store.put(key, document, text, 0 if full else TEXT)
 
     def _yield_cpu(self, store: IndexStore) -> None:
-        """Now and then sleep, so that other threads run, and commit, so that searches find what was indexed."""
+        """If it is time, sleep, so that other threads run, and commit, so that searches find what was indexed."""
         now = time.monotonic()
         if self._reader.stopped.is_set():
             raise Stopped

@@ -1,1 +1,1 @@
-"""Windows over text and bytes: parts of a large content by lines, bytes, or from its end."""
+"""Windows of large texts and files: ranges of lines or bytes, or the last lines."""

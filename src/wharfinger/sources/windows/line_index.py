@@ -56,7 +56,7 @@ class RandomAccess(Protocol):
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on: `length` of them, fewer only at the end. May block."""
+        """Return the bytes from `offset` on: `length` of them, fewer only at the end. May block."""
         ...
 
 
@@ -112,7 +112,7 @@ class LineIndex:
         until: int | None = None,
         seconds: float = SCAN_SECONDS,
     ) -> LineStart:
-        """Where line number `line` begins (1 is the first); the end of the content if it has fewer lines.
+        """Return where line number `line` begins (1 is the first); the end of the content if it has fewer lines.
 
         With `until`, a line that begins after that offset is not searched for: the answer is `until` and line 0.
 
@@ -134,7 +134,7 @@ class LineIndex:
         return _in_block(content, form, block, line)
 
     def _look(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
-        """The block with the line end of this number, or that ends the search; None if one more block was counted."""
+        """Return the block with the line end of this number, or that ends the search; None after counting one more."""
         if form != self.form:
             self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
         at = bisect_left(self._counts, number)
@@ -168,7 +168,7 @@ class LineIndex:
         return True
 
     def grew(self, content: RandomAccess) -> bool:
-        """Whether the content still has the bytes that were counted, by samples: it only grew at the end."""
+        """Return whether the content still has the bytes that were counted, by samples: it only grew at the end."""
         with self._lock:
             samples = list(self._samples)
             scanned = self.scanned
@@ -176,7 +176,7 @@ class LineIndex:
 
 
 def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> LineStart:
-    """Where `line` begins in a block, or else the end of the content, which is in it."""
+    """Return where `line` begins in a block, or else the end of the content, which is in it."""
     offset, end, number = block
     while offset < end:
         data = content.read(offset, min(PIECE, end - offset))
@@ -192,7 +192,7 @@ def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> Li
 
 
 def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
-    """Whether there is a line end just before this place."""
+    """Return whether there is a line end just before this place."""
     unit = form[0]
     if not size or size % unit:
         return False
@@ -201,7 +201,7 @@ def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
 
 
 def line_ends(data: bytes, form: Form) -> tuple[bytes, bytes]:
-    """One byte for each code unit, and the byte that marks a line end among them."""
+    """Return one byte for each code unit, and the byte that marks a line end among them."""
     unit, big = form
     if unit == 1:
         return data, b"\n"
@@ -219,7 +219,7 @@ _IS_ZERO = bytes(code == 0 for code in range(256))
 
 
 def nth_end(data: bytes, mark: bytes, number: int) -> int:
-    """The position after the mark of this number (1 is the first), which must exist."""
+    """Return the position after the mark of this number (1 is the first), which must exist."""
     low, high = 0, len(data)
     while high - low > 4_096:
         middle = (low + high) // 2
@@ -247,7 +247,7 @@ class LineIndexes:
         content: RandomAccess,
         identity: Hashable = None,
     ) -> LineIndex:
-        """The index of a content in this version.
+        """Return the index of a content in this version.
 
         `identity` stays the same while a content is appended to (a file's inode); None if nothing says so.
         """

@@ -1,4 +1,4 @@
-"""The text of a content in pieces, for searching: never loaded whole, and never refused half-way."""
+"""Reads a text in pieces for searches, so that it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PIECE = 256 << 10
 
 
 def text_pieces(content: RandomAccess) -> Iterator[str]:
-    """The text of a content from its beginning; nothing if it does not begin like text.
+    """Yield the text of a content; nothing if it does not begin like text.
 
-    What cannot be decoded further on becomes U+FFFD, and a NUL a space, so that all else can still be found.
+    Bytes that cannot be decoded become U+FFFD, and a NUL becomes a space, so that the rest can still be found.
     """
     size = content.size
     head = content.read(0, HEAD)

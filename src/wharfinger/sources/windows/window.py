@@ -1,7 +1,7 @@
-"""Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and the windows before and after them.
+"""Windows of bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and the windows before and after them.
 
-A window is cut from a `RandomAccess`, which is never loaded whole (see `window_reader`). Joined, the windows are the
-whole.
+A window is read from a `RandomAccess`, which is never loaded as a whole (see `window_reader`). All windows joined are
+the whole content.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ __all__ = [
 ]
 
 NEXT = "wharfinger/next"
-"""In `_meta` of a window's contents: the URI of the window that follows; missing at the end."""
+"""In `_meta` of a window's contents: the URI of the next window; missing at the end."""
 PREVIOUS = "wharfinger/previous"
-"""In `_meta` of a window's contents: the URI of the window before it; missing at the beginning."""
+"""In `_meta` of a window's contents: the URI of the previous window; missing at the beginning."""
 WINDOW = "wharfinger/window"
-"""In `_meta` of a window's contents: `begin` and `end` in bytes (the end is outside), `size` of the whole, and
+"""In `_meta` of a window's contents: `begin` and `end` in bytes (`end` is exclusive), the `size` of the whole, and
 `firstLine` and `lastLine` if they are known."""
 ENCODING = "wharfinger/encoding"
-"""In `_meta` of a text that was not UTF-8: the encoding from which it was decoded."""
+"""In `_meta` of a text that was not UTF-8: its encoding."""
 GUESSED = "wharfinger/encoding-guessed"
 """In `_meta` of such a text: true if the encoding is a guess."""
 SUMMARY = "wharfinger/summary"
-"""In `_meta` of a content whose text describes the content of its URI, and is not that content."""
+"""In `_meta` of a content that only describes the content of its URI: true."""
 REMARK = "wharfinger/remark"
-"""In `_meta` of such a content that is a remark about the read: the remark, without brackets and the way to go on."""
+"""In `_meta` of such a content that is a remark about the read: the remark, without brackets and how to continue."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "lines": UriParameter("1-200", "these lines"),
@@ -82,9 +82,9 @@ PARAMETERS: Mapping[str, UriParameter] = {
 """The windows of a file, for `Source.parameters`."""
 
 WHOLE = 32 << 20
-"""Bytes that are read at once, at most: a whole content, or a window with both ends."""
+"""Most bytes that are read at once: as a whole content, or as a window with both ends."""
 STORED = 1 << 20
-"""A blob of at least this number of bytes may be read while it is sent."""
+"""A blob of more bytes can be read while it is sent."""
 
 
 class Data:
@@ -99,7 +99,7 @@ class Data:
         return len(self.data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on."""
+        """Return up to `length` bytes from `offset` on."""
         return self.data[offset : offset + length]
 
 
@@ -107,12 +107,12 @@ class Data:
 
 
 def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]:
-    """A URI without its query, and the query: `("file:///x", {"lines": "1-200"})`.
+    """Return a URI without its query, and the query: `("file:///x", {"lines": "1-200"})`.
 
-    `errors` says how to decode bytes that are not UTF-8; with `surrogateescape` a value may be a path.
+    `errors` says how to decode bytes that are not UTF-8; with `surrogateescape`, a value may be any path.
 
     Raises:
-        InvalidArgument: a name has no value, or two.
+        InvalidArgument: a name has no value, or more than one.
     """
     base, mark, text = uri.partition("?")
     if not mark:
@@ -134,10 +134,10 @@ _HOW = {"lines": "lines=1-200 or lines=201-", "bytes": "bytes=0-65535 or bytes=6
 
 
 def parse(query: Mapping[str, str]) -> Window | None:
-    """The window that a query asks for: `lines=A-B`, `lines=A-`, `bytes=A-B`, `bytes=A-` or `tail=N`; None without one.
+    """Return the window of a query: `lines=A-B`, `lines=A-`, `bytes=A-B`, `bytes=A-` or `tail=N`; None if it is empty.
 
     Raises:
-        InvalidArgument: it asks for anything else, or for two windows.
+        InvalidArgument: the query has another parameter, or two windows.
     """
     if not query:
         return None
@@ -156,10 +156,10 @@ def parse(query: Mapping[str, str]) -> Window | None:
 
 
 def need_no_window(window: Window | None) -> None:
-    """Refuse a window, because a folder has none.
+    """Refuse a window of a folder, which has none.
 
     Raises:
-        InvalidArgument: there is one.
+        InvalidArgument: `window` is not None.
     """
     if window is not None:
         raise InvalidArgument(f"This is a folder, which has no windows: leave out ?{window}.")
@@ -180,57 +180,57 @@ def read_content(
     lines: LineIndex | None = None,
     keep: Callable[[], t.StoredBytes] | None = None,
 ) -> list[t.ResourceContents]:
-    """Read all of a content, or a window of it. If the window ends early, a remark names the next one.
+    """Read a whole content, or a window of it. If the window ends early, a remark names the next one.
 
     Args:
         uri: The requested URI.
         base: The URI without the window.
         name: The name of the file, for its MIME type.
         content: The bytes.
-        window: The requested window; None for the whole, or its first window if it is larger than `whole` or, for a
-            text, than the reader's budget.
-        whole: Bytes that are read at once, at most.
+        window: The requested window. None for the whole; if that is larger than `whole` or, for a text, than the
+            caller's budget, for its first window.
+        whole: Most bytes to read at once.
         meta: Added to `_meta` of the first contents.
-        lines: The index of the lines of this content, if there is one.
-        keep: Returns the content in a form that stays readable until it is released: a large blob is then read while
-            it is sent, instead of now.
+        lines: The index of the content's lines, if there is one.
+        keep: Returns the content in a form that stays readable until it is released. A large blob is then read while it
+            is sent, instead of now.
 
     Raises:
         InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
     """
-    said = dict(meta or {})
+    facts = dict(meta or {})
     if window is None and content.size <= limited(whole):
-        return [_whole(uri, name, content, said, keep)]
+        return [_whole(uri, name, content, facts, keep)]
     view = View(base, name, content, whole, lines)
     if window is None and has_budget():
         if content.size <= whole and not view.writing.is_text:
-            return [_whole(uri, name, content, said, keep)]
+            return [_whole(uri, name, content, facts, keep)]
         window = Window("lines", 1) if view.writing.is_text else None
     cut = view.cut(window)
-    said[WINDOW] = view.facts(cut)
+    facts[WINDOW] = view.facts(cut)
     for key, other in ((NEXT, cut.next), (PREVIOUS, cut.previous)):
         if other is not None:
-            said[key] = with_query(base, str(other))
+            facts[key] = with_query(base, str(other))
     text = view.text(cut)
-    found = [_blob(uri, view.kind, cut.data, said)]
+    found = [_blob(uri, view.kind, cut.data, facts)]
     if text is not None:
-        found = [_text(uri, view.kind, text, not view.writing.mark, said)]
+        found = [_text(uri, view.kind, text, not view.writing.mark, facts)]
     if cut.short and cut.next is not None:
         following = with_query(base, str(cut.next))
         found.append(continuation(following, view.words(cut)))
     return found
 
 
-def continuation(next_uri: str, said: str) -> t.ResourceContents:
-    """A remark that names the window that was read and the next one; its text is not part of the content."""
-    contents = remark(next_uri, f"{said} To continue, read {next_uri}")
-    contents.meta = {SUMMARY: True, REMARK: said, NEXT: next_uri}
+def continuation(next_uri: str, text: str) -> t.ResourceContents:
+    """Return a remark about the window that was read, which names the next one. It is not part of the content."""
+    contents = remark(next_uri, f"{text} To continue, read {next_uri}")
+    contents.meta = {SUMMARY: True, REMARK: text, NEXT: next_uri}
     return contents
 
 
-def remark(uri: str, said: str) -> t.ResourceContents:
-    """A remark about a content, which is not part of it."""
-    return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True, REMARK: said})
+def remark(uri: str, text: str) -> t.ResourceContents:
+    """Return a remark about a content. It is not part of the content."""
+    return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{text}]\n", meta={SUMMARY: True, REMARK: text})
 
 
 def is_remark(contents: t.ResourceContents) -> bool:
@@ -239,12 +239,12 @@ def is_remark(contents: t.ResourceContents) -> bool:
 
 
 def is_continuation(contents: t.ResourceContents) -> bool:
-    """Whether these contents are a remark of `continuation`, and not part of the content."""
+    """Return whether these contents were made by `continuation`."""
     return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and NEXT in contents.meta
 
 
 def digest_of(contents: t.ResourceContents) -> bytes:
-    """A digest of a window's content and of whether there is a next one."""
+    """Return a digest of a window's content and of the URI of the next one."""
     data = contents.text.encode() if contents.text is not UNSET else contents.blob or b""
     following = "" if contents.meta is UNSET else str(contents.meta.get(NEXT, ""))
     return hashlib.blake2b(data + following.encode(), digest_size=16).digest()

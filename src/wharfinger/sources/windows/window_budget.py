@@ -32,12 +32,12 @@ def window_budget(size: int) -> Generator[None, None, None]:
 
 
 def has_budget() -> bool:
-    """Whether the present read has a budget."""
+    """Return whether the present read has a budget."""
     return _BUDGET.get() is not None
 
 
 def window_bytes() -> int:
-    """Bytes of a window with an open end."""
+    """Return bytes of a window with an open end."""
     return _BUDGET.get() or WINDOW_BYTES
 
 

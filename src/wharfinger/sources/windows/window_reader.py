@@ -53,7 +53,7 @@ class Window(NamedTuple):
 
 
 def with_query(base: str, query: str) -> str:
-    """A URI with one more part of a query, such as `lines=1-200`."""
+    """Return a URI with one more part of a query, such as `lines=1-200`."""
     return f"{base}{'&' if '?' in base else '?'}{query}"
 
 
@@ -138,7 +138,7 @@ class View:
         return Cut(begin, data, following, previous, short=True, sound=False)
 
     def first_bytes(self, window: Window) -> Cut:
-        """A window with an open end."""
+        """Return a window with an open end."""
         begin = window.first
         data = self.ended(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end = begin + len(data)
@@ -146,7 +146,7 @@ class View:
         return Cut(begin, data, following, self.before(begin), 0 if begin else 1, True)
 
     def before(self, end: int) -> Window | None:
-        """The window of the bytes before a place, from the beginning of a line."""
+        """Return the window of the bytes before a place, from the beginning of a line."""
         if not end:
             return None
         lowest = max(0, end - window_bytes())
@@ -154,7 +154,7 @@ class View:
         return Window("bytes", begin if begin < end else lowest, end - 1)
 
     def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
-        """The data up to its last line end or whole character; the rest belongs to the next window."""
+        """Return the data up to its last line end or whole character; the rest belongs to the next window."""
         if not self.writing.is_text:
             return data
         ends, mark = line_ends(data, self.writing.form)
@@ -221,7 +221,7 @@ class View:
         return Cut(begin, data, None, self.before(begin), 0 if begin else 1)
 
     def tail_begin(self, lines: int) -> int:
-        """Where the last `lines` lines begin. If they are too long to read at once, where the last of them begin."""
+        """Return where the last `lines` lines begin; if they are too long to read at once, fewer lines."""
         writing = self.writing
         lowest = max(0, self.size - self.whole)
         missing = lines + ends_line(self.content, self.size, self.writing.form)
@@ -238,7 +238,7 @@ class View:
         return self.sound_begin(at)
 
     def sound_begin(self, at: int) -> int:
-        """The first place from `at` on at which a line begins or, if none does, a character."""
+        """Return the first place from `at` on at which a line begins or, if none does, a character."""
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
@@ -253,7 +253,7 @@ class View:
     # Describing a window
 
     def text(self, cut: Cut) -> mime.Decoded | None:
-        """The text of a window; None if it is not text, or cuts a character."""
+        """Return the text of a window; None if it is not text, or cuts a character."""
         writing = self.writing
         if not writing.is_text or cut.begin % writing.unit or 0 < cut.end < writing.mark:
             return None
@@ -265,7 +265,7 @@ class View:
         return None if "\0" in text else (text, writing.encoding)
 
     def facts(self, cut: Cut) -> dict[str, int]:
-        """The place of a window in its content, for `_meta`."""
+        """Return the place of a window in its content, for `_meta`."""
         said = {"begin": cut.begin, "end": cut.end, "size": self.size}
         if cut.line and self.writing.is_text:
             ends, mark = line_ends(cut.data, self.writing.form)
@@ -274,7 +274,7 @@ class View:
         return said
 
     def words(self, cut: Cut) -> str:
-        """The place of a window as a sentence, for models that see only the text."""
+        """Return the place of a window as a sentence, for models that see only the text."""
         facts = self.facts(cut)
         lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
         return f"Bytes {cut.begin:,}-{cut.end - 1:,} of {self.size:,}{lines}."
@@ -297,7 +297,7 @@ def writing_of(head: bytes, size: int) -> Writing:
 
 
 def _sound_length(data: bytes, writing: Writing) -> int:
-    """The length up to the last whole character."""
+    """Return the length up to the last whole character."""
     decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
     decoder.decode(data)
     left = decoder.getstate()[0]
