@@ -41,10 +41,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 VERSION = "wharfinger/version"
-"""The key in `_meta`, of a resource and of its contents, for a text that is the same while the content is the same."""
+"""The key of the version in `_meta` of a resource and of its contents. The version changes when the content does."""
 
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
-"""The type that methods of a source return: plain functions a value, coroutine functions an awaitable."""
+"""The return type of a source's methods: a value for a plain function, an awaitable for a coroutine function."""
 
 Changed: TypeAlias = Callable[[str | None], None]
 """Called from any thread, with a URI whose content changed, or with None if the list of resources changed."""
@@ -60,13 +60,12 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hits(list[Hit]):
-    """The results of a search. `truncated` is a sentence that says why there may be more, or empty.
-
-    `remark` is one that says how the words were understood: which one was read as another, or that none has all.
-    """
+    """The results of a search."""
 
     truncated: str = ""
+    """A sentence that says why there may be more results; empty if there are no more."""
     remark: str = ""
+    """A sentence about the words: that one was corrected, or that no result has all of them."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +93,7 @@ F = TypeVar("F", bound=Callable[..., object])
 def brief(method: F) -> F:
     """Mark a plain method that usually returns within a few tenths of a millisecond, such as the read of a local file.
 
-    Several calls of it that wait are then made one after another in one thread, since handing each of them to a thread
+    Waiting calls of the method are then made one after another in one thread, since handing each of them to a thread
     would take longer than the call. While calls are slow, each has a thread of its own again.
     """
     method.is_brief = True  # type: ignore[attr-defined]
@@ -112,7 +111,7 @@ class UriParameter(NamedTuple):
     example: str
     """A value as it is written in a URI, such as `error`."""
     meaning: str
-    """What a read with it returns, in a few words, such as `entries of this level and above`."""
+    """The result of a read with it, in a few words, such as `entries of this level and above`."""
 
 
 class UnusableSource(WharfingerError, ValueError):
@@ -124,18 +123,19 @@ class UnusableSource(WharfingerError, ValueError):
 class SourceUnavailable(HandlerFailed):
     """None of the source's data can be reached now, or all of it was moved or removed; `str()` says why.
 
-    Any method may raise it, and so may what a watch looks at (`sources.polling`). Do not raise it for one resource that
-    is missing, and never return an empty list or an empty content instead. The server then names the source as missing
-    in lists and searches, reports its list and its watched resources as changed, and probes it until it is back.
+    Any method may raise it, and so may the function that looks for changes (`sources.polling`). Do not raise it for one
+    missing resource, and never return an empty list or empty content instead of it. The server then names the source as
+    missing in lists and searches, reports its list and its watched resources as changed, and probes it until it is
+    back.
     """
 
 
 QUICK_SECONDS = 0.25
-"""A source that fails sooner than this makes nobody wait, and is called again although it has just failed."""
+"""A source that fails sooner than this keeps no caller waiting, so it is called again at once."""
 
 
 class Source:
-    """Data as resources. Subclass it and `server.include()` it.
+    """Provides data as resources. Subclass it, and include it with `server.include()`.
 
     Each method may be a plain function or a coroutine function. A server calls plain functions in its thread pool,
     several at once, so they may block; it awaits coroutine functions. `matches`, `watch` and `unwatch` are always plain
@@ -146,19 +146,19 @@ class Source:
     """
 
     name: str = ""
-    """One word, which names the source in URIs and in a search of one source."""
+    """One word for the source, in URIs and to search it alone."""
 
     uri: str = ""
     """The URI of its top directory; empty if there is none."""
 
     location: str = ""
-    """Where the data is, for a person: a path, or an address without its password."""
+    """Where the data is, for people to read: a path, or an address without its password."""
 
     noun: str = "source"
-    """A word for what it is, in messages: folder, bucket, database, server."""
+    """The kind of source, for messages: folder, bucket, database, server."""
 
     patience: float = 5.0
-    """Seconds that a list or a search of several sources waits for this one, and that a probe waits. Set it freely."""
+    """Seconds that a list, a search of several sources, or a probe waits for this source. Set it freely."""
 
     cache_scope: t.CacheScope = "public"
     """`private` if the results depend on the caller."""
@@ -167,10 +167,10 @@ class Source:
     """Shown by `resources/templates/list`; `complete` completes their variables."""
 
     parameters: Mapping[str, UriParameter] = {}
-    """What the queries of its URIs may say, by name. The tools show them to models.
+    """The parameters in the queries of its URIs, by name. The tools show them to models.
 
-    A parameter that occurs in the query of a template, as `level` does in `{+path}{?level}`, is for the URIs of these
-    templates; any other one is for all URIs of the source.
+    A parameter in the query of a template, such as `level` in `{+path}{?level}`, is for the URIs of that template; any
+    other parameter is for all URIs of the source.
     """
 
     @cached_property
@@ -183,19 +183,19 @@ class Source:
         return [t.Resource(uri=self.uri, name=self.name or self.uri, title=reason)] if self.uri else []
 
     def probe(self) -> MaybeAwaitable[object]:
-        """Find out, at little cost, whether the data can be reached; it is called until a source is back.
+        """Check, at little cost, whether the data can be reached. The server calls this until the source is back.
 
         By default, it requests two resources of the list, because the first may be a directory that needs no request.
 
         Raises:
-            SourceUnavailable: it cannot be reached.
+            SourceUnavailable: the data cannot be reached.
         """
         return self.page(None, 2)
 
     def matches(self, uri: str) -> bool:
-        """Return whether this URI belongs to this source, even if nothing is there.
+        """Return whether a URI belongs to this source, even if it names nothing.
 
-        Called on the event loop; must be fast.
+        The server calls this on the event loop, so it must be fast.
         """
         raise NotImplementedError
 
@@ -206,7 +206,7 @@ class Source:
         others.
 
         Raises:
-            InvalidArgument: the key is not one of this source.
+            InvalidArgument: the key is not one that this source made.
         """
         return [], None
 
@@ -231,7 +231,7 @@ class Source:
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
-            InvalidArgument: the URI asks for an impossible window; the message says what to ask for.
+            InvalidArgument: the URI has an impossible window; the message says which windows are possible.
         """
         raise ResourceNotFound(uri)
 
@@ -240,24 +240,24 @@ class Source:
 
         Raises:
             ResourceNotFound: there is no such directory.
-            InvalidArgument: the key is not one of this directory.
+            InvalidArgument: the key is not one that this directory made.
         """
         raise ResourceNotFound(uri)
 
     def complete(
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> MaybeAwaitable[Sequence[str] | t.Completion]:
-        """Values for `argument` of one of `templates` that fit the `value` typed so far, best first.
+        """Return values for `argument` of one of `templates` that fit the `value` typed so far, best first.
 
-        Return at most 101: 100 are shown, and one more says that there are others.
+        Return at most 101: clients see 100, and one more means that there are others.
         """
         return []
 
     def search(self, query: str, limit: int) -> MaybeAwaitable[Sequence[Hit] | None]:
         """Return at most `limit` hits, best first, as `Hits` with `truncated` if a limit may have left some out.
 
-        Override it only if the data has a search of its own. None, the default, lets the server search
-        `documents` and `text`. Not called while a complete search index covers this source.
+        Override it only if the data has a search of its own. If it returns None, which is the default, the server
+        searches `documents` and `text`. It is not called while a complete search index covers this source.
         """
         return None
 
@@ -287,9 +287,9 @@ class Source:
         """Stop reporting changes of a URI, or of the list (None). Called on the event loop; must not block."""
 
     def batch(self) -> AbstractContextManager[object]:
-        """Entered by a thread that makes several `brief` calls, all of them requested before, and left after them.
+        """Return a context manager for several `brief` calls that one thread makes one after another.
 
-        Override it to open something once for all of them.
+        Override it to open something once for all of them. All of them were requested before it is entered.
         """
         return nullcontext()
 
@@ -301,7 +301,7 @@ class Source:
 
 
 def outage_of(source: Source) -> str:
-    """Since when a source has been unavailable, and why, as a main clause; empty if it answered the last call."""
+    """Return a clause that says how long a source has been unavailable, and why; empty if it answered the last call."""
     breaker = source.breaker
     if not breaker.down:
         return ""
@@ -313,7 +313,7 @@ def outage_of(source: Source) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration in the largest of seconds, minutes and hours of which it has at least two."""
+    """Return a duration as text, in the largest unit (s, min or h) of which it has at least two."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Decode text in UTF-8, UTF-16, UTF-32, or the encoding of older systems in western Europe.
+"""Decodes text in UTF-8, UTF-16, UTF-32, or windows-1252, the encoding of older systems in western Europe.
 
 Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
 bytes are text, they are treated as binary. Callers must report a guess (`mime.is_guess`).
@@ -15,7 +15,7 @@ Decoded = tuple[str, str]
 """A text and its encoding."""
 
 WESTERN = "windows-1252"
-"""A superset of ISO 8859-1, which has no printable characters for bytes 80 to 9F."""
+"""A superset of ISO 8859-1 with printable characters for the bytes 80 to 9F."""
 
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, because it begins with the same bytes
@@ -95,7 +95,7 @@ _SPACES = re.compile("[ \n]").search
 
 
 def _utf16_without_mark(data: bytes) -> str:
-    """Return the variant of UTF-16, or empty. Nearly all characters must be Latin letters, spaces and punctuation."""
+    """Return the variant of UTF-16; empty unless nearly all characters are Latin letters, spaces and punctuation."""
     sample = data[:_SAMPLE_BYTES]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
     if bool(even) == bool(odd):

@@ -1,6 +1,6 @@
-"""Find the MIME type of content by its first bytes, its name, and whether it is text.
+"""Finds the MIME type of content from its first bytes, its name, and whether it is text.
 
-The tables of the machine are not used, so that the result is the same everywhere.
+It does not use the operating system's tables, so that the result is the same everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 PDF = "application/pdf"
 SNIFFED_BYTES = 4_096
-"""The number of bytes at the beginning that are examined."""
+"""Bytes at the beginning of content that are examined."""
 
 _TABLE = """
 text/plain                    txt text log out err lst nfo cfg conf ini properties env lock srt
@@ -321,13 +321,13 @@ _SHEBANGS = (
 
 
 def by_name(name: str) -> str:
-    """Return the type for a file name, or empty."""
+    """Return the type for a file name; empty if it is unknown."""
     lower = name.lower()
     return _BY_NAME.get(lower) or _BY_EXTENSION.get(lower.rpartition(".")[2] if "." in lower else "", "")
 
 
 def by_signature(head: bytes) -> str:
-    """Return the type for the signature in the first bytes, or empty."""
+    """Return the type for the signature in the first bytes; empty if there is none."""
     for offset, mark, mime in _SIGNATURES:
         if head.startswith(mark, offset):
             return "" if mime == "application/x-bzip2" and not head[3:4].isdigit() else mime
@@ -341,14 +341,14 @@ def by_signature(head: bytes) -> str:
 
 
 def classify(name: str, head: bytes, text: bool) -> str:
-    """Return the type of content by its name, its first bytes and whether it is text. The bytes outweigh the name.
+    """Return the type of content. The first bytes outweigh the name.
 
-    Binary content without a signature gets a textual type by its name only if it has no NUL: it may be text in an
-    unknown encoding.
+    If the name has a textual type, binary content without a signature gets it only if it has no NUL: it may be text in
+    an unknown encoding.
     """
     named = by_name(name)
     if text:
-        if head.startswith(b"%PDF-"):  # may be valid text, but not a useful one
+        if head.startswith(b"%PDF-"):  # may be valid text, but is not useful as text
             return PDF
         if _is_textual(named):
             return named
@@ -389,8 +389,8 @@ def _shebang(head: bytes) -> str:
 def decode_text(data: bytes) -> Decoded | None:
     """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252; None if it is not text.
 
-    Line breaks and a UTF-8 byte order mark are kept. If `is_guess` is true for the result, report the
-    encoding as a guess.
+    Line breaks and a UTF-8 byte order mark are kept. If `is_guess` is true for the result, report the encoding as a
+    guess.
     """
     found = encodings.decode(data)
     if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]):

@@ -1,6 +1,6 @@
-"""Remove passwords and tokens from URLs, command lines and messages.
+"""Removes passwords and tokens from URLs, command lines and messages.
 
-Each function takes time linear in its text, because peers write parts of it.
+Each function takes time linear in the length of its text, because peers write parts of it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
-"""The part of an assigned value in code before its first quote: `DATA["name"]`, `os.getenv("NAME")`."""
+"""Matches code before the first quote of an assigned value: `DATA["name"]`, `os.getenv("NAME")`."""
 _FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
-"""A header or a variable with its value. Without digits the value is no secret, but a word of an error message."""
+"""Matches a header or a variable with its value. A value without digits is a word of an error message, not a secret."""
 _OPTION_VALUE = re.compile(
     r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
     r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
@@ -74,7 +74,7 @@ def has_password(url: str) -> bool:
 
 
 def _without_userinfo(rest: str, database: bool) -> str:
-    """Return the part after `://` without the password; that of a database may contain slashes (SQLAlchemy)."""
+    """Return the part after `://` without the password. The password of a database may contain slashes (SQLAlchemy)."""
     ends = (_URL_END if database else _AUTHORITY_END)(rest)
     authority = rest if ends is None else rest[: ends.start()]
     user, found, _ = authority.partition(":")

@@ -1,12 +1,12 @@
-"""What a query looks for: words without stop words, exact phrases, and identifiers in each of their spellings.
+"""Parses a query: into words without stop words, exact phrases, and identifiers in all their spellings.
 
 A query is cut into chunks at spaces. A chunk in double quotes is a phrase, which must occur as it is, except for case.
-Any other chunk is cut into words at its punctuation: `ClientSession.get()` is `ClientSession` and `get`. A word of
-several parts, such as `TypeChecker`, `type_checker` or `type-checker`, is looked for in all of these spellings. An
-English word also stands for its other forms: `connecting` finds `connect` and `connections`.
+Any other chunk is cut into words at its punctuation: `ClientSession.get()` becomes `ClientSession` and `get`. A word of
+several parts, such as `TypeChecker`, `type_checker` or `type-checker`, matches all of these spellings. An English word
+also matches its other forms: `connecting` finds `connect` and `connections`.
 
-Each word has `probes`: texts of which one occurs wherever the word does. They are what an index can answer, and what
-`str.find` looks for; `Word.quality` then says how well an occurrence fits.
+Each word has `probes`: wherever the word occurs, at least one of these texts occurs. An index, or `str.find`, can find
+probes; `Word.quality` then says how well an occurrence fits.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from wharfinger.content.folding import fold
 __all__ = ["MAX_QUERY_CHARACTERS", "MAX_QUERY_WORDS", "Query", "Word", "identifier_parts", "query_of"]
 
 MAX_QUERY_CHARACTERS = 2_000
-"""Characters of a query that are read."""
+"""Most characters of a query; the rest is ignored."""
 MAX_QUERY_WORDS = 16
-"""The maximum number of words in a query; further words are ignored."""
+"""Most words of a query; the rest is ignored."""
 MAX_PARTS = 8
-"""Parts of an identifier; one with more is looked for only as it is written."""
+"""Most parts of an identifier that is found in other spellings."""
 MAX_TAIL = 24
 """Characters after an occurrence that are compared."""
 
@@ -38,7 +38,7 @@ STOP_WORDS = frozenset(
     was we were what when where which while who whom whose why will with would you your
     """.split()  # noqa: SIM905
 )
-"""Words that say nothing of what is looked for. They count only in a phrase, or if a query has no others."""
+"""Words that say nothing about the subject. They count only in a phrase, or if a query has no others."""
 WEAK_WORDS = frozenset(
     """
     after again also another before between big called case change class code computed configure configured contain
@@ -50,14 +50,14 @@ WEAK_WORDS = frozenset(
     way work works
     """.split()  # noqa: SIM905
 )
-"""Words that say little."""
+"""Words that say little about the subject."""
 WEAK = 0.45
-"""The weight of a weak word, of a number among words, and of what precedes the last part of a dotted name."""
+"""The weight of a weak word, of a number among words, and of all parts of a dotted name but the last."""
 FILE = re.compile(
     r"[\w.-]+\.(?:py|pyi|md|rst|txt|js|ts|tsx|jsx|json|toml|cfg|ini|ya?ml|csv|html?|css|c|cc|cpp|h|hpp|go|rs|java|kt|rb"
     r"|php|sh|sql|xml|log|lock|conf)"
 )
-"""The name of a file, which is one word."""
+"""Matches the name of a file, which is one word."""
 
 _CHUNK = re.compile(r'"([^"]+)"|(\S+)')
 _WORD = re.compile(r"\d+(?:\.\d+)+|--?\w[\w-]*|\w+(?:-\w+)*[+#]{0,2}")
@@ -99,30 +99,30 @@ difference diff | hardware hw | kubernetes k8s | number num | object obj | pixel
 _ABBREVIATIONS = {
     words[0]: words[1:] for line in _SHORT.replace("\n", "|").split("|") if (words := tuple(line.split()))
 }
-"""How programs shorten a word."""
+"""Abbreviations of words in programs."""
 
 
 class Word(NamedTuple):
     """One word, or phrase, of a query."""
 
     text: str
-    """What was written, folded."""
+    """The word, folded."""
     written: str
-    """What was written."""
+    """The word as it is written in the query."""
     probes: tuple[str, ...]
-    """Folded texts; wherever the word occurs, one of them does."""
+    """Folded texts; wherever the word occurs, one of them occurs."""
     spellings: tuple[str, ...]
-    """The folded spellings that are the word itself, not another form of it."""
+    """The folded spellings of the word itself, without its other forms."""
     weight: float = 1.0
-    """What it counts beside the other words."""
+    """How much it counts beside the other words."""
     base: float = 1.0
-    """What it counts without regard to how rare it is."""
+    """How much it counts regardless of how rare it is."""
     phrase: bool = False
-    """Whether it must occur, exactly so."""
+    """Whether it must occur exactly as it is."""
     parts: tuple[str, ...] = ()
     """The parts of an identifier, folded; empty if it has only one."""
     short: tuple[str, ...] = ()
-    """How programs shorten it."""
+    """Its abbreviations in programs."""
 
     def quality(self, text: str, folded: str, begin: int, probe: str) -> float:
         """Return how well the occurrence of a probe fits, from 0 to 1: whole words fit best, then parts, then forms."""
@@ -152,10 +152,11 @@ class Word(NamedTuple):
 
 
 class Query(NamedTuple):
-    """The words of a query, and all of it as one text if it has several."""
+    """The words of a query."""
 
     words: tuple[Word, ...] = ()
     whole: str = ""
+    """The whole query as one text if it has several words; otherwise empty."""
 
     @property
     def weight(self) -> float:
@@ -168,13 +169,13 @@ class Query(NamedTuple):
         return self._replace(words=tuple(words))
 
     def replaced(self, old: Word, new: str) -> Query:
-        """Return the query with another text for one of its words."""
+        """Return the query with one of its words replaced."""
         words = list(_words_of(new, old.weight)) if new.strip() else [old]
         every = [other for word in self.words for other in (words if word is old else (word,))]
         return Query(_unique(every), "")
 
     def names(self, text: str, folded: str) -> tuple[float, ...]:
-        """Return how well each word fits a name, such as a path: the best of its occurrences."""
+        """Return how well each word fits a name, such as a path, at its best occurrence."""
         return tuple(
             max(
                 (word.quality(text, folded, at, probe) for probe in word.probes if (at := folded.rfind(probe)) >= 0),
@@ -185,7 +186,7 @@ class Query(NamedTuple):
 
 
 def query_of(query: str) -> Query:
-    """Return the words of a query; none if it has only spaces."""
+    """Parse a query. It has no words if the text has only spaces."""
     query = query[:MAX_QUERY_CHARACTERS]
     words: list[Word] = []
     for quoted, chunk in _CHUNK.findall(query):
@@ -254,7 +255,7 @@ def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_digits(parts: Sequence[str]) -> list[str]:
-    """Return the parts with digits joined to what precedes them: `http`, `server2`."""
+    """Return the parts with digits joined to the part before them: `http`, `server2`."""
     found: list[str] = []
     for part in parts:
         if part.isdigit() and found:
@@ -265,7 +266,7 @@ def _with_digits(parts: Sequence[str]) -> list[str]:
 
 
 def identifier_parts(name: str) -> list[str]:
-    """Return the parts of an identifier: `HTTPServer2` has `HTTP`, `Server` and `2`, and `type_checker` two."""
+    """Return the parts of an identifier: `HTTP`, `Server` and `2` for `HTTPServer2`."""
     if name.isascii():
         return _PART.findall(name)
     parts: list[str] = []
@@ -300,7 +301,7 @@ WHOLE, PART = 2, 1
 
 
 def _starts(text: str, at: int) -> int:
-    """Return whether a word (WHOLE), or a part of an identifier (PART), begins at a place; 0 if neither does."""
+    """Return WHOLE if a word begins at a place, PART if a part of an identifier does, and 0 otherwise."""
     if at == 0:
         return WHOLE
     before, first = text[at - 1], text[at]
@@ -316,7 +317,7 @@ def _starts(text: str, at: int) -> int:
 
 
 def _tail(text: str, at: int) -> str:
-    """Return the rest of a word after a place: letters until the next part of an identifier begins."""
+    """Return the rest of a word after a place: the letters up to the next part of an identifier."""
     if at == 0 or not text[at - 1].isalnum():
         return ""
     last = at

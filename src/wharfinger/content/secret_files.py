@@ -1,14 +1,15 @@
-"""Recognises names of files that likely hold credentials. Looks at the name alone, and opens nothing.
+"""Recognises the names of files that likely hold credentials. It never opens the files.
 
 A name is withheld for one of three reasons:
 
 1. A program gives it to its credentials: `.netrc`, `id_ed25519`, `wp-config.php`, `server.key`, `prod.tfvars`.
-2. It begins with what a service calls the keys that it hands out: `credentials…`, `client_secret…`.
-3. A person says so: its words end with `password`, `secrets`, `api_key` …, and its ending is that of notes or settings.
-   Words of state may follow (`secrets.prod.yaml`, `passwords-2024.csv`), other words may not (`password_reset.txt`).
+2. A service gives it to the keys that it issues: `credentials…`, `client_secret…`.
+3. A person chose it: its words end with `password`, `secrets`, `api_key` …, and its extension is that of notes or
+   settings. Words for a state may follow (`secrets.prod.yaml`, `passwords-2024.csv`), but no others
+   (`password_reset.txt`).
 
-A copy (`server.key.bak`, `.env~`) is as secret as its original. Source code and documentation are published although
-their names hold such words: `id_pool.py`, `credentials.go`, `secrets.md`. So are examples: `secrets.example.toml`,
+A copy (`server.key.bak`, `.env~`) is as secret as its original. Source code and documentation are published even if
+their names have such words: `id_pool.py`, `credentials.go`, `secrets.md`. So are examples: `secrets.example.toml`,
 `terraform.tfvars.sample`.
 """
 
@@ -33,21 +34,21 @@ _NAMES = _words("""
     secring.gpg settings.local.php sftp-config.json sftp.json shadow signing.properties sitemanager.xml terraform.rc
     token.json truststore vault_pass wallet.dat winscp.ini wp-config.php ws_ftp.ini
     """)
-"""What programs call their own files, in lower case."""
+"""Names that programs give to their files, in lower case."""
 _KEY_ENDS = tuple(
     _words("""
     .1pif .agekey .bks .gpgkey .jks .kdb .kdbx .key .keychain .keychain-db .keystore .mobileprovision .ovpn .p12 .p8
     .pem .pfx .pkcs12 .ppk .provisionprofile .psafe3 .publishsettings .pvk .snk .tfstate
     """)
 )
-"""Endings of keys, and of stores that hold some."""
+"""Extensions of keys and key stores."""
 _SETTINGS_ENDS = (".azurepubxml", ".env", ".netrc", ".nmconnection", ".pubxml", ".tfvars", ".tfvars.json")
 _STARTS = ("credentials", "client_secret", "client-secret", "service-account", "service_account")
 _SUGGESTED = r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?![a-z0-9])"
 _PRIVATE_KEY = re.compile(_SUGGESTED).match
-"""The names that ssh-keygen suggests, and those that begin with them."""
+"""Matches the names that ssh-keygen suggests, and those that begin with them."""
 _OWN_KEY = re.compile(rf"{_SUGGESTED}|id_[^.]+(?:\.pub)?\Z").match
-"""The same, and `id_github`, as people name a key for one host; `id_mapping.csv` is data."""
+"""Matches these, and names such as `id_github`, which people give to the key for one host; `id_mapping.csv` is data."""
 _COPIES = _words("backup bak copy old orig save swp tmp")
 """Endings that programs and people append to the name of a copy; so are `~` and numbers."""
 
@@ -59,30 +60,30 @@ _SECRET_ENDINGS = (
     "password", "passwords", "passwd", "passphrase", "passphrases", "secret", "secrets", "credential", "credentials",
     "apikey", "apikeys",
 )  # fmt: skip
-"""Ends of words, so that `dbpassword` counts."""
+"""Endings of words, so that `dbpassword` counts."""
 _KEYS_OF = _words("api access secret private signing encryption ssh gpg pgp deploy master root account service storage")
-"""Words that make a following `key` or `keys` a secret: `hotkeys.json` is none."""
+"""Words before `key` or `keys` that make it a secret; `hotkeys.json` is not one."""
 _STATE = _words("""
     all backup bak copy db default dev development export file final list live local main new old prod production qa
     stage staging store test
     """)
-"""Words that may follow a secret's name; so may numbers."""
+"""Words that may follow the name of a secret, as numbers may."""
 _EXAMPLE = frozenset(("example", "examples", "sample", "template", "dist", "schema", "dummy"))
 _NOTES = _words("""
     asc cfg cnf conf config csv doc docx enc env gpg ini json json5 numbers ods odt pages plist properties
     rtf text toml tsv txt xls xlsx xml yaml yml
     """)
-"""Endings of notes, tables and settings."""
+"""Extensions of notes, tables and settings."""
 _TOKEN_NOTES = frozenset(("", "txt", "text"))
-"""The same for `token`: a `tokens.json` is a design's or a tokenizer's."""
+"""The same for `token`: a `tokens.json` usually belongs to a design system or a tokenizer."""
 _PROSE = _words("""
     adoc asciidoc c cc cpp cs css cxx go h hpp hs htm html ipynb java jinja jl js jsx kt kts less lua m md mdx mjs cjs
     mm org php pl proto py pyi r rb rs rst scala scss sh sql svelte swift tf ts tsx vb vue zig
     """)
-"""Endings of code and documentation."""
+"""Extensions of code and documentation."""
 
 
-@lru_cache(4_096)  # every read of a file asks again
+@lru_cache(4_096)  # called for every read of a file
 def looks_secret(name: str, *, directory: bool = False) -> bool:
     """Return whether a file or directory of this name likely holds credentials, in any case of letters."""
     name = _original(name)
@@ -97,11 +98,11 @@ def looks_secret(name: str, *, directory: bool = False) -> bool:
         return ending not in _PROSE and (_PRIVATE_KEY if directory else _OWN_KEY)(lower) is not None
     if lower.startswith(_STARTS):
         return ending not in _PROSE and not _is_example(lower)
-    return not directory and _HINT(lower) is not None and _is_said_to_be(name)
+    return not directory and _HINT(lower) is not None and _names_secret(name)
 
 
 def _original(name: str) -> str:
-    """Return the name of the file of which this is the name of a copy, such as `server.key` for `server.key.old~`."""
+    """Return the name without the endings of copies, such as `server.key` for `server.key.old~`."""
     while True:
         stem, dot, ending = name.rpartition(".")
         if name.endswith("~"):
@@ -116,8 +117,8 @@ def _is_example(lower: str) -> bool:
     return not _EXAMPLE.isdisjoint(_WORD.findall(lower))
 
 
-def _is_said_to_be(name: str) -> bool:
-    """Return whether the words of a file's name say that it holds a secret."""
+def _names_secret(name: str) -> bool:
+    """Return whether the words of a file's name say that the file holds a secret."""
     stem, dot, ending = name.rpartition(".")
     ending = ending.lower()
     if not dot or (ending not in _NOTES and ending not in _PROSE):

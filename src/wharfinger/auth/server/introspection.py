@@ -1,4 +1,4 @@
-"""`IntrospectionVerifier`: opaque tokens, about which the authorization server is asked (RFC 7662)."""
+"""`IntrospectionVerifier`: verifies opaque tokens at the authorization server (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["IntrospectionVerifier"]
 
 
 class IntrospectionVerifier:
-    """Asks the introspection endpoint of an authorization server what a token stands for.
+    """Verifies tokens at the introspection endpoint of an authorization server.
 
-    `client_id` and `client_secret` are this server's own at the authorization server. With an `audience`, a token must
-    name it; leave it out only if the endpoint itself answers for tokens of this server alone. `issuer` is published
-    as the authorization server, and belongs to each principal.
+    `client_id` and `client_secret` identify this server to the authorization server. If there is an `audience`, a token
+    must name it; leave it out only if the endpoint accepts no tokens of other servers. `issuer` is published as the
+    authorization server, and is the issuer of each principal.
 
     Raises:
         ValueError: a URL is not https.
@@ -64,10 +64,10 @@ class IntrospectionVerifier:
         return (self.issuer,)
 
     def on_change(self, forget: Callable[[], None]) -> None:
-        """Nothing is reported: a token that is revoked is noticed when it is verified again."""
+        """Do nothing: a revoked token is noticed when it is verified again."""
 
     async def verify(self, token: str) -> Principal | None:
-        """Return the principal of a token; None if the authorization server does not know it as active.
+        """Return the principal of a token; None if the authorization server does not report it as active.
 
         Raises:
             InvalidToken: it is meant for another server.

@@ -1,8 +1,8 @@
 """`StaticTokens`: tokens that this server issues itself, in a file that holds only their digests.
 
-A token is `wf_ID_SECRET`. The id finds its line in the file, in which the SHA-256 digest of the whole token is compared
-in constant time. The secret has 256 random bits, so that its digest says nothing about it. The file is read again when
-it changes, at most once a second: a revoked token stops working without a restart.
+A token is `wf_ID_SECRET`. Its id finds the record in the file, and its SHA-256 digest is compared with that of the
+record in constant time. The secret has 256 random bits, so the digest reveals nothing about it. The file is checked at
+most once a second, and read again when it has changed, so a revoked token stops working without a restart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_NAME_CHARACTERS = 256
 
 _NO_DIGEST = "0" * 64
-"""Compared with the digest of an unknown token, so that it takes as long as that of a known one."""
+"""Compared with the digest of an unknown token, so that this takes as long as for a known one."""
 
 
 class TokenFileError(WharfingerError):
@@ -40,7 +40,7 @@ class TokenFileError(WharfingerError):
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a file keeps of one token. Times are in seconds since 1970."""
+    """The record of one token in a file. Times are in seconds since 1970."""
 
     id: str
     digest: str
@@ -57,7 +57,7 @@ class _TokenFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StaticTokens:
-    """Verifies the tokens in a file that `wharfinger token create` has written.
+    """Verifies tokens with a file that `wharfinger token create` has written.
 
     Raises:
         TokenFileError: the file cannot be used.
@@ -71,11 +71,11 @@ class StaticTokens:
         self._version, self._tokens = _load(self.path)
 
     trusted_seconds = LOOK_SECONDS
-    """How long a verified token is trusted."""
+    """Seconds after which a verified token is verified again."""
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Empty: no authorization server issues these tokens."""
+        """Empty, because no authorization server issues these tokens."""
         return ()
 
     def on_change(self, forget: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ class StaticTokens:
         self._forget = forget
 
     def refresh(self) -> None:
-        """Read the file again if it has changed. If it cannot be used any more, no token is accepted.
+        """Read the file again if it has changed. If it can no longer be used, no token is accepted.
 
         Raises:
             VerifierUnavailable: the file cannot be used.
@@ -102,11 +102,11 @@ class StaticTokens:
             raise VerifierUnavailable(str(error)) from None
 
     async def verify(self, token: str) -> Principal | None:
-        """Return the principal of a token; None if it is not one of this file.
+        """Return the principal of a token; None if it is not in the file.
 
         Raises:
-            InvalidToken: it has expired.
-            VerifierUnavailable: the file cannot be used any more.
+            InvalidToken: the token has expired.
+            VerifierUnavailable: the file can no longer be used.
         """
         self.refresh()
         if not token.startswith(PREFIX):
@@ -138,7 +138,7 @@ def create_token(
 
     Raises:
         TokenFileError: the file cannot be used or written.
-        ValueError: the name, a group or a scope is empty, too long, or has control characters; or `expires` is past.
+        ValueError: a name, group or scope is empty, too long or unprintable, or `expires` is in the past.
     """
     for name in (sub, *groups, *scopes):
         if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
@@ -162,7 +162,11 @@ def create_token(
 
 
 def read_tokens(path: str | os.PathLike[str]) -> list[IssuedToken]:
-    """Return the records of a file in the order of their creation. Raises TokenFileError."""
+    """Return the records of a file in the order of their creation.
+
+    Raises:
+        TokenFileError: the file cannot be used.
+    """
     return list(_load(Path(path))[1].values())
 
 
@@ -211,7 +215,7 @@ def _load(file: Path) -> tuple[Version | None, dict[str, IssuedToken]]:
 
 
 def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:
-    """Replace the file at once: a reader sees the old one or the new one."""
+    """Replace the file atomically: a reader sees the old file or the new one."""
     lines = [msgspec.json.encode(record).decode() for record in tokens]
     text = '{"tokens": [\n' + ",\n".join(lines) + "\n]}\n"
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
@@ -233,10 +237,10 @@ def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold the lock of a file while it is read and replaced, so that two commands at once lose nothing."""
+    """Lock a file while it is read and replaced, so that two commands at the same time lose nothing."""
     try:
         import fcntl
-    except ImportError:  # Windows: the last one wins
+    except ImportError:  # on Windows, the last command wins
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""What verifiers of tokens have in common: the interface, its errors, and a bounded reader of the header of a JWT."""
+"""The interface of token verifiers and its errors, and readers of the header and claims of a JWT."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class InvalidToken(WharfingerError):
 
 
 class VerifierUnavailable(WharfingerError):
-    """The authorization server that has to be asked did not answer, so nothing is known about the token."""
+    """The token cannot be verified now, for example because the authorization server did not answer."""
 
 
 class TokenVerifier(Protocol):
-    """Finds out what a token stands for."""
+    """Verifies tokens, and returns their principals."""
 
     @property
     def issuers(self) -> Sequence[str]:
-        """The authorization servers that issue such tokens, which are published; empty if there are none."""
+        """The authorization servers that issue these tokens, for the published metadata; empty if there are none."""
         ...
 
     @property
     def trusted_seconds(self) -> float:
-        """How long a verified token is trusted before it is verified again."""
+        """Seconds after which a verified token is verified again."""
         ...
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None if another verifier may know it.
 
         Raises:
-            InvalidToken: it must not be accepted.
-            VerifierUnavailable: it cannot be verified now.
+            InvalidToken: the token must not be accepted.
+            VerifierUnavailable: the token cannot be verified now.
         """
         ...
 
     def on_change(self, forget: Callable[[], None]) -> None:
-        """Call `forget` whenever a token that was accepted may no longer be."""
+        """Call `forget` when a token that was accepted may have become invalid."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Paged lists: first the registered features, then the entries of providers.
 
-A cursor seals two things: the number of the provider that comes next (0: the features), and that provider's key. The
-key of features is a place (`feature_set`); sources and catalogues choose their own (`pages`). Pages that consist of
-features alone are encoded once, and cached until a feature changes.
+A cursor seals two values: the number of the next provider (0: the features), and a key of that provider. The key of the
+features is a place (`feature_set`); sources and catalogues choose their own (`pages`). Pages with only features are
+encoded once, and cached until a feature changes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from wharfinger.server.owners import owner_of
 __all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider", "joined_page"]
 
 PAGE = 1000
-"""Entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
+"""Most entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
 PAGE_BYTES = 1024 * 1024
-"""Encoded bytes that the entries of such a page may have; a single entry may be larger."""
+"""Most encoded bytes of the entries in such a page; a single entry may be larger."""
 KEPT = 64
-"""Encoded pages that one list caches."""
+"""Most encoded pages that one list caches."""
 
 F = TypeVar("F", bound=Feature)
 
 Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
-"""Takes the call's owner, a key or None, and a limit. Returns definitions after the key, and the next key or None."""
+"""Takes the owner of the call, a key or None, and a limit. Returns the definitions after the key, and the next key or
+None."""
 
 
 class PagedList(Generic[F]):
@@ -54,9 +55,9 @@ class PagedList(Generic[F]):
         self.size = PAGE if size is None else size
         self.most_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
-        """Returns what the list shows of a feature. Pages are not cached if definitions are `computed`."""
+        """Returns a feature's definition for the list. Pages are not cached if definitions are `computed`."""
         self.shown_in_full: Callable[[F], Any] | None = None
-        """The same for callers whose rules allow `any_structured_content`; None if there is no difference."""
+        """The same for callers whose rules allow `any_structured_content`; None if their definitions are the same."""
         self.computed = False
         self.ttl_ms = 0
         self.cache_scope = "private"
@@ -86,7 +87,7 @@ class PagedList(Generic[F]):
         )
 
     async def serve(self, request: Request) -> Any:
-        """Return the handler of the list's method."""
+        """Handle the method of this list, such as `tools/list`."""
         request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
         full = self.shown_in_full is not None and request.caller.rules.any_structured_content
         return await self.page(request.params.cursor, owner_of(request), full)
@@ -120,7 +121,7 @@ class PagedList(Generic[F]):
         return number, key
 
     async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
-        """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
+        """Build one page, from the place `after` of provider `number` on; 0 is the registered features."""
         shown: list[Any] = []
         held = 0
         while True:
@@ -132,7 +133,7 @@ class PagedList(Generic[F]):
                     fitting = _fitting(more, self.most_bytes - held)
                     if not fitting and shown:
                         return self._result(shown, self._keys.seal(self.name, [number, before]))
-                    # Only the provider knows the key after an entry: ask it again, for fewer.
+                    # Only the provider knows the key after an entry: call it again with a lower limit.
                     more, after = await self._take(number, before, max(fitting, 1), owner, full)
                     size = len(encode(more))
                 held += size

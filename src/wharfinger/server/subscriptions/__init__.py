@@ -1,1 +1,1 @@
-"""Who watches which resource, where changes come from, and how watchers hear of them."""
+"""Watches of resources: who watches what, where changes come from, and how watchers are notified."""

@@ -41,7 +41,7 @@ class Listening:
         """The open listens by stream; a listen ends when its future is done."""
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
-        """Return the handler of `resources/subscribe` (handshake era).
+        """Handle `resources/subscribe` (handshake era).
 
         Raises:
             ResourceNotFound: it is missing or forbidden; watching it would reveal its changes (security: U02).
@@ -65,7 +65,7 @@ class Listening:
             raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
 
     async def unsubscribe(self, request: Request) -> t.EmptyResult:
-        """Return the handler of `resources/unsubscribe` (handshake era)."""
+        """Handle `resources/unsubscribe` (handshake era)."""
         self._watching.unwatch(self._session_watcher(request), request.params.uri)
         return t.EmptyResult()
 

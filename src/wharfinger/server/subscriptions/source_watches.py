@@ -1,7 +1,8 @@
-"""Starts and stops what reports changes: sources, watcher functions and mounted servers.
+"""Starts and stops everything that reports changes: sources, watcher functions and mounted servers.
 
-They work only while a URI is watched: its first watcher makes the source look for changes and starts the watcher
-function of its template; when the last watcher goes, both stop. Mounted servers watch and unwatch the same URIs.
+They work only while a URI is watched. When the first client watches a URI, its source starts to look for changes, and
+the watcher function of its template starts; when the last client stops watching, both stop. Mounted servers watch and
+unwatch the same URIs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class SourceWatches:
         self._resources = resources
         self._parts = parts
         self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        """Watcher functions, by template: each runs while a URI that matches its template is watched."""
+        """Watcher functions by template. Each runs while a URI that matches its template is watched."""
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
         self._joining = BackgroundTasks(report_failures=True)
@@ -66,7 +67,7 @@ class SourceWatches:
             call_logged(part.watch, uri)
 
     async def _begin(self, source: Source) -> None:
-        """Start a source that was added late, and watch its list if the list of resources is watched already."""
+        """Start a source that was added late, and watch its list if the list of resources is being watched."""
         await self._resources.calls.join(source)
         if None in self._attached:
             self._attached[None].append(source)
@@ -100,7 +101,7 @@ class SourceWatches:
             self._services.notify.updated(uri)
 
     async def end(self) -> None:
-        """Cancel the watcher functions and close the sources; if one fails, the others are closed all the same."""
+        """Cancel the watcher functions and close all sources, even if one of them fails."""
         following = list(self._following.values())
         self._following.clear()
         for task in following:
@@ -110,5 +111,5 @@ class SourceWatches:
         for source in self._resources.sources:
             try:
                 await source.close()
-            except Exception:  # the other sources are closed, and the lifespan ends, all the same
+            except Exception:  # still close the other sources, and end the lifespan
                 log.exception("%s did not close", type(source).__qualname__)

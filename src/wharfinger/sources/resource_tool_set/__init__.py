@@ -1,12 +1,12 @@
 """Tools that list, read and search a server's resources, for hosts that only support tools.
 
-They read through the context, so that hooks and per-user rules apply as they do to the client's own requests.
+They read through the context, so that hooks and per-user rules apply to them as to the client's own requests.
 
-`search` and `fetch` have the shapes that ChatGPT's connectors expect: first a text block of JSON, and the same as
+`search` and `fetch` return the shapes that ChatGPT's connectors expect: a text block of JSON, and the same as
 structured content.
 
-What the sources can be asked is part of the descriptions: the queries of their URIs in that of `read_resource`, the
-databases in that of `query`. So the descriptions change when a source is included.
+The description of `read_resource` lists the queries that the sources take, and that of `query` lists the databases. So
+the descriptions change when a source is included.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def resource_tools(*, allow_query: bool = False) -> ResourceTools:
     """Offer the resources as tools too, for hosts that only support tools: `server.include(resource_tools())`.
 
     The tools are `list_resources`, `read_resource`, `read_directory`, `search` and `fetch`. With `allow_query` there is
-    also `query`, as soon as a source is included that takes statements, such as a database. A tool of your own with the
-    same name takes precedence, whether it is registered before or after.
+    also `query`, once a source that takes statements, such as a database, is included. A tool of your own with the same
+    name takes precedence, whether it is registered before or after.
     """
     return ResourceTools(allow_query)
 
@@ -74,7 +74,7 @@ def _register(server: Server, function: Callable[..., Any], title: str) -> None:
 class _Descriptions:
     """Keeps the descriptions of the tools up to date, and registers `query` once a source takes statements.
 
-    Observes changes of the list of resources, because including a source is one. They come from any thread, and often.
+    It observes the list of resources, which changes when a source is included. Changes come from any thread, and often.
     """
 
     def __init__(self, server: Server, allow_query: bool) -> None:
@@ -87,26 +87,26 @@ class _Descriptions:
         """Do nothing: only the list of resources matters."""
 
     def list_changed(self, name: str) -> None:
-        """Describe the tools again if a source was included."""
+        """Update the descriptions if a source was included."""
         sources = list(self._server.resources.every_source()) if name == "resources" else []
         if (known := tuple(map(id, sources))) == self._known or not sources:
             return
         self._known = known
-        self._describe(read_resource, with_queries(_said(read_resource), sources))
+        self._describe(read_resource, with_queries(_summary(read_resource), sources))
         if self._allow_query and (databases := sources_with_query(sources)):
             if not self._registered:
                 self._registered = True
                 _register(self._server, query, "Query a database")
-            self._describe(query, with_databases(_said(query), databases))
+            self._describe(query, with_databases(_summary(query), databases))
 
     def _describe(self, function: Callable[..., Any], text: str) -> None:
-        """Describe a tool, unless the server's author has removed it or has one of the same name."""
+        """Set a tool's description, unless the server's author has removed or replaced the tool."""
         tools = self._server.tools
         tool = tools.features.by_key.get(function.__name__)
         if tool is not None and tool.function is function and tool.definition.description != text:
             tools.describe(function.__name__, text)
 
 
-def _said(function: Callable[..., Any]) -> str:
+def _summary(function: Callable[..., Any]) -> str:
     """Return the docstring of a tool up to its arguments."""
     return inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[0]

@@ -1,8 +1,8 @@
 """The budget of an answer: how much text one call of a tool returns, and where a longer text is cut.
 
-An answer has at most 10,000 tokens, unless the caller asks for more. A source that has windows ends them within the
-budget, and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph,
-line, JSON element or word, lists and rows after an element. An answer that was cut ends with the call that continues.
+An answer has at most 10,000 tokens, unless the caller asks for more. A source with windows ends them within the budget,
+and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph, line,
+JSON element or word; lists and rows after an element. An answer that was cut ends with the call that continues.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from wharfinger.errors import ToolError
 __all__ = ["MAX_TOKENS", "TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell"]
 
 TOKENS = 10_000
-"""Tokens of an answer, unless its caller asks for another number."""
+"""Tokens of an answer, unless the caller sets another number."""
 MIN_TOKENS = 500
 MAX_TOKENS = 100_000
 CHARACTERS_PER_TOKEN = 4
-"""An estimate, the same as that of `wharfinger doctor`: tokenizers differ."""
+"""An estimate, because tokenizers differ; `wharfinger doctor` uses the same."""
 NOTES = 1_000
-"""Characters of an answer that are kept free for the next call and other remarks, besides those of URIs."""
+"""Characters of an answer that are reserved for the next call and other remarks, without the URIs in them."""
 CELL_CHARACTERS = 2_000
 """Characters of one value in a row that is too long for the budget."""
 
 _ENDS: tuple[tuple[str, float], ...] = (
     ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),
 )  # fmt: skip
-"""Where a text is cut, best first: after this, if it occurs beyond this part of the room."""
+"""Where a text is cut, best first: after this separator, if it occurs beyond this share of the room."""
 
 
 class Budget(NamedTuple):
@@ -40,10 +40,10 @@ class Budget(NamedTuple):
 
     @classmethod
     def of(cls, tokens: int) -> Budget:
-        """Return the budget that a caller asked for.
+        """Return the budget for the number of tokens that a caller set.
 
         Raises:
-            ToolError: it is out of bounds.
+            ToolError: the number is out of bounds.
         """
         if not MIN_TOKENS <= tokens <= MAX_TOKENS:
             raise ToolError(f"max_tokens is {tokens:,}: give a number from {MIN_TOKENS} to {MAX_TOKENS:,}.")
@@ -55,17 +55,17 @@ class Budget(NamedTuple):
         return self.tokens * CHARACTERS_PER_TOKEN
 
     def room(self, uri: str) -> int:
-        """Return characters of the text that is read at a URI; the rest is for the next call, which repeats the URI."""
+        """Return the characters left for the text at a URI; the rest is for the remarks, which repeat the URI."""
         return self.characters - min(self.characters // 2, NOTES + 2 * len(uri))
 
     @property
     def argument(self) -> str:
-        """The argument that asks for the same budget again; empty if it is the usual one."""
+        """The argument that sets the same budget in the next call; empty for the default."""
         return "" if self.tokens == TOKENS else f" and max_tokens={self.tokens}"
 
 
 def end_of_part(text: str, begin: int, room: int) -> int:
-    """Return where a part that begins at `begin` and has at most `room` characters ends."""
+    """Return the end of a part that begins at `begin` and has at most `room` characters."""
     end = begin + room
     if end >= len(text):
         return len(text)
@@ -77,7 +77,7 @@ def end_of_part(text: str, begin: int, room: int) -> int:
 
 
 def json_length(value: Any) -> int:
-    """Return characters of a value as JSON."""
+    """Return the number of characters of a value as JSON."""
     return len(msgspec.json.encode(value).decode())
 
 

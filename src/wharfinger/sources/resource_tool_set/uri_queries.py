@@ -1,7 +1,7 @@
-"""Says what can be asked of sources: their templates, and the parameters of their URIs' queries (`Source.parameters`).
+"""Describes the queries that sources take: their templates, and the parameters of their URIs (`Source.parameters`).
 
-The same words appear in the description of `read_resource`, in the list of the top, under a directory, and under the
-first window of a long text.
+The same words appear in the description of `read_resource`, in the list of the top folders, after a directory, and
+after the first window of a long text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["parameters_at", "queries_of", "template_entry", "with_queries"]
 MAX_SOURCES = 12
 """Sources that the description of a tool names."""
 MAX_LINE = 300
-"""Characters for one source there."""
+"""Most characters for one source there."""
 
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 
@@ -43,7 +43,7 @@ def _of_all(source: Source) -> list[str]:
 def queries_of(source: Source) -> Iterator[str]:
     """Yield the queries of a source's URIs, such as `log://app/{+path}?level=error&text=word`.
 
-    Parameters that exclude each other are both shown: the source's answer says so.
+    Parameters that exclude each other are all listed; if a read has several of them, the source's error says so.
     """
     for template in source.templates:
         names = [name for name in _names(template.uri_template) if name in source.parameters]
@@ -54,23 +54,23 @@ def queries_of(source: Source) -> Iterator[str]:
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
-    """Return the description of a tool, with the queries that its sources take; alike sources are named once."""
+    """Return the description of a tool with the queries of its sources, once for each kind of source."""
     lines: dict[type[Source], str] = {}
     for source in sources:
-        if type(source) not in lines and (asked := "; ".join(queries_of(source))):
-            lines[type(source)] = asked if len(asked) <= MAX_LINE else asked[:MAX_LINE] + "…"
+        if type(source) not in lines and (line := "; ".join(queries_of(source))):
+            lines[type(source)] = line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…"
     if not lines:
         return description
     return "\n".join([description, "", "Ask for less by a query:", *list(lines.values())[:MAX_SOURCES]])
 
 
 def parameters_at(source: Source, uri: str) -> list[str]:
-    """Return what the query of this URI may say: `["?level=error: entries of this level and above"]`."""
+    """Return the parameters of a URI, each with its meaning: `["?level=error: entries of this level and above"]`."""
     base = uri.partition("?")[0]
     names: list[str] = []
     for template in source.templates:
-        if (asked := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
-            names += asked
+        if (own := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
+            names += own
     names += _of_all(source)
     known = [name for name in dict.fromkeys(names) if name in source.parameters]
     return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in known]
@@ -83,15 +83,15 @@ def _matches(template: str, uri: str) -> bool:
 
 
 def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
-    """Return a template for a model: its text, what it is for, and the parameters of its query."""
-    said: dict[str, Any] = {"uriTemplate": template.uri_template}
-    if described := template.description or template.title:
-        said["description"] = shown(str(described))[:MAX_LINE]
+    """Describe a template for a model: its text, its description, and the parameters of its query."""
+    entry: dict[str, Any] = {"uriTemplate": template.uri_template}
+    if description := template.description or template.title:
+        entry["description"] = shown(str(description))[:MAX_LINE]
     if source is not None:
-        asked = {
+        parameters = {
             name: f"such as {known.example}: {known.meaning}"
             for name in _names(template.uri_template) or _of_all(source)
             if (known := source.parameters.get(name)) is not None
         }
-        said |= {"parameters": asked} if asked else {}
-    return said
+        entry |= {"parameters": parameters} if parameters else {}
+    return entry

@@ -1,4 +1,4 @@
-"""The file of an index in a cache folder, which the next start uses again. It is locked while a server uses it."""
+"""The file of an index in a cache folder, locked while a server uses it and used again by the next start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS = ("", "-wal", "-shm")
 
 
 class IndexFile:
-    """A file that no other server uses, until `release`."""
+    """An index file that no other server can use until `release` is called."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class IndexFile:
         _delete(self.path)
 
     def release(self) -> None:
-        """Let other servers use the file; a temporary one is deleted."""
+        """Let other servers use the file, or delete it if it is temporary."""
         if self._lock is not None:
             self._lock.close()
         if self._temporary is not None:
@@ -56,10 +56,10 @@ def cache_folder() -> Path:
 
 
 def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
-    """Open the file in `folder` for the index of these sources. The same sources have the same file.
+    """Open the file in `folder` for the index of these sources. The same sources always get the same file.
 
-    Indexes of other sources are deleted, the oldest first, until all together have `max_size` bytes. If another server
-    uses the file, or the folder cannot be used, the index is in a temporary folder, and that is logged.
+    Deletes indexes of other sources, the oldest first, until all together have at most `max_size` bytes. If another
+    server uses the file, or the folder cannot be used, it logs that and opens a file in a temporary folder.
     """
     key = hashlib.blake2b("\0".join(sorted(sources)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     path = folder / f"search-{key}.sqlite"
@@ -79,7 +79,7 @@ def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> Inde
 
 
 def _lock(path: Path) -> sqlite3.Connection | None:
-    """Lock a path; None if another process holds the lock. SQLite's lock ends with its process, on every system."""
+    """Lock a path and return the lock; None if another process holds it. SQLite's lock ends with its process."""
     lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")

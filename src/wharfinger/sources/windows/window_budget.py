@@ -1,8 +1,8 @@
-"""How many bytes a window has: 256 KiB if its end is open, and fewer for a reader with a budget, such as a tool.
+"""The size of a window: 256 KiB if its end is open, and fewer bytes for a caller with a budget, such as a tool.
 
-A source knows best where its content can be cut, and only it can name the next window. So a reader with a budget does
-not cut what it gets: it sets the budget around its read, and each source ends its window there. The budget is a context
-variable, because it belongs to one read, and reaches threads with the context that `Pool.run` gives them.
+A source knows best where its content can be cut, and only the source can name the next window. So a caller with a
+budget does not cut the result: it sets the budget around the read, and the source ends the window there. The budget is
+a context variable, because it belongs to one read, and reaches threads with the context that `Pool.run` passes on.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextvars import ContextVar
 __all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "limited", "window_budget", "window_bytes"]
 
 WINDOW_BYTES = 256 << 10
-"""Bytes of a window with an open end, if its reader has no budget."""
+"""Most bytes of a window with an open end, without a budget."""
 CELLS = 16
-"""Parts of a budget of which one value of a row may have one."""
+"""One value of a row may have the budget divided by this."""
 
 _BUDGET: ContextVar[int | None] = ContextVar("window_budget", default=None)
 
 
 @contextmanager
 def window_budget(size: int) -> Generator[None, None, None]:
-    """Limit the windows that are read inside to this number of bytes."""
+    """Limit the windows that are read in this block to `size` bytes."""
     token = _BUDGET.set(size)
     try:
         yield
@@ -32,21 +32,21 @@ def window_budget(size: int) -> Generator[None, None, None]:
 
 
 def has_budget() -> bool:
-    """Return whether the present read has a budget."""
+    """Return whether the current read has a budget."""
     return _BUDGET.get() is not None
 
 
 def window_bytes() -> int:
-    """Return bytes of a window with an open end."""
+    """Return the most bytes of a window with an open end."""
     return _BUDGET.get() or WINDOW_BYTES
 
 
 def limited(most: int) -> int:
-    """`most`, or the budget if that is less: the bytes of a window with both ends."""
+    """Return the most bytes of a window with both ends: `most`, or the budget if that is less."""
     return min(most, _BUDGET.get() or most)
 
 
 def cell_bytes(most: int) -> int:
-    """`most`, or a sixteenth of the budget if that is less: the bytes of one value in a window of rows."""
+    """Return the most bytes of one value in a row: `most`, or a sixteenth of the budget if that is less."""
     budget = _BUDGET.get()
     return most if budget is None else min(most, max(1, budget // CELLS))
