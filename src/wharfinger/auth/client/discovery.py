@@ -84,7 +84,7 @@ def _resource(server: str, challenge: Challenge, trace: Trace) -> Steps[Resource
             problem = f"its resource {shown(document.resource)!r} does not cover {server}"
             raise _stop(trace, url, problem, "Publish the URL under which clients reach the server as `resource`.")
         if not document.authorization_servers:
-            fix = "List the issuer in `authorization_servers`."
+            fix = "Ask its operator for a token, or to list the issuer in `authorization_servers`."
             raise _stop(trace, url, "it names no authorization server", fix)
         servers = ", ".join(shown(issuer) for issuer in document.authorization_servers[:5])
         trace.append(TraceStep(url, True, f"resource {document.resource}; authorization servers: {servers}"))
