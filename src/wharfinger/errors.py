@@ -455,5 +455,7 @@ class MissingExtra(WharfingerError, ImportError):
     """An optional dependency is not installed; the message has the commands that install it."""
 
     def __init__(self, extra: str, purpose: str) -> None:
-        command = f"pip install 'wharfinger[{extra}]', or uvx --from 'wharfinger[{extra}]' wharfinger"
-        super().__init__(f"{purpose} needs the extra {extra!r}: {command}")
+        super().__init__(
+            f"{purpose} needs the extra {extra!r}. "
+            f"Run pip install 'wharfinger[{extra}]', or uvx --from 'wharfinger[{extra}]' wharfinger"
+        )

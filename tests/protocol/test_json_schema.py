@@ -208,7 +208,7 @@ def test_alternatives_inside_of_alternatives_take_no_time() -> None:
 
 def test_the_missing_extra_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    with pytest.raises(MissingExtra, match=r"input_schema of tool 'berth' needs the extra 'schema': pip install 'wh"):
+    with pytest.raises(MissingExtra, match=r"input_schema of tool 'berth' needs the extra 'schema'. Run pip "):
         Server("s").tools.add(lambda arguments: "", name="berth", input_schema=CREW)
 
 

@@ -54,7 +54,7 @@ class JWTVerifier:
         try:
             import joserfc  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError:
-            raise MissingExtra("auth", "JWTVerifier") from None
+            raise MissingExtra("auth", "Verifying signed tokens") from None
         self.issuer = issuer
         self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
         self.algorithms = tuple(algorithms)
