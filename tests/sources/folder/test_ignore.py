@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from wharfinger.source import UnusableSource
 from wharfinger.sources.folder.ignore import (
-    IGNORE_FILE_LONGEST,
+    IGNORE_FILE_BYTES,
     LINES,
     WILD,
     Patterns,
@@ -246,8 +246,8 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
         (b"ab\n" * (LINES + 1), "ignored"),
         (b"?" * 1_000, ""),
         (b"?" * 1_001, "ignored"),
-        (b"#" * IGNORE_FILE_LONGEST, ""),
-        (b"#" * IGNORE_FILE_LONGEST + b"\na", "ignored"),
+        (b"#" * IGNORE_FILE_BYTES, ""),
+        (b"#" * IGNORE_FILE_BYTES + b"\na", "ignored"),
     ],
 )
 def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:

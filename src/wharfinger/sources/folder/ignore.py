@@ -16,7 +16,7 @@ from wharfinger.source import UnusableSource
 
 __all__ = [
     "IGNORE_FILE",
-    "IGNORE_FILE_LONGEST",
+    "IGNORE_FILE_BYTES",
     "LINES",
     "WILD",
     "Patterns",
@@ -34,7 +34,7 @@ Verdict = Literal["", "hidden", "ignored", "secret", "excluded", "never"]
 IGNORE_FILE = ".gitignore"
 # These files are not trusted. If one exceeds a limit, nothing in its directory is published: reading only a part of it
 # might leave out the one line that withholds something.
-IGNORE_FILE_LONGEST = 256 << 10  # bytes
+IGNORE_FILE_BYTES = 256 << 10
 LINES = 20_000  # patterns of all files that apply to one directory
 WILD = 1_000  # patterns among them with other wildcards than `*.suffix`
 _LONGEST_WILD = 1_000  # characters
@@ -143,17 +143,17 @@ def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     made = _compile(lines)
-    if made is None or not (made.everything or len(data) > IGNORE_FILE_LONGEST or _is_too_much((made,))):
+    if made is None or not (made.everything or len(data) > IGNORE_FILE_BYTES or _exceeds_limits((made,))):
         return made
     log.warning(
         "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
         "characters: nothing in this directory is published.",
-        where or ".", IGNORE_FILE, IGNORE_FILE_LONGEST >> 10, LINES, WILD, _LONGEST_WILD,
+        where or ".", IGNORE_FILE, IGNORE_FILE_BYTES >> 10, LINES, WILD, _LONGEST_WILD,
     )  # fmt: skip
     return Patterns(everything=True)
 
 
-def _is_too_much(patterns: Iterable[Patterns]) -> bool:
+def _exceeds_limits(patterns: Iterable[Patterns]) -> bool:
     every = tuple(patterns)
     return sum(map(len, every)) > LINES or sum(len(each.wild) for each in every) > WILD
 
@@ -170,7 +170,7 @@ def _chosen(patterns: Iterable[str]) -> Patterns | None:
         UnusableSource: there are too many, or one is too long.
     """
     made = _compile(patterns)
-    if made is not None and (made.everything or _is_too_much((made,))):
+    if made is not None and (made.everything or _exceeds_limits((made,))):
         raise UnusableSource(
             f"Give at most {WILD:,} patterns with wildcards, of at most {_LONGEST_WILD:,} characters each."
         )
@@ -223,7 +223,7 @@ class Rules:
         """Return these rules with the directory's own .gitignore."""
         if spec is None:
             return self
-        if _is_too_much((spec, *(level.spec for level in self.levels))):
+        if _exceeds_limits((spec, *(level.spec for level in self.levels))):
             spec = Patterns(everything=True)
         return Rules(self.choice, self.prefix, (_Level(self.cut, spec), *self.levels))
 

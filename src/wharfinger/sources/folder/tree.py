@@ -27,7 +27,7 @@ from typing import NamedTuple, overload
 
 from wharfinger.sources.folder.ignore import (
     IGNORE_FILE,
-    IGNORE_FILE_LONGEST,
+    IGNORE_FILE_BYTES,
     PublishChoice,
     Rules,
     Verdict,
@@ -512,7 +512,7 @@ class FileTree:
             kept = self._ignore_files.get(rules.prefix)
             if kept is not None and kept[0] == stamp and _same_rules(kept[1], rules, own=True):
                 return kept[1]
-            made = rules.adding(read_ignore_file(_read_some(descriptor, IGNORE_FILE_LONGEST + 1), rules.prefix))
+            made = rules.adding(read_ignore_file(_read_some(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix))
         finally:
             os.close(descriptor)
         if len(self._ignore_files) >= 4_096 or self._ignore_lines > IGNORE_LINES:

@@ -150,7 +150,7 @@ async def entry_resources(
 async def _head(repository: Repository, oid: str) -> bytes | None:
     try:
         return await repository.objects.start(oid)
-    except (MissingObject, InvalidArgument):  # reading the file reports the error
+    except (MissingObject, InvalidArgument):  # a read of the file reports the error
         return None
 
 

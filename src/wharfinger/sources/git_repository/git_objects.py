@@ -267,7 +267,7 @@ class GitObjects:
             if is_tree(entry.mode) and len(path) < DEEPEST:
                 try:
                     stack.append((path, await self.tree(entry.oid), 0))
-                except (MissingObject, InvalidArgument):  # an error that reading this tree itself reports
+                except (MissingObject, InvalidArgument):  # a read of this tree reports the error
                     continue
 
 
