@@ -1,4 +1,4 @@
-"""The result of reading a directory, the same in every source: a text that lists it, and a content for each child."""
+"""Makes the result of reading a directory, for all sources: a text that lists it, and a content for each child."""
 
 from __future__ import annotations
 

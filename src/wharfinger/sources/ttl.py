@@ -1,4 +1,4 @@
-"""Computes the `ttlMs` of a result (2026-07-28), for which clients may use it, from the age of its content.
+"""Computes the `ttlMs` of a result (2026-07-28): how long clients may use it, from the age of its content.
 
 Content that changed a moment ago is likely to change again soon, so a result is valid for a tenth of the time since the
 last change, as HTTP caches assume too (RFC 9111).
@@ -19,7 +19,7 @@ AGE_RATIO = 10
 
 
 def ttl_ms(modified: float | None, now: float | None = None) -> int:
-    """Return the milliseconds for content that changed at `modified` (Unix time); 0 if that is unknown or not past."""
+    """Return the `ttlMs` of content that changed at `modified` (Unix time); 0 if that is unknown or in the future."""
     if modified is None:
         return 0
     age = (time.time() if now is None else now) - modified

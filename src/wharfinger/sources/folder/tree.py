@@ -148,7 +148,7 @@ class Names(Sequence[str]):
 
     @property
     def cost(self) -> int:
-        """Bytes that this takes."""
+        """Bytes of memory that this takes."""
         return sys.getsizeof(self._joined) + sys.getsizeof(self._ends)
 
 
@@ -168,7 +168,7 @@ class DirectoryListing:
 
     @property
     def cost(self) -> int:
-        """Bytes that this takes."""
+        """Bytes of memory that this takes."""
         return 512 + self.files.cost + self.directories.cost
 
 

@@ -23,8 +23,8 @@ __all__ = [
     "top_text",
 ]
 
-MESSAGE = 64 << 10  # characters of a message that are shown
-SUBJECT = 200  # characters of its first line in a list
+MESSAGE_CHARACTERS = 64 << 10  # of a message that are shown
+SUBJECT_CHARACTERS = 200  # of its first line in a list
 
 
 def clock(person: Person) -> str:
@@ -40,15 +40,15 @@ def clock(person: Person) -> str:
 
 def _indented(message: str) -> str:
     text = paragraph(message.strip("\n"))
-    if len(text) > MESSAGE:
-        text = text[:MESSAGE] + "\n[The message is longer, and is cut here.]"
+    if len(text) > MESSAGE_CHARACTERS:
+        text = text[:MESSAGE_CHARACTERS] + "\n[The message is longer, and is cut here.]"
     return "\n".join([f"    {line}" if line else "" for line in text.split("\n")])
 
 
 def subject(commit: Commit) -> str:
     """Return the first line of a message as one short line."""
     first = shown(commit.subject.strip())
-    return first if len(first) <= SUBJECT else first[:SUBJECT] + "…"
+    return first if len(first) <= SUBJECT_CHARACTERS else first[:SUBJECT_CHARACTERS] + "…"
 
 
 def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:

@@ -89,7 +89,7 @@ class GitTree(Sequence[GitTreeEntry]):
 
     @property
     def cost(self) -> int:
-        """Approximate bytes of memory."""
+        """The approximate bytes of memory that it takes."""
         return 250 * len(self._rows) + sum([len(row[1]) for row in self._rows]) + 100
 
     def place_of(self, name: bytes) -> int | None:

@@ -162,7 +162,7 @@ class PrivateDirectory:
             )
 
     def copy_shallow(self) -> bool:
-        """Copy the boundary of a shallow clone; returns whether it changed. Blocks."""
+        """Copy the boundary of a shallow clone, and return whether it changed. Blocks."""
         try:
             shallow = self.found.common.read("shallow", most=16 << 20)
         except NotServed:
