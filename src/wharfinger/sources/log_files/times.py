@@ -134,7 +134,7 @@ def _in_some_year(
     for guess in range(year + 1, year - 8, -1):
         try:
             moment = _moment(guess, month, day, clock, fraction, zone)
-        except ValueError:  # the 29th of February
+        except ValueError:  # such as the 29th of February
             continue
         if moment <= latest:
             return moment

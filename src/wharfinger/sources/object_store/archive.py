@@ -3,7 +3,7 @@
 An archive is untrusted input: it may be built to fill the memory or to reach files outside. Therefore:
 
 - The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
-- Members are withheld (neither listed nor read) if their name leads out of the archive, if they are links or devices,
+- Members are withheld (neither listed nor read) if their path leads out of the archive, if they are links or devices,
   or if they share bytes with another member: a bomb packs its data once and lists it a thousand times.
 - Members are decompressed as streams, only with deflate, and at most to their declared size. A member that declares to
   grow more than 250 times is not decompressed.
@@ -57,7 +57,7 @@ MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
 """A member that declares to grow more than `MAX_RATIO` times, and beyond `RATIO_MIN_BYTES`, is taken for a bomb."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
-"""Streams that stay open where the last windows ended."""
+"""Streams of the last windows that stay open."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """`zipfile` decompresses other methods without a bound: 861 bytes of bzip2 became 2 GiB, more than they declared."""
@@ -81,7 +81,7 @@ class _Archive(NamedTuple):
 
 
 class ZipStore:
-    """One archive, which is opened again when its file changes."""
+    """One archive, which is reopened when its file changes."""
 
     noun = "archive"
     every = 1.0

@@ -2,7 +2,7 @@
 
 | value | JSON |
 |---|---|
-| integer | number; a string beyond ±(2^53 - 1), where readers of JSON lose digits |
+| integer | number; a string beyond ±(2^53 - 1), where JSON parsers lose digits |
 | float | number; `"Infinity"`, `"-Infinity"`, `"NaN"` as strings, since JSON has none |
 | decimal, date, time, uuid, … | string, as the database writes it |
 | bytes | `{"type": "image/png", "bytes": 90000}`; up to 32 bytes in hex: `{"hex": "00ff", "bytes": 2}` |
