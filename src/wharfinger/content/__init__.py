@@ -1,1 +1,1 @@
-"""Tools for content that all packages use: MIME types, text encodings, front matter, glob patterns, redaction."""
+"""Tools for content: MIME types, text encodings, front matter, glob patterns, redaction, search."""

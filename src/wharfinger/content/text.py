@@ -1,4 +1,4 @@
-"""Format names, sizes, numbers and times for people."""
+"""Formats names, sizes, numbers and times for people."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shown(name: str) -> str:
 
 
 def printable(text: str, limit: int = 64) -> str:
-    """Return an untrusted text shortened, with unprintable characters as `?`."""
+    """Return an untrusted text, shortened, with `?` for unprintable characters."""
     short = text if len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
 

@@ -1,4 +1,4 @@
-"""Who calls: what the transport found out from the credentials of a request."""
+"""The caller of a request, as the transport identified it by its credentials."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["ANONYMOUS", "LOCAL", "Principal"]
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The caller that a token, or another credential, stands for.
+    """The caller that a token, or another credential, identifies.
 
     Issuer and subject together identify a caller: two issuers may use the same subject for different people. `key` is
-    a digest of both. Everything that belongs to a caller (sessions, tasks, limits) belongs to this key, so that a new
-    token of the same caller continues what an earlier one began.
+    a digest of both. Everything that belongs to a caller (sessions, tasks, limits) belongs to this key, so the caller
+    keeps it with a new token.
     """
 
     subject: str
-    """The person or service (`sub`), as its issuer names it."""
+    """The person or service (`sub`), as the issuer names it."""
     issuer: str = ""
-    """The authorization server that says so (`iss`); empty for callers that this server itself knows."""
+    """The authorization server (`iss`); empty for callers that this server itself identified."""
     client: str = ""
     """The OAuth client that uses the token (`client_id` or `azp`), if known."""
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = MappingProxyType({})
-    """Everything else that is known about the caller, such as `groups` or `email`."""
+    """All other information about the caller, such as `groups` or `email`."""
     expires: float | None = None
-    """When the credential expires (seconds since 1970); None if it does not."""
+    """The time at which the credential expires (seconds since 1970); None if it does not expire."""
     key: str = ""
-    """A digest of issuer and subject; empty for ANONYMOUS and LOCAL, who own what their connection or address owns."""
+    """A digest of issuer and subject. Empty for ANONYMOUS and LOCAL, which are told apart by connection or address."""
 
     def __post_init__(self) -> None:
         if not self.key and self.subject:
@@ -41,7 +41,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             msgspec.structs.force_setattr(self, "key", key)
 
     def __repr__(self) -> str:
-        """Leave out the claims, which may be personal data, because this may appear in a log."""
+        """Leave out the claims: they may be personal data, and the text may appear in a log."""
         return f"Principal(subject={self.subject!r}, issuer={self.issuer!r}, client={self.client!r})"
 
 
@@ -49,5 +49,5 @@ ANONYMOUS = Principal(subject="")
 """A caller without credentials."""
 
 LOCAL = Principal(subject="local")
-"""The caller of a server over stdio, or on a Unix socket: the user who started it, or who may open the socket."""
+"""The caller over stdio or on a Unix socket: the user who started the server, or who may open the socket."""
 msgspec.structs.force_setattr(LOCAL, "key", "")

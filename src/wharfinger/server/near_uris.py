@@ -1,8 +1,8 @@
-"""The URIs nearest to one that does not exist, for the error that says so.
+"""Finds the URIs nearest to one that does not exist, to suggest them in the error.
 
-What is suggested is listed anyway, so the error reveals nothing: a file that is kept back looks like one that does not
-exist. Where middleware may let one caller read what another may not, nothing is suggested. The cost is bounded in
-documents, in time, and in how many requests look for suggestions at once; the others get their error without them.
+Only listed URIs are suggested, so the error reveals nothing: a withheld file looks like one that does not exist. If
+middleware may let one caller read what another may not, nothing is suggested. The cost is bounded in documents, in
+time, and in the number of requests that search for suggestions at a time; other requests get the error without them.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
 __all__ = ["add_near_uris", "near_uris"]
 
 SECONDS = 0.25
-"""How long the sources are asked."""
+"""Longest time to list the sources."""
 DOCUMENTS = 5_000
-"""URIs that are compared."""
+"""Most URIs that are compared."""
 AT_ONCE = 2
-"""Requests that look for suggestions at once."""
+"""Most requests that search for suggestions at a time."""
 SUGGESTED = 3
-"""URIs that are suggested."""
+"""Most URIs that are suggested."""
 LONGEST = 400
-"""Characters of a URI that is compared."""
+"""Most characters of a URI that are compared."""
 
 _SEPARATOR = re.compile(r"[/?#]+")
 
 
 async def add_near_uris(services: Services, resources: Resources, request: Request, error: ResourceNotFound) -> None:
-    """Add the URIs nearest to the one that was not found to the error, if there are any."""
+    """Add the URIs nearest to the missing one to the error, if there are any."""
     if resources.may_differ():
         error.suggest(())  # a mounted server does not know of middleware around it
         return
     if error.near or len(error.uri) > LONGEST or resources.looking >= AT_ONCE:
         return
     sources = [source for source in resources.every_source() if source.cache_scope == "public"]
-    # The source that the URI belongs to is asked first, and alone if it is one: others may be slow.
-    asked = [source for source in sources if source.matches(error.uri)] or sources
+    # If the URI belongs to a source, only that one is listed, because others may be slow.
+    likely = [source for source in sources if source.matches(error.uri)] or sources
     reader = SourceReader(asyncio.get_running_loop(), SECONDS)
     resources.looking += 1
     try:
         async with asyncio.timeout(2 * SECONDS):
             known = list(resources.uris())[:DOCUMENTS]
-            error.suggest(await services.pool.run(owner_of(request), _look, error.uri, known, asked, reader))
+            error.suggest(await services.pool.run(owner_of(request), _find, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
     finally:
@@ -65,7 +65,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
         reader.stopped.set()
 
 
-def _look(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
+def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
     ends = time.monotonic() + SECONDS
 
     def every() -> Iterator[str]:
@@ -87,16 +87,16 @@ def _look(uri: str, known: list[str], sources: list[Source], reader: SourceReade
 
 
 def near_uris(uri: str, known: Iterable[str]) -> list[str]:
-    """Return the known URIs that end like this one, or nearly so, the nearest first: at most SUGGESTED.
+    """Return at most SUGGESTED known URIs that end like this one, or almost, the nearest first.
 
-    The last part must be the same, or be misspelled, or have another ending; the parts before it decide between them.
+    The last part must be the same, be misspelled, or have another extension; the parts before it decide between them.
     """
     wanted = _parts(uri)
     if not wanted:
         return []
-    asked = uri.partition("?")[0]  # one that is there and may not be read is not suggested for itself
+    missing = uri.partition("?")[0]  # a URI that exists but may not be read is not suggested for itself
     best = heapq.nsmallest(
-        SUGGESTED, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != asked}
+        SUGGESTED, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != missing}
     )
     top = best[0][0] if best else 0.0
     return [one for likeness, _, one in best if likeness <= min(-1.0, top + 0.7)]
@@ -109,7 +109,7 @@ def _parts(uri: str) -> list[str]:
 
 
 def _likeness(wanted: list[str], other: list[str]) -> float:
-    """Return how much two paths are alike: at least 1 if their last parts are."""
+    """Return how similar two paths are: at least 1 if their last parts are similar, otherwise 0."""
     if not other:
         return 0.0
     last, known = wanted[-1], other[-1]

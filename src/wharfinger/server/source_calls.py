@@ -1,16 +1,16 @@
-"""Calls sources so that nobody waits for one that does not answer.
+"""Calls sources so that no caller waits for one that does not answer.
 
-Each source has a `patience` and a `breaker` (`protocol.breaker`), which servers that share the source share too:
+Each source has a `patience` and a `breaker` (`protocol.breaker`). Servers that share a source share both:
 
 - A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
-  reported as changed, and the next list uses this page, so that a source which is always slow is listed too.
+  reported as changed, and the next list uses this page, so that a source that is always slow is listed too.
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
-  the patience, the source is probed (`Source.probe`). If it does not answer that within the patience either, the
+  the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
   breaker opens, and all calls that wait for the source fail at once, with the reason.
-- While the breaker is open, calls fail at once. A task probes the source after 1, 2, 4, … and at last every 60 seconds.
+- While the breaker is open, calls fail at once. A task probes the source after 1, 2, 4, … and finally every 60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
-Threads cannot be stopped. A probe that gets no answer keeps its thread, and no other is started until it has returned.
+Threads cannot be stopped. A probe without an answer keeps its thread, and no other probe starts until it has returned.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ MISSING = "wharfinger/missing"
 """The key in the `_meta` of a list for the sources that are missing from it, each as `{"source", "uri", "message"}`."""
 
 START_SECONDS = 0.25
-"""How long the start of a server waits for the starts of its sources, which then go on in the background."""
+"""Longest time for which a starting server waits for its sources, which then continue to start in the background."""
 LATE_PAGE_SECONDS = 30.0
 """How long a page that came too late for its list is kept for the next one."""
 LOST_PATIENCE = 0.9
-"""Share of the patience after which a call that its caller gives up makes the source be probed."""
+"""If a caller gives up a call after this share of the patience, the source is probed."""
 LEAST_PROBE_SECONDS = 0.1
-"""Least time between two probes."""
+"""Shortest time between two probes."""
 
 Page = tuple[Sequence[t.Resource], Any]
 
 
 class _Call:
-    """A call that waits for a source: its task, when it began, and whether it was cancelled by `_give_up`."""
+    """A call that waits for a source: its task, when it began, and whether `_give_up` cancelled it."""
 
     __slots__ = ("began", "cancelling", "given_up", "task")
 
@@ -63,31 +63,32 @@ class _Call:
 
 
 class _LatePage:
-    """A first page that did not arrive in time for its list, and when it arrived (0: not yet)."""
+    """A first page that did not arrive in time for its list."""
 
     def __init__(self, wanted: tuple[str, int], answer: asyncio.Task[Page]) -> None:
         self.wanted = wanted
         """The owner of the list, and its limit."""
         self.answer = answer
         self.arrived = 0.0
+        """When it arrived; 0 if it has not arrived yet."""
 
 
 class _SourceState:
-    """What one server knows about one source besides its breaker."""
+    """The state of one source in one server, besides its breaker."""
 
     def __init__(self) -> None:
         self.waiting: dict[_Call, None] = {}
         """The calls in progress, the oldest first."""
         self.timer: asyncio.TimerHandle | None = None
-        """Looks for calls that take long; set while there are calls."""
+        """Checks for long calls; set while there are calls."""
         self.probe: asyncio.Task[None] | None = None
-        """Probes the source because a call takes long, or until it is back."""
+        """Probes the source because a call takes long, or until the source is back."""
         self.asked: asyncio.Future[Any] | None = None
-        """The answer to a probe, which may come long after the probe has failed."""
+        """The result of `Source.probe`, which may come long after the probe has failed."""
         self.late: _LatePage | None = None
         self.starting: asyncio.Task[None] | None = None
         self.unstarted = False
-        """Whether its start has failed, so that a probe begins with another attempt."""
+        """Whether it failed to start, so that a probe first tries to start it again."""
 
 
 class SourceCalls:
@@ -104,13 +105,13 @@ class SourceCalls:
     # -- calls
 
     async def call(self, source: Source, function: Callable[..., Any], owner: str, *arguments: Any) -> Any:
-        """Call a function of a source: a plain one in a thread that counts towards the share of `owner`.
+        """Call a function of a source, a plain one in a thread that counts towards the share of `owner`.
 
         Raises:
-            SourceUnavailable: the function raised it; or the source failed a moment ago, or does not answer.
+            SourceUnavailable: the function raised it, or the source failed a moment ago or does not answer.
         """
         breaker = source.breaker
-        # A server that was not started probes nothing: then a caller does.
+        # A server that was not started does not probe, so a caller does.
         probes = self._loop is None and breaker.try_probe()
         if not (probes or breaker.admits()):
             raise self.unavailable(source)
@@ -134,7 +135,7 @@ class SourceCalls:
         except asyncio.CancelledError:
             if call.given_up and task.cancelling() - 1 <= call.cancelling:
                 raise self.unavailable(source) from None
-            if breaker.clock() - call.began >= LOST_PATIENCE * source.patience:  # a search has, before our timer
+            if breaker.clock() - call.began >= LOST_PATIENCE * source.patience:  # a search gives up before our timer
                 self._probe_once(source, state)
             raise
         finally:
@@ -170,7 +171,8 @@ class SourceCalls:
         """Return the first page of a source's list if it comes in time; else call `arrived` when it comes.
 
         Raises:
-            SourceUnavailable: it takes longer, an earlier request is still pending, or the source cannot be listed.
+            SourceUnavailable: the page did not come in time, an earlier request is pending, or the source cannot be
+                listed.
         """
         state = self._state(source)
         late = state.late
@@ -197,26 +199,26 @@ class SourceCalls:
     ) -> None:
         if asked.cancelled() or asked.exception() is not None:
             state = self._state(source)
-            if state.late is late:  # else another list has taken its place
+            if state.late is late:  # otherwise another list has taken its place
                 state.late = None
         else:
             late.arrived = source.breaker.clock()
             arrived()
 
-    # -- what is missing
+    # -- missing sources
 
     def unavailable(self, source: Source) -> SourceUnavailable:
-        """Return the error for a call that is not made, or is given up."""
+        """Return the error for a call that is refused or given up."""
         why = self.why_missing(source) or f"{source.name or source.uri} does not answer"
         return SourceUnavailable(f"{why}: try again later.")
 
     def missing(self, source: Source) -> str:
-        """Return the sentence about a source that is missing from a list; empty if it is not."""
+        """Return a sentence about a source that is missing from a list; empty if it is not missing."""
         why = self.why_missing(source)
         return f"{why}; its resources are missing from this list." if why else ""
 
     def why_missing(self, source: Source) -> str:
-        """Return why a source is missing from lists and searches, as a main clause; empty if it is not."""
+        """Return a clause that says why a source is missing from lists and searches; empty if it is not missing."""
         outage = outage_of(source)
         state = self._states.get(source)
         if outage or state is None:
@@ -252,7 +254,7 @@ class SourceCalls:
             state.probe = self._tasks.start(self._probe(source, state))
 
     def _give_up(self, source: Source, state: _SourceState) -> None:
-        """Make the calls that wait for a source fail, unless calls are let through. Nobody waits for a late page."""
+        """Fail the calls that wait for a source, unless calls are allowed. A late page continues: no caller waits."""
         late = None if state.late is None else state.late.answer
         if not source.breaker.admits():
             for call in state.waiting:
@@ -263,7 +265,7 @@ class SourceCalls:
     # -- probes
 
     async def probe(self, sources: Iterable[Source]) -> None:
-        """Probe sources at the same time, and wait for their answers, no longer than their patience."""
+        """Probe sources at the same time, and wait for the answers, at most for their patience."""
         if self._loop is not None:
             await asyncio.gather(*[self._probe(source, self._state(source)) for source in sources])
 
@@ -305,9 +307,9 @@ class SourceCalls:
         """Record the error of a probe; `_answered` has recorded a success."""
         error = None if asked.cancelled() else asked.exception()
         if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
-            said = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
-            source.breaker.failed(said, began)
-        elif source.breaker.down and error is not None:  # it answers, if wrongly
+            reason = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
+            source.breaker.failed(reason, began)
+        elif source.breaker.down and error is not None:  # another error is an answer too
             source.breaker.succeeded()
 
     async def _keep_probing(self, source: Source, state: _SourceState) -> None:
@@ -319,7 +321,7 @@ class SourceCalls:
                 await self._probe(source, state)
 
     def _on_breaker(self, source: Source) -> None:
-        """Called when a breaker opens or closes, from any thread."""
+        """Handle the opening or closing of a breaker. Can be called from any thread."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop was closed meanwhile
@@ -343,15 +345,15 @@ class SourceCalls:
     def _begin_probing(self, source: Source, state: _SourceState) -> None:
         if state.probe is None or state.probe.done():
             state.probe = self._tasks.start(self._keep_probing(source, state))
-        else:  # the single probe of a call that takes long: go on when it has ended
-            state.probe.add_done_callback(lambda _: self._go_on_probing(source, state))
+        else:  # the single probe of a long call: continue when it has ended
+            state.probe.add_done_callback(lambda _: self._continue_probing(source, state))
 
-    def _go_on_probing(self, source: Source, state: _SourceState) -> None:
+    def _continue_probing(self, source: Source, state: _SourceState) -> None:
         if self._loop is not None and source.breaker.down:
             self._begin_probing(source, state)
 
     def look_again(self, source: Source) -> None:
-        """Probe a source that reports a change although its breaker is open; from any thread.
+        """Probe a source that reports a change although its breaker is open. Can be called from any thread.
 
         If it is back, the breaker closes, and then its watchers are notified.
         """
@@ -368,14 +370,14 @@ class SourceCalls:
     # -- start and end
 
     def add(self, source: Source) -> None:
-        """Follow the breaker of a source of this server."""
+        """Add a source of this server, and observe its breaker."""
         self._sources.append(source)
         source.breaker.observers.append(partial(self._on_breaker, source))
 
     async def start(self) -> None:
-        """Start the sources at the same time, and wait for a moment; those that take longer go on in the background.
+        """Start the sources at the same time, and wait a moment. Those that take longer continue in the background.
 
-        Raises what the start of a source raised meanwhile.
+        Raises the error of a source that failed to start meanwhile.
         """
         self._loop = asyncio.get_running_loop()
         starts = [self._start(source) for source in self._sources]
@@ -391,7 +393,7 @@ class SourceCalls:
                 self._begin_probing(source, self._state(source))
 
     async def join(self, source: Source) -> None:
-        """Start a source that was added after the server started; what its start raises is logged."""
+        """Start a source that was added after the server started, and log an error of its start."""
         starting = self._start(source)
         await asyncio.wait((starting,))
         self._started(source, starting)
@@ -417,11 +419,11 @@ class SourceCalls:
 
     @property
     def starting(self) -> bool:
-        """Whether there are sources that have not started yet."""
+        """Whether any source has not started yet."""
         return any(state.starting is not None for state in self._states.values())
 
     async def started(self) -> bool:
-        """Wait for the sources that are starting, no longer than their patience. Returns whether there were any."""
+        """Wait for the starting sources, at most for their patience, and return whether there were any."""
         starting = {
             state.starting: source.patience for source, state in self._states.items() if state.starting is not None
         }
@@ -430,7 +432,7 @@ class SourceCalls:
         return bool(starting)
 
     async def close(self) -> None:
-        """End the starts and the probes."""
+        """Cancel the starts and the probes."""
         self._loop = None
         pending: list[asyncio.Future[Any]] = []
         for state in self._states.values():

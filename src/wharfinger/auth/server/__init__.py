@@ -1,1 +1,1 @@
-"""Authorization of servers: from a bearer token to a principal, and the metadata that leads clients to a token."""
+"""Authorization for servers: finds the principal of a bearer token, and publishes how clients get a token."""

@@ -1,9 +1,9 @@
-"""The public keys of an authorization server (RFC 7517): fetched once at a time, kept, and fetched again on rotation.
+"""The public keys of an authorization server (RFC 7517): one request at a time fetches them, again after a rotation.
 
-The URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
-are fetched again when they are old, and when a token names a key that is not among them, but then at most every
-`COOLDOWN_SECONDS`, so that forged key ids cannot make this server send requests. If fetching fails, the known keys
-remain in use for `STALE_SECONDS`.
+Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
+are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
+that forged key ids cannot make this server send many requests. If fetching fails, the known keys remain in use for
+`STALE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_RSA_BITS = 2048
 
 
 class IssuerMetadata(msgspec.Struct, frozen=True):
-    """The metadata of an authorization server that a resource server needs (RFC 8414 §2)."""
+    """The part of an authorization server's metadata that a resource server needs (RFC 8414 §2)."""
 
     issuer: str
     jwks_uri: str | None = None
@@ -45,7 +45,7 @@ async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
     """Return the metadata of an issuer, from the first well-known URL that has it (RFC 8414 §3, OpenID Connect).
 
     Raises:
-        VerifierUnavailable: there is none, or it names another issuer (RFC 8414 §3.3).
+        VerifierUnavailable: no URL has metadata, or the metadata names another issuer (RFC 8414 §3.3).
     """
     problem = "it publishes no metadata"
     for url in server_metadata_urls(issuer):
@@ -73,7 +73,7 @@ class RemoteKeys:
     ) -> None:
         self.issuer = issuer
         self.on_rotation: Callable[[], None] = lambda: None
-        """Called when a key is no longer among the keys."""
+        """Called when a key has been removed."""
         self._fetch = fetch
         self._url = url
         self._clock = clock
@@ -83,7 +83,7 @@ class RemoteKeys:
         self._fetching: asyncio.Task[None] | None = None
 
     async def find(self, id: str | None) -> list[Key]:
-        """Return the keys with this id; all keys if it is None.
+        """Return the keys with this id; all keys if `id` is None.
 
         Raises:
             VerifierUnavailable: no keys are known, and they cannot be fetched now.
@@ -111,7 +111,7 @@ class RemoteKeys:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled():
-            task.exception()  # those that wait for it have got it
+            task.exception()  # already raised in every call that waited for it
 
     async def _refresh(self) -> None:
         url = self._url
@@ -139,9 +139,9 @@ class RemoteKeys:
 
 
 def import_keys(found: Any) -> dict[str, list[Key]]:
-    """Return the public signing keys of a set by their ids (`kid`, or ""); leaves out everything else.
+    """Return the public signing keys of a set by their ids (`kid`, or ""), without any others.
 
-    Symmetric keys are left out, because a public document with one would let everybody sign.
+    Symmetric keys are left out: if a public document had one, anyone could sign.
     """
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning

@@ -1,9 +1,9 @@
-"""Watchers of both eras, and the notices that they get: once per change, soon, and from any thread.
+"""Watchers of both eras, and the notices that they receive. Changes can be reported from any thread.
 
-A change is a URI, or the name of a list. Reporting one without watchers costs one look-up in a dict. Otherwise
-it waits for the next turn of the loop, so that several changes by one handler are sent once. Then it is sent to all of
-its watchers, `WATCHERS_PER_TURN` in each turn, so that requests are served meanwhile. It is remembered for
-`COALESCE_SECONDS` after that: if it changes again, one more notice goes out at the end of this time, however often.
+A change is a URI, or the name of a list. Reporting one without watchers costs one look-up in a dict. Otherwise the
+change waits for the next turn of the loop, so that several changes by one handler are sent once. Then it is sent to its
+watchers, `WATCHERS_PER_TURN` in each turn, so that requests are served meanwhile. All changes of the same URI or list
+in the next `COALESCE_SECONDS` are sent as one notice at the end of that time.
 
     nothing -- reported --> WAITING -- sending begins --> SENT -- time is over --> nothing
                               ^                            | reported
@@ -33,9 +33,9 @@ __all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logg
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
 COALESCE_SECONDS = 0.05
-"""Seconds after a notice during which all further changes of the same URI or list become one more notice."""
+"""Time after a notice in which all further changes of the same URI or list become one more notice."""
 WATCHERS_PER_TURN = 200
-"""Watchers to which a change is sent in one turn of the loop: some 3 ms, with the writing."""
+"""Watchers to which changes are sent in one turn of the loop. This takes about 3 ms, including the writing."""
 
 Change = tuple[str, bool]
 """A URI, or the name of a list, and whether it is a list."""
@@ -44,7 +44,7 @@ Change = tuple[str, bool]
 class NoticePhase(Enum):
     """The phase of a change's notice; a change without a phase starts with WAITING."""
 
-    WAITING = "it has not been sent yet, and will cover every change until it is"
+    WAITING = "it has not been sent yet, and will cover every change until then"
     SENT = "it was sent less than COALESCE_SECONDS ago"
     AGAIN = "it was sent, and there has been another change since"
 
@@ -58,7 +58,7 @@ class Watcher(Protocol):
 
 
 class Observer(Protocol):
-    """Is called at once for every change of a list, and for every change of a watched resource."""
+    """Receives every change of a list or a watched resource at once."""
 
     def updated(self, uri: str) -> None:
         """Report that a resource changed. Can be called from any thread."""
@@ -70,7 +70,7 @@ class Observer(Protocol):
 
 
 class SessionWatcher:
-    """A session of the handshake era; equal to any other watcher of the same session."""
+    """A session of the handshake era. It equals any other watcher of the same session."""
 
     __slots__ = ("session",)
 
@@ -105,36 +105,36 @@ class ListenWatcher:
 class Watching:
     """The watchers of each URI and of each list.
 
-    `attach(uri)` is called before the first watcher of a URI is sent anything, `detach(uri)` after the last one left;
-    with None they mean the list of resources. Both are called on the event loop; what they raise is logged, since the
+    `attach(uri)` is called before the first watcher of a URI receives a notice, and `detach(uri)` after the last one
+    left; None stands for the list of resources. Both are called on the event loop. Their errors are logged, since the
     URI stays watched without them.
     """
 
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.on_sent: Callable[[str, int], None] | None = None
-        """Called with a URI and the number of watchers that its change was sent to; for logs."""
+        """Called with a URI and the number of watchers that received its change; for logs."""
         self.observers: list[Observer] = []
-        """The `Watching` of servers in which this one is mounted, and indexes."""
+        """Search indexes, and the `Watching` of servers in which this one is mounted."""
         self._attach = attach
         self._detach = detach
         self._by_uri: dict[str, dict[Watcher, None]] = {}
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
         self._owners: dict[Watcher, str] = {}
-        """The owner in whose share the URIs of each watcher count."""
+        """The owner whose share the URIs of each watcher count towards."""
         self.shares = Shares()
         """How many URIs the watchers of each owner watch."""
         self._departures = 0
-        """How many watchers have ever left a URI or list."""
+        """How many times a watcher has left a URI or list."""
         self._phases: dict[Change, NoticePhase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
-        """Sends the waiting changes, to one watcher with each step; None while none waits."""
+        """Sends the waiting changes, to one watcher with each step; None if there are none."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to send changes, on this loop."""
+        """Start to send changes on this loop."""
         self._loop, self._thread = loop, threading.get_ident()
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class Watching:
     # -- watchers
 
     def watch(self, watcher: Watcher, uri: str, owner: str = "") -> None:
-        """Add a watcher of a URI, unless it is one already; it counts for the owner of the watcher's first URI."""
+        """Add a watcher of a URI, if it is not one yet. It counts for the owner of the watcher's first URI."""
         watchers = self._by_uri.setdefault(uri, {})
         first = not watchers
         if watcher not in watchers:
@@ -191,11 +191,11 @@ class Watching:
                     call_logged(self._detach, None)
 
     def is_watching(self, watcher: Watcher) -> bool:
-        """Return whether it watches anything."""
+        """Return whether a watcher watches any URI or list."""
         return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
 
     def count(self, watcher: Watcher) -> int:
-        """Return how many URIs it watches."""
+        """Return how many URIs a watcher watches."""
         return len(self._by_watcher.get(watcher, ()))
 
     def watched(self) -> list[str]:
@@ -205,14 +205,14 @@ class Watching:
     # -- changes
 
     def updated(self, uri: str) -> None:
-        """Report that a resource has changed; from any thread."""
+        """Report that a resource changed. Can be called from any thread."""
         if uri in self._by_uri:
             for whole in self.observers:
                 whole.updated(uri)
             self._note((uri, False))
 
     def list_changed(self, name: str) -> None:
-        """Report that a list has changed; from any thread."""
+        """Report that a list changed. Can be called from any thread."""
         for whole in self.observers:
             whole.list_changed(name)
         if self._by_list[name]:
@@ -284,7 +284,7 @@ class Watching:
 
 
 def call_logged(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function of one watcher, source or observer, and log what it raises, so that the others go on."""
+    """Call a function of one watcher, source or observer, and log its errors, so that the others continue."""
     try:
         return function(*args)
     except Exception:

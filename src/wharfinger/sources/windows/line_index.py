@@ -1,13 +1,12 @@
 """Finds where the lines of a large content begin.
 
-The index is a list of counts: how many line ends there are before each MiB. To find line N, the block that has its
-beginning is found by bisection and only that block is read. The counts are made when they are needed, from the
-beginning on, and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the
-memory is bounded for any size.
+The index is a list of counts: how many line ends there are before each MiB. To find line N, bisection finds the block
+in which the line begins, and only that block is read. The counts are made when they are needed, from the beginning on,
+and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the memory is
+bounded for any size.
 
-A content that only grew (a log) keeps its counts: samples of the bytes that were counted are compared with the same
-places now (`grew`). UTF-16 and UTF-32 are reduced to one byte for each code unit, in which line ends stand out
-(`line_ends`).
+A content that only grew (a log) keeps its counts, if samples of the counted bytes are still the same (`grew`). UTF-16
+and UTF-32 are reduced to one byte for each code unit, with a mark for each line end (`line_ends`).
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ __all__ = [
 ]
 
 STEP = 1 << 20
-"""Bytes between two counts, at first."""
+"""Bytes between two counts, until the distance doubles."""
 PIECE = 64 << 10  # bytes that are read at once between two counts
 MARKS = 16_384  # even
-"""Counts of one content at most (128 KiB); with more, every other one is dropped."""
+"""Most counts of one content (128 KiB); with more, every other one is dropped."""
 KEPT = 64
-"""Contents of one source whose counts are kept: 8 MiB at most."""
+"""Contents of one source whose counts are kept (at most 8 MiB)."""
 SAMPLES = 16
-"""Samples of a content that grew that are compared with its former bytes."""
+"""Most samples that are compared to see whether a content only grew."""
 SAMPLE = 64  # bytes of each
 SCAN_SECONDS = 5.0
-"""How long one search for a line may take. The next search continues where it ended."""
+"""Longest time of one search for a line. The next search continues where it ended."""
 
 
 class RandomAccess(Protocol):
-    """Bytes that can be read anywhere without being loaded whole."""
+    """Bytes that can be read from any offset, without loading all of them."""
 
     @property
     def size(self) -> int:
@@ -56,7 +55,7 @@ class RandomAccess(Protocol):
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes from `offset` on: `length` of them, fewer only at the end. May block."""
+        """Return `length` bytes from `offset` on, or fewer at the end. May block."""
         ...
 
 
@@ -65,7 +64,7 @@ Form = tuple[int, bool]
 
 
 class NotReached(Exception):
-    """A line was not found in time. `offset` is how far the search came, `line` the number of the line there."""
+    """A line was not found in time. The search ended at `offset`, in the line number `line`."""
 
     def __init__(self, offset: int, line: int) -> None:
         self.offset = offset
@@ -74,7 +73,7 @@ class NotReached(Exception):
 
 
 class LineStart(NamedTuple):
-    """`offset` is where the line number `line` begins, or would begin if the content went on."""
+    """`offset` is the position at which line number `line` begins, or would begin after the end of the content."""
 
     offset: int
     line: int
@@ -100,7 +99,7 @@ class LineIndex:
 
     @property
     def scanned(self) -> int:
-        """Bytes that were counted."""
+        """The number of bytes whose line ends were counted."""
         return (len(self._counts) - 1) * self.step
 
     def find(
@@ -114,18 +113,18 @@ class LineIndex:
     ) -> LineStart:
         """Return where line number `line` begins (1 is the first); the end of the content if it has fewer lines.
 
-        With `until`, a line that begins after that offset is not searched for: the answer is `until` and line 0.
+        With `until`, the search ends at that offset: for a line that begins after it, the result is `until` and line 0.
 
         Raises:
-            NotReached: it took too long. The counts are kept for the next time.
+            NotReached: the search took too long. Its counts are kept for the next one.
         """
         if line <= 1:
             return LineStart(0, 1)
         deadline = time.monotonic() + seconds
         late = False
         while True:
-            with self._lock:  # for one look at a time: other threads find what is known meanwhile
-                block = self._look(content, line - 1, form, until, late)
+            with self._lock:  # for one step only, so that other threads can use the counts meanwhile
+                block = self._block(content, line - 1, form, until, late)
             if block is not None:
                 break
             late = time.monotonic() > deadline
@@ -133,7 +132,7 @@ class LineIndex:
             return LineStart(until, 0)
         return _in_block(content, form, block, line)
 
-    def _look(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
+    def _block(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
         """Return the block with the line end of this number, or that ends the search; None after counting one more."""
         if form != self.form:
             self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
@@ -145,12 +144,12 @@ class LineIndex:
                 raise NotReached(self.scanned, self._counts[-1] + 1)
             if self._extend(content):
                 return None
-        at = at - 1 if known else len(self._counts) - 1  # what is after the last count may still grow
+        at = at - 1 if known else len(self._counts) - 1  # the part after the last count may still grow
         begin = at * self.step
         return _Block(begin, min(begin + self.step, content.size), self._counts[at])
 
     def _extend(self, content: RandomAccess) -> bool:
-        """Add a count; False if the content has become shorter meanwhile."""
+        """Add a count. Returns False if the content has become shorter meanwhile."""
         begin, number, data = self.scanned, self._counts[-1], b""
         for at in range(begin, begin + self.step, STEP):
             data = content.read(at, STEP)
@@ -168,7 +167,7 @@ class LineIndex:
         return True
 
     def grew(self, content: RandomAccess) -> bool:
-        """Return whether the content still has the bytes that were counted, by samples: it only grew at the end."""
+        """Return whether the content only grew at its end, judging by samples of the counted bytes."""
         with self._lock:
             samples = list(self._samples)
             scanned = self.scanned
@@ -176,7 +175,7 @@ class LineIndex:
 
 
 def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> LineStart:
-    """Return where `line` begins in a block, or else the end of the content, which is in it."""
+    """Return where `line` begins in a block; the end of the content if that comes first."""
     offset, end, number = block
     while offset < end:
         data = content.read(offset, min(PIECE, end - offset))
@@ -201,7 +200,7 @@ def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
 
 
 def line_ends(data: bytes, form: Form) -> tuple[bytes, bytes]:
-    """Return one byte for each code unit, and the byte that marks a line end among them."""
+    """Return one byte for each code unit, and the value of those bytes that are line ends."""
     unit, big = form
     if unit == 1:
         return data, b"\n"
@@ -235,7 +234,7 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
 
 
 class LineIndexes:
-    """The indexes of a source's contents; the least recently used are dropped."""
+    """The indexes of a source's contents. The least recently used ones are dropped."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(kept)
@@ -249,7 +248,7 @@ class LineIndexes:
     ) -> LineIndex:
         """Return the index of a content in this version.
 
-        `identity` stays the same while a content is appended to (a file's inode); None if nothing says so.
+        `identity` stays the same when a content is appended to (such as a file's inode); None if there is none.
         """
         known = self._indexes.get(key)
         index = LineIndex()
