@@ -20,7 +20,7 @@ from wharfinger.errors import MissingExtra
 __all__ = ["MAX_FRONTMATTER_BYTES", "BadFrontmatter", "need_yaml", "read_frontmatter"]
 
 MAX_FRONTMATTER_BYTES = 64 * 1024
-"""The block must end within so many bytes."""
+"""Most bytes from the start of the file to the end of the block."""
 MAX_DEPTH = 32
 
 _LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
@@ -28,7 +28,7 @@ _START = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
 
 
 class BadFrontmatter(ValueError):
-    """There is no block, or it is not a JSON object; `str()` says what to change."""
+    """The file has no block, or the block is not a JSON object; `str()` says what to change."""
 
 
 def need_yaml(purpose: str) -> None:
@@ -43,7 +43,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
     """Read the block at the start of `data` (YAML 1.2, core schema).
 
     Raises:
-        BadFrontmatter: there is none, or it is not a JSON object.
+        BadFrontmatter: there is no block, or it is not a JSON object.
     """
     import yaml
 
@@ -77,7 +77,7 @@ def _block(data: bytes) -> str:
 
 
 def _where(error: Any) -> str:
-    """Say in one line what is wrong and in which line of the file."""
+    """Return one line that says what is wrong, and in which line of the file."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "it cannot be read"
     return f"{problem}, line {mark.line + 2}" if mark is not None else str(problem)
@@ -110,7 +110,7 @@ def _loader() -> Any:
     safe: Any = yaml.SafeLoader
 
     class Loader(safe):  # type: ignore[misc]  # PyYAML has no types
-        """Reads what JSON has, and nothing else."""
+        """Loads only types that JSON has."""
 
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as the class that it takes the place in
         yaml_constructors: dict[str, Any] = {}  # noqa: RUF012

@@ -1,7 +1,7 @@
-"""Searching everything that a server publishes: its registered resources, its index, and its sources' own search.
+"""Searches everything that a server publishes: registered resources, the index, and sources without it.
 
-Middleware around `resources/read` may refuse or change what a caller reads. With such middleware, a hit is shown only
-if the caller can read the resource, and its text as the caller reads it contains the words.
+Middleware around `resources/read` may refuse a read, or change its text. With such middleware, a hit is shown only if
+the caller can read the resource, and the caller's text has the words.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
 LONGEST_QUERY = MAX_QUERY_CHARACTERS
-"""Characters of the words of one search, and of the name of a source or type."""
+"""Most characters of a query, and of the name of a source or type."""
 
 WIDER = 10
-"""Factor by which more hits are requested from a source if a filter will drop some of them."""
+"""If a filter may drop hits, this many times more are requested from a source."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: a query (see `content.search_query`), and filters; an empty filter passes everything.
+    """A query (see `content.search_query`), and filters. An empty filter passes everything.
 
     `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
     pattern with `*`, `?` and `[…]`, or a prefix, of titles (which are paths) or URIs.
@@ -64,12 +64,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filtered(self) -> bool:
-        """Whether there is a filter that hits must pass."""
+        """Whether hits must pass a filter."""
         return bool(self.source or self.type or self.path)
 
     @property
     def pattern(self) -> str:
-        """`path` as a pattern for all of a title or URI."""
+        """`path` as a pattern for a whole title or URI."""
         return self.path if not self.path or any(sign in self.path for sign in "*?[") else self.path + "*"
 
     @property
@@ -91,7 +91,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")
-"""The first line of a window, in its URI."""
+"""Finds the first line of a window in its URI."""
 
 
 @lru_cache(maxsize=16)
@@ -100,7 +100,7 @@ def _compiled(pattern: str) -> Matcher:
 
 
 class Index(Protocol):
-    """Finds words in sources faster than the sources can themselves."""
+    """Searches sources faster than they can be searched themselves."""
 
     async def start(self) -> None:
         """Called when the server starts."""
@@ -171,7 +171,7 @@ async def search(
 
 
 def _merge(hits: Hits, found: Sequence[Sequence[Hit]], remarks: Sequence[str]) -> None:
-    """Add what sources found, the best first; what they found only by another spelling, or in part, follows."""
+    """Add the hits of sources, the best first. Hits for another spelling, or for some of the words, follow."""
     exact = [one for one, remark in zip(found, remarks, strict=True) if not remark]
     other = [one for one, remark in zip(found, remarks, strict=True) if remark]
     if not hits and not any(exact):
@@ -188,9 +188,9 @@ async def _search_index(
     progress: Callable[[float, str], object],
     sources: list[Source],
 ) -> tuple[Hits, list[Source]]:
-    """Search the index. If that takes longer than the patience, find out which source is to blame, and go on without.
+    """Search the index. If that takes longer than the patience, probe the sources, since the index reads them.
 
-    The index verifies in the sources what it has found. Then the other sources are searched without the index.
+    If one of them is down, return the others, to be searched without the index.
     """
     searching = asyncio.ensure_future(index.search(owner, wanted, progress))
     try:
@@ -208,7 +208,7 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
     """Search a source by its own search or, if it has none, by its documents, within the source's patience.
 
     Raises:
-        TimeoutError: it takes longer.
+        TimeoutError: the search took longer.
     """
     async with asyncio.timeout(source.patience):
         found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, limit)
@@ -225,7 +225,7 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
 
 
 async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait until all are done; if the caller gives up, cancel them."""
+    """Wait until all are done. If the caller gives up, cancel them."""
     waiting = tuple(asked)
     try:
         await asyncio.wait(waiting)
@@ -235,10 +235,7 @@ async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
-    """Return whether a source cannot be reached or has not answered; the hits of the others are shown without it.
-
-    Raises any other exception of the source.
-    """
+    """Return whether a source cannot be reached or has not answered. Raises any other exception of the source."""
     if not answer.done() or answer.cancelled():
         return True
     error = answer.exception()
@@ -249,12 +246,12 @@ def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
 
 
 def source_name(source: Source) -> str:
-    """Return the name of a source in searches: its name, or else its URI."""
+    """Return the name of a source in searches: its name or, if it has none, its URI."""
     return source.name or source.uri
 
 
 def not_searched(sources: Iterable[Source]) -> str:
-    """Return the sentence about sources that could not be reached, and why."""
+    """Return a sentence that names the sources that could not be reached, and says why."""
     whys = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
     return f"Not searched: {'; '.join(whys)}."
 
@@ -264,7 +261,7 @@ def _names(source: Source) -> set[str]:
 
 
 def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
-    """Registered resources whose name, title, description or URI has all the words."""
+    """Yield the registered resources whose name, title, description or URI has all the words."""
     for feature in resources.static:
         shown: Any = feature.definition
         text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri)))
@@ -275,8 +272,8 @@ def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
 async def _readable(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
     """Return the hits that the caller can read, each with a snippet of the text that the caller reads.
 
-    That text must have every word for which the hit was found: otherwise a hit would tell a word that is kept from the
-    caller. For the same reason nothing is said of other spellings.
+    That text must have every word for which the hit was found; otherwise the hit would reveal a word that the caller
+    may not see. For the same reason, no other spellings are suggested.
     """
     kept = Hits()
     kept.truncated = hits.truncated

@@ -1,4 +1,4 @@
-"""DPoP: a proof that the sender of a token holds the key that it is bound to (RFC 9449).
+"""DPoP: a proof that the sender of a token has the key that the token is bound to (RFC 9449).
 
 A proof is a JWT that the client signs for one request: it names the method, the URL and the token. Its id (`jti`) is
 accepted once, and remembered as long as the proof would be valid.
@@ -24,9 +24,9 @@ PROOF = b"dpop"
 """The header with the proof."""
 MAX_PROOF_CHARACTERS = 8 * 1024
 PROOF_SECONDS = 60.0
-"""How much the time in a proof may differ from ours, in both directions."""
+"""How much the time in a proof may differ from the server's, in both directions."""
 MAX_PROOFS = 100_000
-"""Ids of proofs that one process remembers."""
+"""Most ids of proofs that one process remembers."""
 ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 
 
@@ -34,7 +34,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
     """Check everything about a proof except whether it is used twice, and return its id (RFC 9449 §4.3).
 
     Raises:
-        InvalidToken: it is not a proof of this key for this request.
+        InvalidToken: the proof is not one of this key for this request.
     """
     from joserfc import jwk, jwt
     from joserfc.errors import JoseError, SecurityWarning
@@ -85,7 +85,7 @@ def _bare(url: Any) -> str:
 
 
 class ReplayedProofs:
-    """The ids of proofs that were used, in this process or in a `Store` that several share."""
+    """The ids of used proofs, in this process or in a `Store` that several processes share."""
 
     def __init__(self, store: Store | None, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -93,11 +93,11 @@ class ReplayedProofs:
         self._used: OrderedDict[str, float] = OrderedDict()
 
     async def use(self, thumbprint: str, id: str) -> None:
-        """Remember a proof.
+        """Record that a proof is used.
 
         Raises:
-            InvalidToken: it was used before, or too many proofs are remembered.
-            StoreUnusable: it cannot be stored.
+            InvalidToken: the proof was used before, or too many proofs are remembered.
+            StoreUnusable: the proof cannot be stored.
         """
         key = "dpop/" + hashlib.sha256(f"{thumbprint} {id}".encode("utf-8", "surrogatepass")).hexdigest()
         now = self._clock()

@@ -56,7 +56,7 @@ class IntrospectionVerifier:
         self._fetch = fetch
 
     trusted_seconds = 60.0
-    """How long a verified token is trusted."""
+    """Seconds after which a verified token is verified again."""
 
     @property
     def issuers(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`JWTVerifier`: access tokens that are signed JWTs (RFC 9068), as most authorization servers issue."""
+"""`JWTVerifier`: verifies access tokens that are signed JWTs (RFC 9068), which most authorization servers issue."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ __all__ = ["JWTVerifier"]
 ALGORITHMS = ("RS256", "ES256", "EdDSA", "Ed25519", "PS256", "RS384", "RS512", "ES384", "ES512", "PS384", "PS512")
 """Asymmetric signatures only: `none` and HMAC are never accepted (RFC 8725 §3.1, §3.2)."""
 TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", ""})
-"""RFC 9068 requires `at+jwt`, but most servers write `JWT`, or nothing. Types of other documents are refused."""
+"""RFC 9068 requires `at+jwt`, but most servers write `JWT` or nothing. Types of other documents are refused."""
 LEEWAY_SECONDS = 30.0
 MAX_KEYS_TRIED = 5
-"""How many keys are tried for a token that names none."""
+"""Most keys that are tried for one token."""
 
 
 class JWTVerifier:
     """Verifies access tokens of one issuer, which are signed JWTs.
 
-    `audience` is how the issuer names this server, usually its MCP URL (RFC 8707); one of several is enough. The keys
-    are those of the issuer's metadata, unless `jwks_url` or `keys` (a JWK set) says which. Needs the extra `auth`.
+    `audience` is the issuer's name for this server, usually its MCP URL (RFC 8707). Of several audiences, a token must
+    name one. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). Needs the extra
+    `auth`.
 
     Raises:
         ValueError: the issuer is not an https URL, or there is no audience.
@@ -74,7 +75,7 @@ class JWTVerifier:
         self._remote = RemoteKeys(issuer, fetch, url=jwks_url)
 
     trusted_seconds = 60.0
-    """How long a verified token is trusted."""
+    """Seconds after which a verified token is verified again."""
 
     @property
     def issuers(self) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ class JWTVerifier:
         """Return the principal of a token; None if another issuer made it.
 
         Raises:
-            InvalidToken: it is expired, forged, or meant for another server.
+            InvalidToken: the token is expired, forged, or meant for another server.
             VerifierUnavailable: the keys of the issuer cannot be fetched.
         """
         header = read_header(token)
@@ -129,7 +130,7 @@ class JWTVerifier:
         return self._fixed.get(id, []) if id is not None else [key for keys in self._fixed.values() for key in keys]
 
     def _verified(self, token: str, algorithm: str, keys: list[Key]) -> dict[str, Any]:
-        """Return the claims if one of the keys made the signature."""
+        """Return the claims if the signature is that of one of the keys; otherwise raise InvalidToken."""
         from joserfc import jwt
         from joserfc.errors import JoseError, SecurityWarning
 

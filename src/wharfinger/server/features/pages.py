@@ -19,7 +19,8 @@ from wharfinger.source import Source
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
 
 MARKS, MARKS_LENGTH = 16, 4096
-"""How many of the last shown URIs, and of their characters, a cursor of a catalogue holds. One must still be listed."""
+"""How many of the last shown URIs, and how many of their characters, a catalogue's cursor holds. One of the URIs must
+still be listed."""
 
 
 def pages_of_source(
@@ -47,7 +48,7 @@ def pages_of_source(
 
 
 def templates_of_source(source: Source) -> Provider:
-    """Return the pages of a source's present templates, which may change after it was included."""
+    """Return the pages of a source's current templates, which may change after it was included."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         start, definitions = key or 0, source.templates
@@ -91,7 +92,7 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
 async def _after(
     resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
 ) -> AsyncIterator[t.Resource]:
-    """Yield what follows the last of `marks` that is still listed; if there is none, skip `count` less the marks."""
+    """Yield the resources after the last of `marks` that is still listed; if none is, skip `count` less the marks."""
     left: set[str] = set(marks)
     skip = count - len(marks)
     later: list[t.Resource] = []

@@ -1,4 +1,4 @@
-"""Handlers of the methods by which clients of both eras subscribe to changes."""
+"""Handlers of the methods with which clients of both eras subscribe to changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Listening:
         """Handle `resources/subscribe` (handshake era).
 
         Raises:
-            ResourceNotFound: it is missing or forbidden; watching it would reveal its changes (security: U02).
+            ResourceNotFound: it is missing, or forbidden: watching it would reveal its changes (security: U02).
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
@@ -81,7 +81,7 @@ class Listening:
             self._watching.watch_list(watcher, name)
 
     def _end_with(self, watcher: SessionWatcher) -> None:
-        """Drop the watcher when its session ends; a client may subscribe before it confirms the handshake."""
+        """Drop the watcher when its session ends. A client may subscribe before it confirms the handshake."""
         if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)
 
@@ -97,7 +97,7 @@ class Listening:
         """
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
-        # The request stays open for long, and its params may have megabytes: keep only what is watched.
+        # The request stays open for long, and its params may have megabytes: keep only the URIs and ids.
         ids = list(dict.fromkeys(wanted.task_ids or ()))
         wanted.resource_subscriptions = wanted.task_ids = UNSET
         request.raw_params = Raw(b"{}")
@@ -130,7 +130,7 @@ class Listening:
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended
-            # A stream gets both: the page on cancellation wants a notification, the page on subscriptions a result.
+            # Send both: the specification requires a notification for cancellation, and a result for subscriptions.
             if request.channel.multiplexed:
                 over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
                 request.channel.send(request, encode_notification("notifications/cancelled", over))
@@ -148,7 +148,7 @@ class Listening:
             return False
         try:
             return await self._resources.exists(request, uri)
-        except Exception:  # it must not make the other URIs of the same listen fail
+        except Exception:  # the other URIs of the same listen must not fail
             log.exception("Cannot find out whether %s exists", uri)
             return False
 

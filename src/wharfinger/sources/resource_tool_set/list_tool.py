@@ -1,4 +1,4 @@
-"""Tools that list: all resources, or the entries of one directory."""
+"""The tools `list_resources`, for all resources, and `read_directory`, for the entries of one folder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 
 MAX_ENTRIES = 100
-"""Entries in one result."""
+"""Most entries in one result."""
 ROOM = Budget().characters - 3 * NOTES
-"""Characters of the entries in one result; the rest is for the cursor."""
+"""Most characters of the entries in one result; the rest is for the cursor."""
 TEMPLATES = 50
-"""Templates in one result."""
+"""Most templates in one result."""
 
 
 async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResult:
@@ -87,7 +87,7 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
 
 
 def _missing(page: t.ListResourcesResult) -> list[str]:
-    """Return what to say about the sources that are missing from a page."""
+    """Return the messages about sources that are missing from a page."""
     missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
     return [each["message"] for each in missing]
 
@@ -132,7 +132,7 @@ def _cursor(of_server: str | None, last: str | None) -> str:
 
 
 def _open_cursor(cursor: str) -> tuple[str | None, str | None]:
-    """Split a cursor into the server's own cursor and the URI of the last resource shown of its page."""
+    """Split a cursor into the server's own cursor, and the URI of the last resource of its page that was shown."""
     if not cursor:
         return None, None
     try:

@@ -24,10 +24,10 @@ DESCRIPTION = 200
 def errors_for_models(uri: str = "") -> Generator[None, None, None]:
     """Turn errors of a read, a list or a query into results with `isError`, which models see.
 
-    An error of the protocol ends the run of many agents.
+    A protocol error would end the run of many agents.
 
     Raises:
-        ToolError: instead of what the caller can do something about, and of a database or server that is down.
+        ToolError: instead of an error that the caller can fix, or of a database or server that is down.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def errors_for_models(uri: str = "") -> Generator[None, None, None]:
 
 
 async def read(ctx: Context[Any], uri: str, room: int) -> list[t.ResourceContents]:
-    """Read a resource as the caller. Windows of it end within `room` bytes.
+    """Read a resource as the caller. A window has at most `room` bytes.
 
     Raises:
         ToolError: there is no such resource, or it cannot be read; the message is written for a model.

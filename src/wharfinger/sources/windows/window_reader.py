@@ -1,10 +1,10 @@
-"""Cuts a window out of a content: where it begins and ends, its text, and the windows before and after it.
+"""Reads one window of a content, and finds the windows before and after it.
 
 A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
-`bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, else at the end of a
-character, so that each window can be decoded alone, and the windows joined are the whole content. The content is never
-loaded whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for one
-content and one request; `_CUTS` names a method for each kind of window.
+`bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, otherwise at the end
+of a character. So each window can be decoded alone, and all windows joined are the whole content. The content is never
+loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for
+one content and one request; `_CUTS` has a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wharfinger.sources.windows.window_budget import WINDOW_BYTES, limited, wind
 __all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
 
 WINDOW_LINES = 2_000
-"""Lines of a window with an open end."""
+"""Most lines of a window with an open end."""
 HEAD = 64 << 10
 """Bytes at the beginning of a content from which its encoding is detected."""
 
@@ -37,7 +37,7 @@ _BLOCK = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
-    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0) or `tail`, where `first` is the length.
+    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0), or `tail`, whose `first` is the length.
 
     `last` is inclusive; None leaves the end open.
     """
@@ -72,7 +72,7 @@ class Writing(NamedTuple):
 
     @property
     def form(self) -> Form:
-        """The bytes of a code unit and whether they are big-endian, as the functions that find line ends need them."""
+        """The bytes of a code unit and whether they are big-endian, for the functions that find line ends."""
         return self.unit, self.big
 
 
@@ -80,15 +80,18 @@ BINARY = Writing("")
 
 
 class Cut(NamedTuple):
-    """A window that was read. `short`: it ends before the requested end. `sound`: it cuts no character."""
+    """A window that was read."""
 
     begin: int
     data: bytes
     next: Window | None
     previous: Window | None
     line: int = 0
+    """The number of its first line; 0 if it is not known."""
     short: bool = False
+    """Whether it ends before the requested end."""
     sound: bool = True
+    """Whether it begins and ends between characters."""
 
     @property
     def end(self) -> int:
@@ -238,7 +241,7 @@ class View:
         return self.sound_begin(at)
 
     def sound_begin(self, at: int) -> int:
-        """Return the first place from `at` on at which a line begins or, if none does, a character."""
+        """Return the first place from `at` on at which a line begins; if there is none, at which a character begins."""
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
@@ -253,7 +256,7 @@ class View:
     # Describing a window
 
     def text(self, cut: Cut) -> mime.Decoded | None:
-        """Return the text of a window; None if it is not text, or cuts a character."""
+        """Return the text of a window; None if it is not text, or begins or ends inside a character."""
         writing = self.writing
         if not writing.is_text or cut.begin % writing.unit or 0 < cut.end < writing.mark:
             return None
@@ -266,12 +269,12 @@ class View:
 
     def facts(self, cut: Cut) -> dict[str, int]:
         """Return the place of a window in its content, for `_meta`."""
-        said = {"begin": cut.begin, "end": cut.end, "size": self.size}
+        facts = {"begin": cut.begin, "end": cut.end, "size": self.size}
         if cut.line and self.writing.is_text:
             ends, mark = line_ends(cut.data, self.writing.form)
-            said["firstLine"] = cut.line
-            said["lastLine"] = cut.line + ends.count(mark) - (ends.endswith(mark) or not cut.data)
-        return said
+            facts["firstLine"] = cut.line
+            facts["lastLine"] = cut.line + ends.count(mark) - (ends.endswith(mark) or not cut.data)
+        return facts
 
     def words(self, cut: Cut) -> str:
         """Return the place of a window as a sentence, for models that see only the text."""
