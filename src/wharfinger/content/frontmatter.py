@@ -1,7 +1,7 @@
-"""Read the YAML block at the start of a SKILL.md as a JSON object.
+"""Reads the YAML block at the start of a SKILL.md as a JSON object.
 
-What JSON cannot express, or YAML readers read differently, is an error: aliases, tags, keys that are not text,
-duplicate keys.
+Anything that JSON cannot express, or that YAML readers read differently, is an error: aliases, tags, keys that are not
+text, duplicate keys.
 """
 
 from __future__ import annotations

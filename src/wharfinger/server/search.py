@@ -148,13 +148,13 @@ async def search(
     if left > 0 and sources:
         most = left * WIDER if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
-        asked = {
+        pending = {
             source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, most))
             for source in sources
         }
-        await _wait_for_all(asked.values())
-        away = [source for source, answer in asked.items() if _is_unreachable(answer)]
-        answers = [answer.result() for source, answer in asked.items() if source not in away]
+        await _wait_for_all(pending.values())
+        away = [source for source, answer in pending.items() if _is_unreachable(answer)]
+        answers = [answer.result() for source, answer in pending.items() if source not in away]
         shown = [[hit for hit in answer if hit.uri not in known and wanted.fits(hit)] for answer in answers]
         hits.truncated = next(
             filter(None, (hits.truncated, *(getattr(answer, "truncated", "") for answer in answers))), ""
@@ -224,9 +224,9 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
             reader.stopped.set()
 
 
-async def _wait_for_all(asked: Iterable[asyncio.Future[Any]]) -> None:
+async def _wait_for_all(pending: Iterable[asyncio.Future[Any]]) -> None:
     """Wait until all are done. If the caller gives up, cancel them."""
-    waiting = tuple(asked)
+    waiting = tuple(pending)
     try:
         await asyncio.wait(waiting)
     finally:

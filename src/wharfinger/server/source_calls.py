@@ -83,7 +83,7 @@ class _SourceState:
         """Checks for long calls; set while there are calls."""
         self.probe: asyncio.Task[None] | None = None
         """Probes the source because a call takes long, or until the source is back."""
-        self.asked: asyncio.Future[Any] | None = None
+        self.answer: asyncio.Future[Any] | None = None
         """The result of `Source.probe`, which may come long after the probe has failed."""
         self.late: _LatePage | None = None
         self.starting: asyncio.Task[None] | None = None
@@ -182,22 +182,22 @@ class SourceCalls:
             state.late = None
             if source.breaker.clock() - late.arrived < LATE_PAGE_SECONDS:
                 return late.answer.result()
-        asked = asyncio.get_running_loop().create_task(self.page(source, owner, None, limit))
+        answer = asyncio.get_running_loop().create_task(self.page(source, owner, None, limit))
         try:
-            done, _ = await asyncio.wait((asked,), timeout=source.patience)
+            done, _ = await asyncio.wait((answer,), timeout=source.patience)
         except asyncio.CancelledError:
-            asked.cancel()
+            answer.cancel()
             raise
         if done:
-            return asked.result()
-        state.late = late = _LatePage((owner, limit), asked)
-        asked.add_done_callback(partial(self._late_page_came, source, late, arrived))
+            return answer.result()
+        state.late = late = _LatePage((owner, limit), answer)
+        answer.add_done_callback(partial(self._late_page_came, source, late, arrived))
         raise self.unavailable(source)
 
     def _late_page_came(
-        self, source: Source, late: _LatePage, arrived: Callable[[], None], asked: asyncio.Future[Page]
+        self, source: Source, late: _LatePage, arrived: Callable[[], None], answer: asyncio.Future[Page]
     ) -> None:
-        if asked.cancelled() or asked.exception() is not None:
+        if answer.cancelled() or answer.exception() is not None:
             state = self._state(source)
             if state.late is late:  # otherwise another list has taken its place
                 state.late = None
@@ -273,19 +273,19 @@ class SourceCalls:
         """Record whether the source answers a probe within its patience."""
         breaker = source.breaker
         began = breaker.clock()
-        asked = state.asked
-        if asked is None:
-            asked = state.asked = asyncio.ensure_future(self._ask(source, state))
-            asked.add_done_callback(partial(self._answered, source, state))
+        answer = state.answer
+        if answer is None:
+            answer = state.answer = asyncio.ensure_future(self._ask(source, state))
+            answer.add_done_callback(partial(self._answered, source, state))
         try:
-            done, _ = await asyncio.wait((asked,), timeout=source.patience)
+            done, _ = await asyncio.wait((answer,), timeout=source.patience)
         except asyncio.CancelledError:
             breaker.give_up_probe()
             raise
         if not done:
             breaker.failed()
         else:
-            self._record(source, asked, began)
+            self._record(source, answer, began)
         self._give_up(source, state)
 
     async def _ask(self, source: Source, state: _SourceState) -> None:
@@ -298,14 +298,14 @@ class SourceCalls:
         if inspect.isawaitable(found):
             await found
 
-    def _answered(self, source: Source, state: _SourceState, asked: asyncio.Future[Any]) -> None:
-        state.asked = None
-        if _succeeded(asked):
+    def _answered(self, source: Source, state: _SourceState, answer: asyncio.Future[Any]) -> None:
+        state.answer = None
+        if _succeeded(answer):
             source.breaker.succeeded()
 
-    def _record(self, source: Source, asked: asyncio.Future[Any], began: float) -> None:
+    def _record(self, source: Source, answer: asyncio.Future[Any], began: float) -> None:
         """Record the error of a probe; `_answered` has recorded a success."""
-        error = None if asked.cancelled() else asked.exception()
+        error = None if answer.cancelled() else answer.exception()
         if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
             reason = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
             source.breaker.failed(reason, began)
@@ -364,7 +364,7 @@ class SourceCalls:
 
     def _probe_now(self, source: Source) -> None:
         state = self._state(source)
-        if self._loop is not None and source.breaker.down and state.asked is None:
+        if self._loop is not None and source.breaker.down and state.answer is None:
             self._tasks.start(self._probe(source, state))
 
     # -- start and end
@@ -439,7 +439,7 @@ class SourceCalls:
             if state.timer is not None:
                 state.timer.cancel()
             late = None if state.late is None else state.late.answer
-            pending += [one for one in (state.starting, state.asked, late) if one is not None and not one.done()]
+            pending += [one for one in (state.starting, state.answer, late) if one is not None and not one.done()]
         self._states.clear()
         for one in pending:
             one.cancel()
@@ -448,8 +448,8 @@ class SourceCalls:
             await asyncio.wait(pending)
 
 
-def _succeeded(asked: asyncio.Future[Any]) -> bool:
-    return not asked.cancelled() and asked.exception() is None
+def _succeeded(answer: asyncio.Future[Any]) -> bool:
+    return not answer.cancelled() and answer.exception() is None
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:

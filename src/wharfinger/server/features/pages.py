@@ -26,7 +26,7 @@ still be listed."""
 def pages_of_source(
     source: Source, calls: SourceCalls, arrived: Callable[[], None], alone: Callable[[], bool]
 ) -> Provider:
-    """Return the pages of a source. While it cannot be listed, its placeholder is, with the reason as its title.
+    """Return the pages of a source. While it cannot be listed, they have its placeholder, with the reason as title.
 
     A list of several sources does not wait for a first page longer than the source's patience, and calls `arrived` when
     such a page has arrived. For a source that is `alone` it waits until a probe has found that it does not answer.
@@ -73,8 +73,9 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
 
 
 def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that starts over each time; the key is the number of shown URIs and the last of them.
+    """Return the pages of an async generator that starts over each time.
 
+    The key is the number of shown URIs, and the last of them.
     A page continues after the last of these that is still listed, so earlier additions and removals do not shift it.
     """
 

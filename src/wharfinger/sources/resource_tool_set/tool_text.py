@@ -56,7 +56,7 @@ def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
 
 def brief(resource: t.Resource) -> dict[str, Any]:
     """Return the members of a resource that help a model to choose."""
-    said = {
+    entry = {
         "uri": resource.uri,
         "title": _short(resource.title or resource.name),
         "description": _short(resource.description),
@@ -64,8 +64,8 @@ def brief(resource: t.Resource) -> dict[str, Any]:
         "size": resource.size,
     }
     if resource.annotations is not UNSET:
-        said["lastModified"] = resource.annotations.last_modified
-    return {name: value for name, value in said.items() if value is not UNSET}
+        entry["lastModified"] = resource.annotations.last_modified
+    return {name: value for name, value in entry.items() if value is not UNSET}
 
 
 def _short(text: Any) -> Any:
