@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, scopes_of
+from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, audiences_of, scopes_of
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch
@@ -93,9 +93,7 @@ class IntrospectionVerifier:
             return None
         if claims.get("iss", self.issuer) != self.issuer:
             raise InvalidToken("The token is of another issuer.")
-        named = claims.get("aud")
-        audiences = [named] if isinstance(named, str) else named if isinstance(named, list) else []
-        if self.audiences and not self.audiences.intersection(name for name in audiences if isinstance(name, str)):
+        if self.audiences and not self.audiences.intersection(audiences_of(claims)):
             raise InvalidToken("The token is meant for another server: its aud does not name this one.")
         subject = claims.get("sub", claims.get("username"))
         client, expires = claims.get("client_id", ""), claims.get("exp")

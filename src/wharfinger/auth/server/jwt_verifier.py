@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.auth.server.key_set import RemoteKeys, import_keys
-from wharfinger.auth.server.token_verifier import InvalidToken, read_claims, read_header, scopes_of
+from wharfinger.auth.server.token_verifier import InvalidToken, audiences_of, read_claims, read_header, scopes_of
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import MissingExtra
 from wharfinger.protocol.interfaces import Fetch
@@ -105,9 +105,7 @@ class JWTVerifier:
             raise InvalidToken("The token is not an access token (RFC 9068).")
         claims = self._verified(token, header["alg"], await self._keys(header.get("kid")))
         self._check_times(claims)
-        named = claims.get("aud")
-        audiences = [named] if isinstance(named, str) else named if isinstance(named, list) else []
-        if not any(isinstance(name, str) and name in self.audiences for name in audiences):
+        if not self.audiences.intersection(audiences_of(claims)):
             raise InvalidToken("The token is meant for another server: its aud does not name this one.")
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:

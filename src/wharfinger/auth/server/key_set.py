@@ -147,7 +147,8 @@ def import_keys(found: Any) -> dict[str, list[Key]]:
     from joserfc.errors import JoseError, SecurityWarning
 
     keys: dict[str, list[Key]] = {}
-    for entry in found[:MAX_KEYS] if isinstance(found, list) else ():
+    entries: list[Any] = found if isinstance(found, list) else []
+    for entry in entries[:MAX_KEYS]:
         if not isinstance(entry, Mapping):
             continue
         fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _PRIVATE}

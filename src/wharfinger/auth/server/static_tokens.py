@@ -13,7 +13,7 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -236,7 +236,7 @@ def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:
 
 
 @contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _locked(file: Path) -> Generator[None]:
     """Lock a file while it is read and replaced, so that two commands at the same time lose nothing."""
     try:
         import fcntl

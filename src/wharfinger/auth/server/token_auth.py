@@ -18,7 +18,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -128,7 +128,7 @@ class TokenAuth:
     ) -> Principal:
         """Return the principal if the request proves that its sender holds the key of the token (RFC 9449 §7)."""
         cnf = principal.claims.get("cnf")
-        thumbprint = cnf.get("jkt") if isinstance(cnf, dict) else None
+        thumbprint = cast("dict[str, Any]", cnf).get("jkt") if isinstance(cnf, dict) else None
         try:
             if not isinstance(thumbprint, str):
                 raise InvalidToken("The token is not bound to a key that this server can check: send it as Bearer.")
@@ -181,4 +181,5 @@ def as_token_auth(auth: Any) -> TokenAuth:
     """Return a `TokenAuth` for one or more verifiers. A `TokenAuth` is returned unchanged."""
     if isinstance(auth, TokenAuth):
         return auth
-    return TokenAuth(*(auth if isinstance(auth, (list, tuple)) else (auth,)))
+    several = isinstance(auth, (list, tuple))
+    return TokenAuth(*(cast("Sequence[TokenVerifier]", auth) if several else (auth,)))

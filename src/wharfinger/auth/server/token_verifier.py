@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import Principal
 
-__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "read_header", "scopes_of"]
+__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "audiences_of", "read_header", "scopes_of"]
 
 MAX_HEADER_CHARACTERS = 4096
 
@@ -72,11 +72,21 @@ def _json_object(part: str) -> dict[str, Any] | None:
         found: Any = msgspec.json.decode(data)
     except (binascii.Error, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def scopes_of(claims: dict[str, Any]) -> frozenset[str]:
     """Return the scopes of a token: `scope` separated by spaces (RFC 8693 §4.2), or `scp` as some issuers write it."""
     given = claims.get("scope", claims.get("scp", ""))
-    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
-    return frozenset(word for word in words if isinstance(word, str))
+    return frozenset(given.split() if isinstance(given, str) else _texts(given))
+
+
+def audiences_of(claims: dict[str, Any]) -> list[str]:
+    """Return the servers that a token is meant for: `aud` is one text, or a list (RFC 7519 §4.1.3)."""
+    given = claims.get("aud")
+    return [given] if isinstance(given, str) else _texts(given)
+
+
+def _texts(value: Any) -> list[str]:
+    items: list[Any] = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]

@@ -10,7 +10,7 @@ needs one more than that, the process that was idle longest is ended.
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
-its caller gets the error.
+its caller gets the error. If git printed no reason, the process may have been killed from outside: then once more.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ KEPT_BYTES = 16 << 20
 KNOWN = 50_000
 """The most objects whose kind and size are kept."""
 PIPE_BYTES = 1 << 20
+KILLED = "git ended"
+"""The reason if a process printed none."""
 
 _HEADER = re.compile(rb"([0-9a-f]{40,64}) ([a-z]+) (\d{1,19})").fullmatch
 
@@ -93,7 +95,7 @@ class GitObject(NamedTuple):
 class _Request:
     """A request for one object. `alone` if it may have ended a process: it must be the only one of its process now."""
 
-    __slots__ = ("alone", "command", "name", "result", "size", "wants_data")
+    __slots__ = ("alone", "command", "killed", "name", "result", "size", "wants_data")
 
     def __init__(self, name: str, wants_data: bool, size: int, result: asyncio.Future[tuple[GitObject, bytes]]) -> None:
         self.name = name
@@ -101,6 +103,8 @@ class _Request:
         self.size = size
         self.result = result
         self.alone = False
+        self.killed = False
+        """Whether a process that had only this request ended without a reason, as one that was killed from outside."""
         self.command = f"{'contents' if wants_data else 'info'} {name}\0".encode()
 
 
@@ -287,10 +291,10 @@ class ObjectReader:
             return
         self._processes.remove(process)
         for request in reversed(process.requests):
-            if request.alone:
+            if request.alone and (request.killed or why != KILLED):
                 _fail(request, DamagedObject(request.name, why))
             elif not request.result.done():
-                request.alone = True
+                request.killed, request.alone = request.alone, True
                 self._queue.appendleft(request)
         process.requests.clear()
         self.pump_soon()
@@ -454,7 +458,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     def _gone(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or "git ended")
+        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or KILLED)
 
     # Its output
 
