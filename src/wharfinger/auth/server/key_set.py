@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from wharfinger.auth.server.token_verifier import VerifierUnavailable
+from wharfinger.auth.server.token_verifier import VerifierUnavailable, is_list
 from wharfinger.auth.urls import server_metadata_urls
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch
@@ -147,8 +147,7 @@ def import_keys(found: Any) -> dict[str, list[Key]]:
     from joserfc.errors import JoseError, SecurityWarning
 
     keys: dict[str, list[Key]] = {}
-    entries: list[Any] = found if isinstance(found, list) else []
-    for entry in entries[:MAX_KEYS]:
+    for entry in found[:MAX_KEYS] if is_list(found) else ():
         if not isinstance(entry, Mapping):
             continue
         fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _PRIVATE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 import msgspec
 
@@ -88,5 +88,9 @@ def audiences_of(claims: dict[str, Any]) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    items: list[Any] = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, str)]
+    return [item for item in value if isinstance(item, str)] if is_list(value) else []
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Return whether a decoded value is a list, for type checkers."""
+    return isinstance(value, list)
