@@ -146,7 +146,7 @@ class Source:
     """
 
     name: str = ""
-    """One word for the source, in URIs and to search it alone."""
+    """One word that names the source in URIs, and in searches of this source only."""
 
     uri: str = ""
     """The URI of its top directory; empty if there is none."""
@@ -193,7 +193,7 @@ class Source:
         return self.page(None, 2)
 
     def matches(self, uri: str) -> bool:
-        """Return whether a URI belongs to this source, even if it names nothing.
+        """Return whether a URI belongs to this source, even if it has no such resource.
 
         The server calls this on the event loop, so it must be fast.
         """

@@ -36,7 +36,7 @@ DIRECTORY = Method(
 
 
 def check_entry(skill: Skill, uri: str) -> SkillResource | None:
-    """Return the file's entry in the manifest; None if the skill is `dynamic`, so that its manifest lists no files.
+    """Return the file's entry in the manifest, or None for a `dynamic` skill, whose manifest lists no files.
 
     Raises:
         NotVerified: the manifest has no such file.

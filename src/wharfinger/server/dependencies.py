@@ -137,7 +137,7 @@ def _inspect(
     hints = annotations_of(function)
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # some functions of C have no signature
+    except ValueError:  # some functions written in C have no signature
         parameters = []
     for parameter in parameters:
         refuse_default(function, parameter)
@@ -213,13 +213,13 @@ class OpenDependencies:
     A dependency cannot suppress the error with which it is closed; if it raises another error, that one replaces it.
     """
 
-    __slots__ = ("_context", "_made", "_request", "_services", "_stack")
+    __slots__ = ("_context", "_request", "_services", "_stack", "_values")
 
     def __init__(self, services: Services, request: Request, context: RequestContext | None = None) -> None:
         self._services = services
         self._request = request
         self._context = context
-        self._made: dict[Callable[..., Any], Any] = {}
+        self._values: dict[Callable[..., Any], Any] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> OpenDependencies:
@@ -235,8 +235,8 @@ class OpenDependencies:
 
     async def _get(self, need: Need) -> Any:
         function = need.depends.function
-        if need.depends.cache and function in self._made:
-            return self._made[function]
+        if need.depends.cache and function in self._values:
+            return self._values[function]
         overrides = self._services.overrides
         provider = overrides.providers.get(function, need.provider) if overrides else need.provider
         arguments: dict[str, Any] = {}
@@ -248,7 +248,7 @@ class OpenDependencies:
         await self.fill(provider.needs, arguments)
         value = await self._make(provider, arguments, need.depends.inline)
         if need.depends.cache:
-            self._made[function] = value
+            self._values[function] = value
         return value
 
     async def _make(self, provider: Provider, arguments: dict[str, Any], inline: bool) -> Any:
@@ -272,21 +272,21 @@ class _InThreads:
     If its request is cancelled while it is being entered, it is exited at once.
     """
 
-    __slots__ = ("_entered", "_gone", "_leaving", "_lock", "_manager", "_owner", "_pool")
+    __slots__ = ("_abandoned", "_entered", "_exiting", "_lock", "_manager", "_owner", "_pool")
 
     def __init__(self, services: Services, request: Request, manager: AbstractContextManager[Any]) -> None:
         self._pool = services.pool
         self._owner = owner_of(request)
         self._manager = manager
         self._lock = threading.Lock()
-        self._entered = self._gone = self._leaving = False
+        self._entered = self._abandoned = self._exiting = False
 
     async def __aenter__(self) -> Any:
         try:
             return await self._pool.run(self._owner, self._enter)
         except BaseException as error:
             with self._lock:
-                self._gone = True
+                self._abandoned = True
                 left_open = self._entered
             if left_open:
                 await self.__aexit__(type(error), error, error.__traceback__)
@@ -295,23 +295,23 @@ class _InThreads:
     def _enter(self) -> Any:
         value = self._manager.__enter__()
         with self._lock:
-            self._entered = not self._gone
+            self._entered = not self._abandoned
         if not self._entered:
             self._manager.__exit__(None, None, None)
         return value
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        leave = functools.partial(self._leave, kind, error, trace)
+        exit_manager = functools.partial(self._exit, kind, error, trace)
         try:
-            return await self._pool.run(self._owner, leave)
+            return await self._pool.run(self._owner, exit_manager)
         except Overloaded:
-            if self._leaving:
+            if self._exiting:
                 raise
-            return await _in_own_thread(leave)  # it must be closed even if the pool is busy
+            return await _in_own_thread(exit_manager)  # it must be closed even if the pool is busy
 
-    def _leave(self, *how: Any) -> Any:
-        self._leaving = True
-        return self._manager.__exit__(*how)
+    def _exit(self, *error_info: Any) -> Any:
+        self._exiting = True
+        return self._manager.__exit__(*error_info)
 
 
 async def _in_own_thread(function: Callable[[], Any]) -> Any:

@@ -32,7 +32,7 @@ class RootsCapability(WireStruct, kw_only=True):
 
 
 class SamplingCapability(WireStruct, kw_only=True):
-    """The client can ask its model; with `context` it can include context of servers, with `tools` it allows tools."""
+    """The client can ask its model; `context`: with context from servers; `tools`: with tools it may call."""
 
     context: JSONObject | UnsetType = UNSET
     tools: JSONObject | UnsetType = UNSET
@@ -65,7 +65,7 @@ class ClientTaskRequests(WireStruct, kw_only=True):
 
 
 class ClientTasksCapability(WireStruct, kw_only=True):
-    """The client keeps tasks for its server (2025-11-25); `listing` is the wire's `list`."""
+    """The client keeps tasks for its server (2025-11-25); `listing` is `list` in JSON."""
 
     listing: JSONObject | UnsetType = field(default=UNSET, name="list")
     cancel: JSONObject | UnsetType = UNSET
@@ -115,7 +115,7 @@ class ServerTaskRequests(WireStruct, kw_only=True):
 
 
 class ServerTasksCapability(WireStruct, kw_only=True):
-    """The server keeps tasks for its client (2025-11-25); `listing` is the wire's `list`."""
+    """The server keeps tasks for its client (2025-11-25); `listing` is `list` in JSON."""
 
     listing: JSONObject | UnsetType = field(default=UNSET, name="list")
     cancel: JSONObject | UnsetType = UNSET
@@ -123,7 +123,7 @@ class ServerTasksCapability(WireStruct, kw_only=True):
 
 
 class ServerCapabilities(WireStruct, kw_only=True):
-    """The capabilities of a server; a method without its capability does not exist."""
+    """The capabilities of a server. It has no methods for the capabilities that it does not declare."""
 
     resources: ResourcesCapability | UnsetType = UNSET
     tools: ToolsCapability | UnsetType = UNSET

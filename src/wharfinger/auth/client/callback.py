@@ -32,8 +32,8 @@ class Callback:
         self._port = port
         self._server: asyncio.Server | None = None
         self._read_redirect: ReadRedirect | None = None
-        self._open = 0
-        self._taken: asyncio.Future[str] | None = None
+        self._connections = 0
+        self._code: asyncio.Future[str] | None = None
 
     async def __aenter__(self) -> Self:
         """Listen.
@@ -41,7 +41,7 @@ class Callback:
         Raises:
             OSError: the port is taken.
         """
-        self._taken = asyncio.get_running_loop().create_future()
+        self._code = asyncio.get_running_loop().create_future()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MAX_REQUEST_BYTES)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
@@ -49,9 +49,9 @@ class Callback:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None and self._taken is not None
+        assert self._server is not None and self._code is not None
         self._server.close()
-        self._taken.cancel()
+        self._code.cancel()
 
     @property
     def url(self) -> str:
@@ -64,17 +64,17 @@ class Callback:
         Raises:
             NotAuthorized: `read` raised it, or there was no redirect within `timeout` seconds.
         """
-        assert self._taken is not None
+        assert self._code is not None
         self._read_redirect = read
-        await asyncio.wait((self._taken,), timeout=timeout)
-        if not self._taken.done():
+        await asyncio.wait((self._code,), timeout=timeout)
+        if not self._code.done():
             raise NotAuthorized(f"The sign-in was not completed within {timeout:g} s.")
-        return self._taken.result()
+        return self._code.result()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        self._connections += 1
         try:
-            if self._open <= MAX_CONNECTIONS:
+            if self._connections <= MAX_CONNECTIONS:
                 async with asyncio.timeout(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
@@ -82,7 +82,7 @@ class Callback:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
-            self._open -= 1
+            self._connections -= 1
             writer.close()
 
     def _answer(self, head: bytes) -> bytes:
@@ -90,16 +90,16 @@ class Callback:
         path, _, query = rest.partition(" ")[0].partition("?")
         if verb != "GET" or path != PATH:
             return _page(404, "Nothing here", "This address only receives the result of a sign-in.")
-        if self._read_redirect is None or self._taken is None or self._taken.done():
+        if self._read_redirect is None or self._code is None or self._code.done():
             return _page(410, "Too late", "This sign-in has ended. Go back to your program.")
         try:
-            brought = self._read_redirect(query)
+            code = self._read_redirect(query)
         except LookupError:
             return _page(400, "Not this sign-in", "This result belongs to another sign-in. Nothing was done.")
         except NotAuthorized as error:
-            self._taken.set_exception(error)
+            self._code.set_exception(error)
             return _page(400, "Not signed in", "Your program shows the reason. You can close this page.")
-        self._taken.set_result(brought)
+        self._code.set_result(code)
         return _page(200, "Signed in", "Go back to your program. You can close this page.")
 
 

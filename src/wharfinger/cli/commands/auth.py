@@ -172,8 +172,8 @@ async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
 
     status, header = await drive(first_request(url), fetch_for(url, allow_private_networks=private))
     await signing.forget(url)  # people sign in again to use another account
-    asked = 401 if status not in (401, 403) else status
-    if not await signing.refused(url, asked, {"www-authenticate": header}, {}):
+    refusal = 401 if status not in (401, 403) else status
+    if not await signing.refused(url, refusal, {"www-authenticate": header}, {}):
         raise CommandError(f"{url} does not accept OAuth tokens: {header[:200]}")
     grant = await signing.grant(url)
     assert grant is not None

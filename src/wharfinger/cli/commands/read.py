@@ -109,7 +109,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
     number = len(split_remarks(contents)[0])
     if number != 1:
         raise click.UsageError(f"It has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
-    with Path(output).open("wb") as file:  # noqa: ASYNC230  # only now that there is something to write
+    with Path(output).open("wb") as file:  # noqa: ASYNC230  # opened only when there is something to write
         async for data in windows(client, contents):
             file.write(data)
         total = file.tell()

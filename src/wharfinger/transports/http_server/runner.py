@@ -181,7 +181,7 @@ class HttpServer:
         return len(self.connections.open) + len(self.app.sessions)
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
-        """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises the errors of starting."""
+        """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises errors of the start."""
         with self._signals_handled(), contextlib.ExitStack() as until_the_end:
             starting = asyncio.ensure_future(self.app.start())
             try:
@@ -236,7 +236,7 @@ class HttpServer:
         closing = loop.create_task(self.app.drain(self.limits.drain * 0.8))
         for connection in list(connections.open):
             connection.shut_down()
-        # Nothing reports the end of the last connection.
+        # No event reports that the last connection has ended, so this polls.
         while (connections.open or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
             await asyncio.sleep(0.005)
             if closing.done() and self.tls:
@@ -252,7 +252,7 @@ class HttpServer:
         self._ticking.cancel()
 
     def _tick(self) -> None:
-        """Do the regular work of each second."""
+        """Sweep the connections, and do the other work that is due once a second."""
         self.connections.sweep()
         self.collector.tick(self.lasting)
         if self._server is not None:
