@@ -1,7 +1,7 @@
 """Finds the line that says what a text is about: its first heading, its docstring, or its first comment.
 
-It reads only the first bytes of a file, line by line, so the time is linear in them. The heading is untrusted text: it
-is shortened, and its unprintable characters are replaced.
+It reads only the first `HEAD_BYTES` of a file, in linear time. The heading is untrusted text: it is shortened, and its
+unprintable characters are replaced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the bytes of the answer to a request whose handler did not simply return a result.
+"""Encodes the answer to a request whose handler raised, or whose result cannot be encoded.
 
 Each transport runs a request in one task:
 
@@ -7,9 +7,10 @@ Each transport runs a request in one task:
     except BaseException as error:
         data, failure = answer_exception(request, error, peer, limits, reason=…)
 
-Every transport has the first line itself, because it is on the path of every request. All other outcomes are handled
+Each transport contains the first line itself, because every request takes that path. All other outcomes are handled
 here: the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or its result
-or error cannot be encoded as JSON. `BaseException`, because `sys.exit()` in a handler is that call's error only.
+or error cannot be encoded as JSON. The task catches `BaseException`, so that `sys.exit()` in a handler ends only its
+call.
 
 The transport decides whether to send the answer: nothing is sent for a request that its client has cancelled.
 """
@@ -74,7 +75,7 @@ def answer_exception(
     reason: CancelReason | None = None,
     level: int = logging.ERROR,
 ) -> tuple[bytes | ChunkedMessage | None, ProtocolError | None]:
-    """Return the answer to a request whose handler raised, and the error in it; None for the error if it is a result.
+    """Return the answer to a request whose handler raised, and its error, which is None if the answer is a result.
 
     `request` is None if a message was refused before it became one. `reason` says why the server cancelled the
     handler; it is None if the handler's own code did. An error that was not raised on purpose is logged at `level`.
@@ -120,7 +121,7 @@ def check_unread(unread: Shares, owner: str, limits: Limits, answer: bytes | Chu
     """Return the bytes of memory that an answer takes until it is sent.
 
     Raises:
-        Overloaded: answers that are not read yet take too much memory already, and this owner has its share of it.
+        Overloaded: answers that are not read yet take too much memory, and this owner's share of it is used up.
     """
     size = len(answer) if isinstance(answer, bytes) else answer.memory
     if unread.total and not unread.has_room(owner, limits.unread_total, size):

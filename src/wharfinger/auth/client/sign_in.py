@@ -1,4 +1,4 @@
-"""`SignIn`: sign a person in with the browser (OAuth 2.1 with PKCE)."""
+"""`SignIn`: signs a person in with the browser (OAuth 2.1 with PKCE)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wharfinger.protocol.interfaces import Fetch
 __all__ = ["SignIn"]
 
 OpenBrowser = Callable[[str], Awaitable[str | None]]
-"""Opens a page for a person. Returns the URL of the final redirect if it can see that itself, else None."""
+"""Opens a page for a person. Returns the URL of the last redirect if it receives that redirect itself, else None."""
 
 
 class SignIn:
@@ -95,7 +95,7 @@ class SignIn:
             name=client_name,
         )
         self._bound: dict[str, str] = {}
-        """By server: the issuer for which a client id without an issuer is used."""
+        """By server: the issuer to which a client id without an issuer is bound."""
         self._tokens: Tokens = tokens if tokens is not None else MemoryTokens()
         self._open_browser = open_browser or _open_page
         self._on_url = on_url
@@ -137,11 +137,11 @@ class SignIn:
         if not self._interactive:
             raise NotAuthorized(f"{found.server} requires you to sign in. Run: wharfinger auth login {found.server}")
         identity = self._identity_for(found)
-        kept = await self._kept(found, identity)
+        saved = await self._saved_client(found, identity)
         async with AsyncExitStack() as stack:
-            callback = await self._listen(stack, kept)
-            client = await run(register(found, identity, callback.url, trace, kept), fetch)
-            if client != kept and how_registered(found, identity) == "dynamic":
+            callback = await self._listen(stack, saved)
+            client = await run(register(found, identity, callback.url, trace, saved), fetch)
+            if client != saved and how_registered(found, identity) == "dynamic":
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
             code = await self._ask(found, authorization_url(found, client, attempt, scopes), attempt, callback)
@@ -149,10 +149,9 @@ class SignIn:
         try:
             return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trace), fetch)
         except NotAuthorized:
-            if kept is not None:
-                await self._tokens.forget_client(
-                    found.issuer
-                )  # the issuer may have deleted it: register again next time
+            if saved is not None:
+                # The issuer may have deleted the client, so register again next time.
+                await self._tokens.forget_client(found.issuer)
             raise
 
     def _identity_for(self, found: AuthServer) -> ClientIdentity:
@@ -169,15 +168,15 @@ class SignIn:
             name=known.name,
         )
 
-    async def _kept(self, found: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
+    async def _saved_client(self, found: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
         if how_registered(found, identity) != "dynamic":
             return None
-        kept = await self._tokens.client(found.issuer)
-        return None if kept is None or 0 < kept.secret_expires_at <= time.time() else kept
+        saved = await self._tokens.client(found.issuer)
+        return None if saved is None or 0 < saved.secret_expires_at <= time.time() else saved
 
-    async def _listen(self, stack: AsyncExitStack, kept: RegisteredClient | None) -> Callback:
+    async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
         """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""
-        port = self._port or (urlsplit(kept.redirect_uri).port or 0 if kept is not None else 0)
+        port = self._port or (urlsplit(saved.redirect_uri).port or 0 if saved is not None else 0)
         try:
             return await stack.enter_async_context(Callback(port))
         except OSError as error:

@@ -124,7 +124,7 @@ class UriTemplate:
     parts: tuple[str | Expression, ...]
     """The literals, with characters escaped that URIs cannot contain, and the expressions."""
     atoms: tuple[Atom, ...]
-    """The row that a URI must match."""
+    """The literals and placeholders that a URI must match, in order."""
 
     def __init__(self, text: str, *, maps: Collection[str] = (), allow_traversal: bool = False) -> None:
         self.text = text
@@ -185,17 +185,17 @@ class UriTemplate:
 
     def match_canonical(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
         """Match a URI that `canonical_uri` returned; see `match`."""
-        held = (self._matcher or self.matcher).fit(uri)
-        if held is None:
+        contents = (self._matcher or self.matcher).fit(uri)
+        if contents is None:
             return None
         if self._plain and "%" not in uri:  # nothing to decode, and only an escape could be a separator
-            if check and ("." in held or ".." in held):
+            if check and ("." in contents or ".." in contents):
                 return None
-            if None not in held:
-                return dict(zip(self.variables, held))  # type: ignore[arg-type]  # noqa: B905  # strict= costs 0.1 µs
+            if None not in contents:
+                return dict(zip(self.variables, contents))  # type: ignore[arg-type]  # noqa: B905  # strict= costs 0.1 µs
         found: list[tuple[Variable, Value]] = []
         try:
-            for slot, content in zip(self._slots, held, strict=True):
+            for slot, content in zip(self._slots, contents, strict=True):
                 if content is None:
                     continue
                 before = len(found)
@@ -235,8 +235,8 @@ def is_unsafe(value: str, *, path: bool = False) -> bool:
     """Return whether a decoded value could lead out of the folder that a handler joins it to.
 
     A segment is unsafe if it is "." or "..", or contains a separator ("/" or a backslash) or a control character. A
-    `path` may contain "/", but must not be absolute (also not by a drive such as "C:"), and must not have segments "."
-    or "..".
+    `path` may contain "/", but must not begin with "/" or a drive such as "C:", and must not have the segments "." or
+    "..".
     """
     return (_UNSAFE_PATH if path else _UNSAFE_PART).search(value) is not None
 
@@ -262,7 +262,10 @@ _NOT_RESERVED = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*
 
 
 def canonical_uri(uri: str) -> str | None:
-    """Return the URI with all other characters escaped and escapes in upper case; None if an escape is malformed."""
+    """Return the URI with its escapes in upper case, and with the characters escaped that a URI cannot contain.
+
+    Returns None if an escape is malformed or is not UTF-8.
+    """
     if _PLAIN.fullmatch(uri):
         return uri
     if _BROKEN_ESCAPE.search(uri):
@@ -549,7 +552,10 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Fou
 
 
 def _read_names(slot: Slot, content: str, found: Found) -> bool:
-    """Read names in any order. Names of no plain variable go to an exploded one, as a list if it has that name."""
+    """Read names in any order.
+
+    A name that no plain variable has goes to an exploded one: to its list if it has that name, else to its map.
+    """
     if not content:
         return slot.operator != ";"
     plain = {variable.name: variable for variable in slot.variables if not variable.explode}

@@ -74,7 +74,7 @@ class SearchTests(ContractBase):
                 expect(begins or not required or not isinstance(answer, Exception), "complete", problem)
 
     def test_completion_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
-        """Unknown templates, variables and values have no completions, and none is an error."""
+        """Unknown templates, variables and values have no completions and cause no error."""
         templates = driver.source.templates
         first = templates[0].uri_template if templates else "nobody:{x}"
         variable = UriTemplate(first).variables[0]
@@ -114,7 +114,7 @@ class SearchTests(ContractBase):
         expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not return {brief(answer)}.")
 
     def test_search_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
-        """Hits are resources, and no query is an error."""
+        """Hits are resources, and no query causes an error."""
         words = {word for item in sample(driver)[:5] for word in re.findall(r"\w{3,}", item.title or item.name)}
         for query in (*sorted(words)[:10], *QUERIES):
             for limit in (1, 20):

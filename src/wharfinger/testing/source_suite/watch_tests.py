@@ -36,7 +36,7 @@ class WatchTests(ContractBase):
     """Watching, threads and clients."""
 
     def test_a_watcher_hears_of_a_change(self, driver: SourceDriver) -> None:
-        """Within ten seconds, and every time."""
+        """A watcher of a URI hears of each change within ten seconds."""
         uri = self.change(driver.source)
         if uri is None:
             pytest.skip("this suite cannot change the source")
@@ -53,7 +53,7 @@ class WatchTests(ContractBase):
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
     def test_a_watcher_of_the_list_hears_of_an_addition(self, driver: SourceDriver) -> None:
-        """Within ten seconds."""
+        """A watcher of the list hears of an addition within ten seconds."""
         changes = ChangeRecorder()
         driver.ask("page", None, 10)
         self._watch(driver, None, changes)
@@ -68,7 +68,7 @@ class WatchTests(ContractBase):
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
 
     def test_data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return(self, driver: SourceDriver) -> None:
-        """By every method that would read it, and to every watcher."""
+        """Each method that reads the data raises SourceUnavailable, and each watcher hears of both changes."""
         uri = next((item.uri for item in sample(driver) if item.mime_type != DIRECTORY), None)
         if uri is None:
             pytest.skip("lists nothing but directories")
@@ -104,15 +104,15 @@ class WatchTests(ContractBase):
             expect(changes.receives(watched, DEADLINE), "Unavailable", problem)
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:
-        held = driver.on_loop("watch", uri, changes)
-        expect(held < 1, "Watching", f"watch({uri!r}) blocked the event loop for {held:.1f} s.")
+        blocked_seconds = driver.on_loop("watch", uri, changes)
+        expect(blocked_seconds < 1, "Watching", f"watch({uri!r}) blocked the event loop for {blocked_seconds:.1f} s.")
 
     def _unwatch_quietly(
         self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder, do: Callable[[], object]
     ) -> None:
-        held = driver.on_loop("unwatch", uri)
-        expect(held < 1, "Watching", f"unwatch({uri!r}) blocked the event loop for {held:.1f} s.")
-        time.sleep(QUIET)  # what was on its way
+        blocked_seconds = driver.on_loop("unwatch", uri)
+        expect(blocked_seconds < 1, "Watching", f"unwatch({uri!r}) blocked the event loop for {blocked_seconds:.1f} s.")
+        time.sleep(QUIET)  # earlier changes may still arrive
         changes.clear()
         do()
         heard = changes.received(2 * QUIET)
@@ -137,8 +137,8 @@ class WatchTests(ContractBase):
         uris = [item.uri for item in sample(driver)[:10]]
 
         def work(number: int) -> None:
-            for at in range(len(uris)):
-                uri = uris[(at + number) % len(uris)]
+            for index in range(len(uris)):
+                uri = uris[(index + number) % len(uris)]
                 driver.ask("page", None, 5)
                 driver.ask("stat", uri)
                 driver.ask("read", uri)
@@ -156,7 +156,7 @@ class WatchTests(ContractBase):
 
     @pytest.mark.parametrize("revision", ERAS)
     def test_a_client_gets_all_of_it(self, source: Source, revision: str) -> None:
-        """Listed, read, completed and refused over the wire, in both eras."""
+        """A client lists and reads the resources, and gets errors for missing ones, in both eras."""
         with SourceDriver(source) as driver, driver.served(revision) as served:
             listed: list[t.Resource] = served.do(lambda client: _listed(client))
             direct = [item.uri for item in driver.pages(1_000)]
@@ -175,7 +175,7 @@ class WatchTests(ContractBase):
 
     @pytest.mark.parametrize("revision", ERAS)
     def test_a_client_hears_of_a_change(self, source: Source, revision: str) -> None:
-        """Watched over the wire, in both eras."""
+        """A client that watches a URI hears of a change, in both eras."""
         uri = self.change(source)
         if uri is None:
             pytest.skip("this suite cannot change the source")
