@@ -108,7 +108,7 @@ def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Seque
     """Return a tool's `_meta`, with the page that shows its results and who may call it.
 
     Raises:
-        ValueError: `app` is not a `ui://` URI, or `visibility` names anything else.
+        ValueError: `app` is not a `ui://` URI, or `visibility` is empty or names anything but `model` and `app`.
     """
     if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visible))):
         raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
@@ -120,7 +120,7 @@ def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Seque
 
 
 def shows_apps(request: Request) -> bool:
-    """Return whether the caller declares that it shows such pages. If not, a result must say everything in text."""
+    """Return whether the caller declares that it shows pages. If not, a result must say everything in text."""
     return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
 
 
@@ -157,10 +157,10 @@ def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
         raise TypeError(f"{page[:80]!r} is not HTML: give the path of a file as a pathlib.Path.")
     document = page if isinstance(page, str) else Path(page)
 
-    def document_itself() -> Any:
+    def return_document() -> Any:
         return document
 
-    return document_itself, True
+    return return_document, True
 
 
 def _checked(uri: str) -> str:
@@ -178,10 +178,10 @@ def _resource_meta(
         for origin in getattr(csp, field) or ():
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{field}: {origin!r} is not an origin: write one like https://api.example.com.")
-    asked: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
+    requested: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
     return UiResourceMeta(
         csp=UNSET if csp is None else csp,
-        permissions=msgspec.convert(asked, UiPermissions) if asked else UNSET,
+        permissions=msgspec.convert(requested, UiPermissions) if requested else UNSET,
         domain=UNSET if domain is None else domain,
         prefers_border=UNSET if prefers_border is None else prefers_border,
     )

@@ -39,7 +39,7 @@ def check_id(id: str) -> str:
     """Return `id` if it is a valid identifier of an extension.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not valid.
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"{id!r} is not the identifier of an extension: write one like com.example/tides.")
@@ -62,7 +62,7 @@ def require(request: Request, id: str) -> dict[str, Any]:
     """Return the settings that the caller declares for an extension.
 
     Raises:
-        MissingClientCapability: it does not declare it.
+        MissingClientCapability: the caller does not declare the extension.
     """
     settings = request.caller.extension(id)
     if settings is None:

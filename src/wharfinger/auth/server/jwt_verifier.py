@@ -25,15 +25,15 @@ TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", ""})
 """RFC 9068 requires `at+jwt`, but most servers write `JWT` or nothing. Types of other documents are refused."""
 LEEWAY_SECONDS = 30.0
 MAX_KEYS_TRIED = 5
-"""Most keys that are tried for one token."""
+"""The maximum number of keys that are tried for one token."""
 
 
 class JWTVerifier:
     """Verifies access tokens of one issuer, which are signed JWTs.
 
-    `audience` is the issuer's name for this server, usually its MCP URL (RFC 8707). Of several audiences, a token must
-    name one. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). Needs the extra
-    `auth`.
+    `audience` is the issuer's name for this server, usually its MCP URL (RFC 8707). If there are several, a token must
+    name one of them. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). Needs the
+    extra `auth`.
 
     Raises:
         ValueError: the issuer is not an https URL, or there is no audience.

@@ -1,1 +1,1 @@
-"""The sub-commands of `wharfinger`, a module each, imported when the command is called."""
+"""The sub-commands of `wharfinger`: one module for each, imported when the command is called."""

@@ -12,7 +12,7 @@ __all__ = ["binary_of", "print_block"]
 
 
 def binary_of(block: Any) -> tuple[str, bytes] | None:
-    """Return MIME type and bytes of a binary block, None for any other."""
+    """Return the MIME type and bytes of a binary block, or None for another block."""
     if isinstance(block, (t.ImageContent, t.AudioContent)):
         return block.mime_type, block.data
     if isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):

@@ -22,7 +22,7 @@ STOP_SECONDS = 5.0
 def keep_running(place: str, variables: Mapping[str, str]) -> int:
     """Run this command line in a child process until Ctrl-C, with `variables` added to its environment.
 
-    The child is restarted when a Python file below the folder of `place` changes, also after it has failed.
+    The child is restarted when a Python file below the folder of `place` changes, even if it has failed.
     """
     try:
         from watchfiles import PythonFilter, watch

@@ -58,7 +58,7 @@ class Features(Generic[F]):
         self.wholes: list[MountedFeatures[F]] = []
         """The mounts through which other sets show this one."""
         self.by_key: dict[str, F] = {}
-        """The set's own features that are enabled; change it only by `add`, `remove`, `disable` and `enable`."""
+        """The set's own features that are enabled; change it only with `add`, `remove`, `disable` and `enable`."""
         self.disabled: dict[str, F] = {}
         """The set's own features that are disabled."""
         self._changed = changed
@@ -102,7 +102,7 @@ class Features(Generic[F]):
         self._changed()
 
     def remove(self, key: str) -> None:
-        """Remove a feature. One of a part stays in the part, but is no longer shown here.
+        """Remove a feature. A part keeps its feature, but this set no longer shows it.
 
         Raises:
             KeyError: there is no feature of this key.
@@ -152,7 +152,7 @@ class Features(Generic[F]):
         self._changed()
 
     def definition_changed(self) -> None:
-        """Report that the definition of a feature is another one."""
+        """Report that the definition of a feature has changed."""
         self._touch()
         self._changed()
 

@@ -58,7 +58,7 @@ class ListTests(ContractBase):
             expect(source.matches(uri) is False, clause, f"matches({uri!r}) must be False.")
 
     def test_it_says_what_it_publishes(self, driver: SourceDriver) -> None:
-        """`describe` is one line, and quick."""
+        """`describe` quickly returns one line."""
         began = time.monotonic()
         text = driver.in_thread(driver.source.describe)
         took = time.monotonic() - began
@@ -79,7 +79,7 @@ class ListTests(ContractBase):
         if not self.secret:
             pytest.skip("has no secret")
         source = driver.source
-        said = {
+        texts = {
             "repr()": repr(source),
             "location": source.location,
             "name": source.name,
@@ -91,8 +91,8 @@ class ListTests(ContractBase):
         for uri in (self.missing, *below(source, NEVER), *below(source, ODD)):
             error = answered(driver, "read", uri)
             if isinstance(error, Exception):
-                said[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
-        for where, text in said.items():
+                texts[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
+        for where, text in texts.items():
             expect(self.secret not in text, "Secrets", f"The secret is in {where}.")
 
     def test_pages_of_any_size_are_the_same_list(self, driver: SourceDriver) -> None:
@@ -113,7 +113,7 @@ class ListTests(ContractBase):
                 )
 
     def test_keys_stay_valid_while_something_is_added(self, driver: SourceDriver) -> None:
-        """A key is a position: a resource that is added between two pages moves no other."""
+        """A key is a position: adding a resource between two pages does not move the others."""
         before = [item.uri for item in driver.pages(1_000)]
         if len(before) < 2:
             pytest.skip("lists less than two resources")
@@ -186,7 +186,7 @@ class ListTests(ContractBase):
             expect(item.mime_type == first.mime_type, "read", problem)
 
     def test_directories_hold_what_they_say(self, driver: SourceDriver) -> None:
-        """Pages of children join to one list; `matches` and `stat` know each child."""
+        """The pages of children form one list; `matches` and `stat` know each child."""
         if not is_directory(driver, driver.source.uri):
             pytest.skip("has no top directory")
         for directory in directories(driver):
