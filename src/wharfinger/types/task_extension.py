@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 TASKS = "io.modelcontextprotocol/tasks"
-"""The key in `capabilities.extensions`, which both ends declare; the client in every request."""
+"""The key that both sides declare in `capabilities.extensions`: the client does so in every request."""
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The status of a task; the last three are final."""

@@ -98,16 +98,16 @@ class TokenAuth:
     ) -> Principal:
         try:
             async with self._verifying:
-                principal, trusted = None, 0.0
+                principal, trusted_seconds = None, 0.0
                 for verifier in self.verifiers:
                     if (principal := await verifier.verify(token)) is not None:
-                        trusted = verifier.trusted_seconds
+                        trusted_seconds = verifier.trusted_seconds
                         break
         except InvalidToken as error:
             raise self._refuse(url, "invalid_token", str(error)) from None
         except VerifierUnavailable:
-            again = ((b"retry-after", b"5"), *CLOSE)
-            raise HttpRefusal(503, "The token cannot be verified now: try again soon.", again) from None
+            fields = ((b"retry-after", b"5"), *CLOSE)
+            raise HttpRefusal(503, "The token cannot be verified now: try again soon.", fields) from None
         if principal is None:
             raise self._refuse(url, "invalid_token", "This server does not accept the token.")
         now = self._clock()
@@ -117,7 +117,7 @@ class TokenAuth:
             raise self.insufficient_scope(url, missing)
         if scheme == b"dpop" or "cnf" in principal.claims:
             await self._prove(method, url, headers, scheme, token, principal)
-        until = now + trusted
+        until = now + trusted_seconds
         self._remembered[digest] = principal, until if principal.expires is None else min(until, principal.expires)
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -144,7 +144,7 @@ class TokenAuth:
 
     def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
         """Return a 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
-        metadata = metadata_url(url) if self.issuers else ""  # without an issuer, it would lead nowhere
+        metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
         challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
         return HttpRefusal(401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE))

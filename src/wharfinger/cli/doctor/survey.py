@@ -74,12 +74,12 @@ def tokens(text: str) -> int:
 
 
 def tool_costs(survey: Survey) -> list[ToolCost]:
-    """Estimate the tokens of each tool, largest first: of its name, description and input schema, which hosts send."""
-    each = [
+    """Estimate the tokens of each tool's name, description and input schema, which hosts send; largest first."""
+    costs = [
         ToolCost(tool.name, tokens(as_json([tool.name, text_of(tool.description), tool.input_schema])))
         for tool in survey.tools.items
     ]
-    return sorted(each, key=lambda cost: -cost.tokens)
+    return sorted(costs, key=lambda cost: -cost.tokens)
 
 
 def as_json(value: Any) -> str:

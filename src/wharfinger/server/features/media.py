@@ -18,7 +18,7 @@ _SUBTYPES: Mapping[str, str] = {"jpg": "jpeg", "svg": "svg+xml", "tif": "tiff", 
 
 
 class Media:
-    """Bytes, or the file that contains them; subclasses make them into one kind of content.
+    """Bytes, or the file that contains them; subclasses turn them into one kind of content.
 
     Pass a path, or the bytes as `data`. `format` is a short name such as `png`, `mime_type` the whole type; without
     either, the type is detected from the name and the first bytes. The file is read in a thread when the result is
@@ -81,9 +81,9 @@ class Media:
     def block(self, max_bytes: int) -> t.ContentBlock:
         """Return the block of content; blocks while the file is read. See `read` for `max_bytes` and the errors."""
         data = self.read(max_bytes)
-        return self._block(data, self.mime_type or self._found(data))
+        return self._block(data, self.mime_type or self._detected_type(data))
 
-    def _found(self, data: bytes) -> str:
+    def _detected_type(self, data: bytes) -> str:
         from wharfinger.content.mime import by_name, sniff
 
         named = by_name(self.path.name) if self.path is not None else ""
