@@ -1,4 +1,4 @@
-"""Adds and removes a server with the host's own command, by a table of hosts.
+"""Adds and removes a server with the host's own command, for the hosts in `COMMANDS`.
 
 A host's command writes to the file that this version of the host uses, and works while the host is running: Claude Code
 rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the other
@@ -101,9 +101,9 @@ def remove_commands(host: str, project: bool, name: str) -> list[Words]:
 
 
 def find(host: str) -> str:
-    """Find the program of a host on PATH; empty if there is none that can be run with any argument.
+    """Return the path of a host's program on PATH; empty if there is none that takes arguments unchanged.
 
-    On Windows a batch file (`code.cmd`) cannot: its interpreter reads the quotes of JSON in its own way.
+    A batch file on Windows (`code.cmd`) does not: its interpreter reads the quotes of JSON in its own way.
     """
     found = shutil.which(COMMANDS[host].program) if host in COMMANDS else None
     return "" if found is None or (sys.platform == "win32" and found.lower().endswith((".cmd", ".bat"))) else found

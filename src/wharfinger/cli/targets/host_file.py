@@ -45,7 +45,7 @@ class HostFile:
 
     def with_entry(self, name: str, entry: dict[str, Any]) -> str:
         """Return the text with an entry set; raises CommandError as `find` does."""
-        return self._edit(lambda *at: self._format.put(*at, entry), name, entry)  # type: ignore[no-any-return]
+        return self._edit(lambda *arguments: self._format.put(*arguments, entry), name, entry)  # type: ignore[no-any-return]
 
     def without_entry(self, name: str) -> str:
         """Return the text without an entry; raises CommandError as `find` does."""

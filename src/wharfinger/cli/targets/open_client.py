@@ -100,7 +100,7 @@ def with_client(
 
 
 def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
-    """Add a hint and the cause that the server wrote on its standard error."""
+    """Return the error with a hint, and with the cause that the server wrote to its standard error."""
     from wharfinger.cli.targets.connection_hints import connection_hint
     from wharfinger.cli.tracebacks import cause_in
     from wharfinger.errors import ConnectionFailed, ConnectionLost
@@ -136,7 +136,7 @@ ERROR_PREFIX = "wharfinger: "
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:
-    """Make Ctrl-C cancel this task, and record it. If no signal handler can be set, asyncio's own is kept.
+    """Make Ctrl-C cancel this task and append to `interrupted`. If no handler can be set, asyncio's own stays.
 
     The second cancellation ends the wait for a connection that does not close at once, such as a child that ignores
     the end of its input: the end of the loop then kills the child.

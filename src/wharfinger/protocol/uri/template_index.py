@@ -1,4 +1,4 @@
-"""`TemplateIndex`: find the template that a URI matches, without trying all of them.
+"""`TemplateIndex`: finds the template that a URI matches, without trying all of them.
 
 Templates are grouped by their first literal text. If a group is large, a tree of path segments selects those that can
 match: one edge for each literal segment, and one for all segments with a variable. At a node, templates are looked up
@@ -27,12 +27,12 @@ __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 
 T = TypeVar("T")
 MAX_LINEAR_TEMPLATES = 8
-"""Up to so many templates of a group are tried one after the other; for more, the tree is used."""
+"""A group of up to this many templates is tried one by one; a larger one uses the tree."""
 Rank = tuple[int, int, int, int]
 
 
 class AmbiguousTemplate(WharfingerError, ValueError):
-    """Two templates match the same URIs, and neither is more specific; `texts` are both."""
+    """Two templates match the same URIs, and neither is more specific; `texts` holds both."""
 
     texts: tuple[str, str]
 
@@ -189,9 +189,9 @@ def _may_span(placeholder: Placeholder) -> bool:
 
 
 def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
-    """Return the complete segments before a placeholder that may span several, and the tail.
+    """Return the complete segments before a placeholder that may span several, and the head of the rest.
 
-    A segment with a variable is None. The tail is the literal text from there to the next variable.
+    A segment with a variable is None. The head is the literal text from there to the next variable.
     """
     edges: list[str | None] = []
     head, plain = "", True
@@ -211,7 +211,7 @@ def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
 
 
 class _Node(Generic[T]):
-    """A node of the tree. `entries` are by the lengths of head and tail, then by their texts."""
+    """A node of the tree. `entries` are grouped by the lengths of head and tail, then by their texts."""
 
     __slots__ = ("children", "entries")
 

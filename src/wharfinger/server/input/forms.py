@@ -2,7 +2,7 @@
 
 A form has the fields that `elicitation/create` allows (2026-07-28, elicitation): text, numbers, booleans, dates, one
 choice, or several choices. Constraints that a form cannot express, such as a pattern or the author's own validation,
-are checked when the answer comes.
+are checked when the answer arrives.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Form", "InvalidAnswer", "form_of"]
 
 ALONE = "value"
 """The name of the only field of a form that asks for a single value."""
-_MAX_KEPT_FORMS = 512
-"""Forms to cache, by their type."""
+_MAX_CACHED_FORMS = 512
+"""Number of forms in the cache `_forms`."""
 
 
 class InvalidAnswer(ValueError):
@@ -85,7 +85,7 @@ class Form:
         return self._build(values)
 
 
-_kept: dict[Any, Form] = {}
+_forms: dict[Any, Form] = {}
 
 
 def form_of(schema: Any) -> Form:
@@ -97,7 +97,7 @@ def form_of(schema: Any) -> Form:
     if isinstance(schema, Mapping):
         return _from_schema(cast("Mapping[str, Any]", schema))
     try:
-        form = _kept.get(schema)
+        form = _forms.get(schema)
         hashable = True
     except TypeError:  # extras of the annotation cannot be hashed, such as the titles of choices
         form, hashable = None, False
@@ -109,8 +109,8 @@ def form_of(schema: Any) -> Form:
         form = _from_record(schema)
     else:
         form = _from_value_type(schema)
-    if hashable and len(_kept) < _MAX_KEPT_FORMS:
-        _kept[schema] = form
+    if hashable and len(_forms) < _MAX_CACHED_FORMS:
+        _forms[schema] = form
     return form
 
 
@@ -410,8 +410,8 @@ def _titles_of(annotation: Any) -> dict[Any, str] | None:
     if not isinstance(kind, type):
         return None
     titles = {member.value: member.name.replace("_", " ").capitalize() for member in cast("type[Enum]", kind)}
-    said = all(_letters(str(value)) == _letters(title) for value, title in titles.items())
-    return None if said else titles
+    redundant = all(_letters(str(value)) == _letters(title) for value, title in titles.items())
+    return None if redundant else titles
 
 
 def _restore_order(field: t.PrimitiveSchema, annotation: Any) -> None:

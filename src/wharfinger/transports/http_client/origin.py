@@ -157,7 +157,7 @@ class Origin:
         from yarl import URL
 
         try:
-            # Do not normalise it if possible: a session id in it must not change.
+            # Do not normalise an encoded location: a session id in it must not change.
             target = base.join(URL(location, encoded=location.isascii() and " " not in location))
             same = bool(location) and target.origin() == self.url.origin()
         except ValueError:
@@ -166,12 +166,12 @@ class Origin:
             raise ConnectionFailed(
                 f"{self.name} {does} another server, which is not followed: {redacted(location[:200])!r}."
             )
-        # The server does not repeat the user and password that the URL was given with.
+        # A location does not repeat the user and password of the client's URL.
         return target.with_user(self.url.user).with_password(self.url.password) if self.url.user else target
 
     def _open(self) -> ClientSession:
         http, allow = self.http, self._allow_address
-        # The resolver checks every address, so that no name leads to a forbidden one, not even later.
+        # The resolver checks every address, also those that a name resolves to later.
         resolver = None
         if allow is not None and self.proxy is None:
             resolver = make_resolver(lambda _, address: allow(address), FORBIDDEN)

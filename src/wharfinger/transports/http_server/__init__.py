@@ -1,1 +1,1 @@
-"""Streamable HTTP for servers, as an ASGI application, and what runs it."""
+"""Streamable HTTP for servers: an ASGI application and its runner."""
