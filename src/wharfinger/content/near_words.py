@@ -14,7 +14,7 @@ LEAST, LONG, MOST = 4, 8, 64
 """Characters of a word. One shorter than LEAST or longer than MOST is not compared; from LONG on, it may differ in two
 places."""
 MAX_COMPARED = 50_000
-"""Most different words that are compared."""
+"""The maximum number of different words that are compared."""
 
 _NAME = re.compile(r"\w+")
 

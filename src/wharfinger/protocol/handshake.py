@@ -1,4 +1,4 @@
-"""The session of the handshake era: a table of its phases, and what client and server agreed on."""
+"""The session of the handshake era: its phases, and the revision that client and server agreed on."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Session:
         self.principal = principal
         self.caller = _UNKNOWN
         self.log_level: str | None = None
-        """The lowest level of log messages that the client asked for; None before."""
+        """The lowest level of log messages that the client requested; None until then."""
         self.send_notification: SendNotification | None = send_notification
         """Sends notifications that belong to no request; None if the client has no stream open for them."""
         self.on_close: list[Callable[[Session], None]] = []
@@ -129,8 +129,8 @@ class Session:
         Raises:
             InvalidRequest: `params` asks for a different revision than the first `initialize`.
         """
-        asked = params.protocol_version
-        rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]
+        requested = params.protocol_version
+        rules = REVISIONS[requested if requested in HANDSHAKE else LATEST_HANDSHAKE]
         if self.caller is _UNKNOWN:
             self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
         elif self.caller.rules is not rules:

@@ -13,7 +13,7 @@ __all__ = ["FairTable", "Shares", "name_network", "name_owner"]
 Member = TypeVar("Member")
 
 _MAX_COMPARED = 64
-"""The maximum of owners that are compared to find the largest, and of members that are checked for an idle one."""
+"""The maximum number of owners that are compared to find the largest, and of members that are checked for idle ones."""
 
 
 def name_owner(key: str, address: str) -> str:
@@ -87,7 +87,7 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """Return the owner who holds most; if more than 64 hold about the same, one of those. There must be one."""
+        """Return the owner who holds most; if more than 64 hold about the same, one of those. Needs an owner."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
         return max(islice(largest, _MAX_COMPARED), key=self._held.__getitem__)
 

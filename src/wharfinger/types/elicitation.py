@@ -47,7 +47,7 @@ def check_elicitation(params: ElicitRequestParams) -> None:
     """Check that params are those of a form or of a URL.
 
     Raises:
-        ValueError: a member of the mode is missing, or there is one of the other mode.
+        ValueError: the member of its mode is missing, or that of the other mode is set.
     """
     by_url = params.mode == "url"
     if by_url and (params.url is UNSET or params.requested_schema is not UNSET):

@@ -92,11 +92,11 @@ class _OAuthError(msgspec.Struct, frozen=True):
 def refusal(what: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
     """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise, which begins with `what`."""
     try:
-        said = msgspec.json.decode(answer.body, type=_OAuthError)
+        refused = msgspec.json.decode(answer.body, type=_OAuthError)
     except (msgspec.MsgspecError, RecursionError):
-        said = _OAuthError()
-    details = ": ".join(shown(text) for text in (said.error, said.error_description) if text)
-    return said.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({details})' if details else ''}.")
+        refused = _OAuthError()
+    details = ": ".join(shown(text) for text in (refused.error, refused.error_description) if text)
+    return refused.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({details})' if details else ''}.")
 
 
 def shown(text: str) -> str:

@@ -43,7 +43,7 @@ class MethodTable:
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self.handlers: dict[str, Handler] = dict(handlers)
-        """The handler of each method, with its middleware; change it only by `set` and `add_middleware`."""
+        """The handler of each method, with its middleware; change it only with `set` and `add_middleware`."""
         self._bare: dict[str, Handler] = dict(handlers)
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []
@@ -56,7 +56,7 @@ class MethodTable:
         self._compose(method)
 
     def add_middleware(self, middleware: Middleware, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
-        """Add middleware, inside of earlier middleware, to these methods, or to all, including methods added later.
+        """Add middleware, inside earlier middleware, to these methods; without `methods`, to all, also to later ones.
 
         Raises:
             TypeError: it is not an async function of two parameters.
@@ -103,10 +103,10 @@ def is_transparent(middleware: Middleware) -> bool:
 
 
 def _wrapped(handler: Handler, middleware: Middleware) -> Handler:
-    looks = not is_transparent(middleware)
+    reads_results = not is_transparent(middleware)
 
     def serve(call: Call) -> Awaitable[Result]:
-        if looks:
+        if reads_results:
             call.accepts_lazy_blobs = False
         return middleware(call, handler)
 
