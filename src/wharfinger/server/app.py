@@ -63,8 +63,9 @@ class Server(FeatureService):
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
     handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
     `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals
-    cursors and the states of calls that ask; processes that serve the same clients must share it. With `replay`,
-    handlers that ask run again with the answers in every revision, which shows what in them must not happen twice.
+    cursors and the states of calls that ask for input; processes that serve the same clients must share it. With
+    `replay`, handlers that ask for input run again with the answers in every revision, so that tests find code in them
+    that must not run twice.
     With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
     `task_store` keeps tasks and their results: a store, or `"sqlite:///tasks.db"`, which survives a restart; without
@@ -148,13 +149,13 @@ class Server(FeatureService):
         """List what the decorated async generator yields after the registered resources, in pages.
 
         With a parameter `after` it gets the URI of the last resource of the previous page (None for the first page),
-        and yields those after it. Without one it runs from the start for each page, and must yield the same order. The
-        decorator works with and without parentheses.
+        and yields those after it. Without this parameter it runs from the start for each page, and must yield the
+        resources in the same order. The decorator works with and without parentheses.
         """
         return _decorated(self.resources.add_catalogue, function)
 
     def read_resource(self, template: str, *, allow_traversal: bool = False) -> Callable[[Function], Function]:
-        """Read every URI that `template` matches by the decorated function, without listing the template.
+        """Read every URI that `template` matches with the decorated function, without listing the template.
 
         `allow_traversal` as for `server.resources.add`.
         """
@@ -390,11 +391,11 @@ class Server(FeatureService):
         run(self, http, unix, options, next(iter(self.tools.names()), None))
 
     def asgi(self, *, auth: TokenAuth | TokenVerifier | None = None, **options: Unpack[HttpOptions]) -> HttpApp:
-        """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
+        """Return an ASGI application of this server, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
         With `auth`, every caller needs a token: `TokenAuth`, or a verifier such as `JWTVerifier`. `options` are those
-        of `transports.http_server.HttpApp`. Chunked bodies are refused unless
-        `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
+        of `transports.http_server.HttpApp`. Chunked bodies are refused unless `separates_trailers=True`
+        says that the ASGI server keeps trailers out of the headers.
 
         Raises:
             RuntimeError: there are several workers and no shared secret, so one could not open what another has sealed.
@@ -433,7 +434,7 @@ def _store(named: Store | str | None) -> Store | None:
     return open_store(named)
 
 
-@functools.lru_cache(maxsize=100)  # once for each
+@functools.lru_cache(maxsize=100)  # warns once for each URI
 def _warn_of(uri: str) -> None:
     log.warning("resource_updated(%r): this is not a URI, so no client can watch it", uri)
 

@@ -105,7 +105,7 @@ class SourceCalls:
     # -- calls
 
     async def call(self, source: Source, function: Callable[..., Any], owner: str, *arguments: Any) -> Any:
-        """Call a function of a source, a plain one in a thread that counts towards the share of `owner`.
+        """Call a function of a source. A plain function runs in a thread that counts towards the share of `owner`.
 
         Raises:
             SourceUnavailable: the function raised it, or the source failed a moment ago or does not answer.
@@ -168,7 +168,7 @@ class SourceCalls:
         return page
 
     async def first_page(self, source: Source, owner: str, limit: int, arrived: Callable[[], None]) -> Page:
-        """Return the first page of a source's list if it comes in time; else call `arrived` when it comes.
+        """Return the first page of a source's list if it arrives in time; else call `arrived` when it arrives.
 
         Raises:
             SourceUnavailable: the page did not come in time, an earlier request is pending, or the source cannot be

@@ -51,7 +51,7 @@ logger = logging.getLogger("wharfinger.transports.stream_client")
 OnNotification = Callable[[Message], None]
 
 SHOWN = 80
-"""The maximum of bytes that error messages quote from a line that is not a message."""
+"""The maximum number of bytes that error messages quote from a line that is not a message."""
 GARBAGE_KEPT = 200
 """Bytes that are kept of the first line that is not a message."""
 UNREAD_TIME = 2.0
@@ -120,7 +120,7 @@ class StreamLink:
 
     @property
     def rules(self) -> Revision | None:
-        """The negotiated revision; None before that."""
+        """The negotiated revision; None before the negotiation."""
         return self._peer.rules
 
     @rules.setter

@@ -130,8 +130,8 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
     if issuer is not None and issuer != found.issuer:
         raise NotAuthorized(f"The redirect is not from {found.issuer} but from another issuer, and is not used.")
     if "error" in given:
-        said = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
-        raise NotAuthorized(f"{found.issuer} refused the sign-in ({said}).")
+        reason = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
+        raise NotAuthorized(f"{found.issuer} refused the sign-in ({reason}).")
     if not given.get("code"):
         raise NotAuthorized(f"{found.issuer} redirected without a code.")
     return given["code"]

@@ -1,1 +1,1 @@
-"""How TARGET becomes an open client: hosts and their configuration files, suggestions, and callbacks."""
+"""Turns TARGET into an open client: hosts and their configuration files, suggestions, and callbacks."""
