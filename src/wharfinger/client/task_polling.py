@@ -61,7 +61,7 @@ MAX_TOOLS = 10_000
 MAX_QUESTIONS = 1000
 """Questions that one task may ask."""
 CANCELLED = -32603
-"""The code of the error for a task that the server cancelled; the protocol has none."""
+"""The code of the error for a task that the server cancelled; the protocol defines none."""
 
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
 _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
@@ -101,7 +101,7 @@ class TaskStep:
     """Polls the tasks that calls become, and returns their results."""
 
     def __init__(self, handlers: InputHandlers, extension: bool) -> None:
-        """With `extension` the server may make a call a task (2026-07-28)."""
+        """With `extension` the server may turn a call into a task (2026-07-28)."""
         self._handlers = handlers
         self._extension = extension
         self._background = BackgroundTasks()

@@ -178,7 +178,7 @@ class SqliteStore:
 
 
 def _close(connection: Connection) -> None:
-    """Do nothing: this function is the mark of the job that ends the thread."""
+    """Mark the job that ends the thread; never called."""
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

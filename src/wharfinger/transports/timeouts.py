@@ -54,7 +54,7 @@ class PausableTimeout:
     """`async with PausableTimeout(seconds):` works like `asyncio.timeout`, but can be paused.
 
     - The code that waits enters the block, and gets TimeoutError when the time is up; `expired` distinguishes it from a
-      TimeoutError of the block's own.
+      TimeoutError that the block itself raised.
     - The code that asks a person calls `pause()` before and `resume()` after it, or uses
       `with timeout.paused():`. Pauses may overlap, and may come from any task of the same event loop. They are allowed
       before the block begins and after it has ended.

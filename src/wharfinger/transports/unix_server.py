@@ -107,7 +107,8 @@ class UnixServer:
     async def close(self) -> None:
         """Accept no more clients, let requests finish and clients read their answers, and close every connection.
 
-        Requests have `Limits.drain` seconds to finish, and slow readers as long again."""
+        Requests have `Limits.drain` seconds to finish, and slow readers as many seconds more.
+        """
         self._remove()
         if self._server is not None:
             self._server.close()
@@ -211,5 +212,5 @@ def _clear(path: str) -> None:
                 os.unlink(path)
             return
         except OSError:
-            pass  # its queue is full, or it is another user's: a server listens
+            pass  # a server listens: its queue is full, or the socket belongs to another user
     raise AddressInUse(f"Another server listens on {path} already.")

@@ -1,4 +1,4 @@
-"""Check each step of a server's sign-in, without signing in (`wharfinger auth explain`)."""
+"""Checks each step of a server's sign-in, without signing in (`wharfinger auth explain`)."""
 
 from __future__ import annotations
 
