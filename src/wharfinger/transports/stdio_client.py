@@ -1,7 +1,7 @@
-"""A client's connection to a server that it starts as a child process, and ends with everything that it started.
+"""A client's connection to a server that it starts as a child process.
 
 The child gets its own process group. `close` closes its standard input, and waits; then it sends SIGTERM to the group,
-and waits; then SIGKILL.
+and waits; then SIGKILL. It also ends the processes that the child has started.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ READ_SIZE = 64 * 1024
 """Bytes read at once: the capacity of a pipe. With asyncio's 256 KiB the C library may return the memory to the system
 after each read and allocate it again for the next one, which costs 20 µs a request (measured)."""
 SHOWN_COMMAND = 120
-"""Words, and characters, of a command in error messages."""
+"""The maximum number of words, and of characters, of a command in error messages."""
 MIN_SECRET = 4
 """The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20

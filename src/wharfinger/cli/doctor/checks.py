@@ -1,4 +1,4 @@
-"""The checks of `wharfinger doctor`, a row each: the problem, how to find it, and what to change."""
+"""The checks of `wharfinger doctor`, one in each row: the problem, how to find it, and what to change."""
 
 from __future__ import annotations
 

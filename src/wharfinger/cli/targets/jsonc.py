@@ -1,4 +1,4 @@
-"""Edit one entry of a JSON file with comments, and keep every other byte unchanged.
+"""Edits one entry of a JSON file with comments, and keeps every other byte unchanged.
 
 The libraries that read JSON with comments either drop them when they write (hjson, json5, commentjson) or offer no way
 to insert a member (json-five, which also takes four seconds for a megabyte, the size of a well used `~/.claude.json`).

@@ -95,7 +95,7 @@ class Resources:
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
         self.looking = 0
-        """Requests that look for the URI that was meant."""
+        """Number of requests that search for URIs near one that does not exist."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
@@ -454,7 +454,7 @@ class Resources:
         return False
 
     async def _find_source(self, uri: str) -> Source | None:
-        """This server's source that a URI belongs to. Sources that are starting may not know their URIs yet."""
+        """Return this server's source that a URI belongs to. Waits for starting sources, which may not know their URIs."""
         for source in self.sources:
             if source.matches(uri):
                 return source
@@ -479,7 +479,7 @@ class Resources:
         )
 
     def part_of_template(self, text: str) -> Part | None:
-        """Return the mounted server of which a source shows this template."""
+        """Return the mounted server that has a source with this template."""
         return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
 
     def has_source_template(self, text: str) -> bool:
@@ -489,7 +489,7 @@ class Resources:
     # -- listing
 
     async def serve_list(self, request: Request) -> Any:
-        """The handler of `resources/list`. It names the sources that are missing, in `_meta` and as log messages."""
+        """Serve `resources/list`. Names the sources that are missing, in `_meta` and in log messages."""
         result = await self.listing.serve(request)
         if isinstance(result, t.ListResourcesResult):
             context: Any = self._services.context(request)
@@ -498,7 +498,7 @@ class Resources:
         return result
 
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
-        """One page of the list as a struct."""
+        """Return one page of the list as a struct."""
         page: t.ListResourcesResult | msgspec.Raw = await self.listing.page(
             UNSET if cursor is None else cursor, owner_of(request)
         )
@@ -518,7 +518,7 @@ class Resources:
         return missing
 
     def missing(self) -> Iterator[tuple[Source, str]]:
-        """The sources of this server and of mounted ones that are missing from lists and searches now, and why."""
+        """Yield the sources, also of mounted servers, that are missing from lists and searches now, and the reasons."""
         for source in self.sources:
             if why := self.calls.why_missing(source):
                 yield source, why
