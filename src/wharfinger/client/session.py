@@ -135,7 +135,7 @@ class ClientSession:
     # Events of the connection: `ConnectionObserver`.
 
     def connection_made(self, link: Connection, agreed: Negotiated) -> None:
-        """Set up a new connection for the client's state."""
+        """Apply the client's state to a new connection."""
         self.tools.connection_made(link)
         if self._cache is not None:
             self._cache.connection_made(agreed.rules, agreed.capabilities)

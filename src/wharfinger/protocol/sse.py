@@ -1,4 +1,4 @@
-"""Encode and decode server-sent events (WHATWG HTML §9.2), incrementally and with bounded memory."""
+"""Encodes and decodes server-sent events (WHATWG HTML §9.2), incrementally and with bounded memory."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Pulse:
     __slots__ = ("_gap", "_last")
 
     MIN_SECONDS = 30.0
-    """A shorter silence is never too long."""
+    """A stream that was silent for less than this is never dead."""
     MAX_MISSED = 3
     """How many comments may be missing."""
 

@@ -114,7 +114,7 @@ FIRST_METHODS = ("initialize", "server/discover", "resources/list", "tools/list"
 
 
 def client(request: Request) -> str:
-    """Return name and version of the client."""
+    """Return the name and version of the client."""
     info = request.caller.info
     return f"{info.name} {info.version}".strip() if info is not None else "unnamed client"
 

@@ -35,7 +35,7 @@ class Placeholders(NamedTuple):
         """Fill in one value; `place` says in errors where it is.
 
         Raises:
-            click.UsageError: a variable is not set, or an input is needed and nobody can be asked.
+            click.UsageError: a variable is not set, or an input is needed and there is no terminal to ask at.
         """
         return PLACEHOLDER.sub(lambda match: self._one(match, place), text)
 

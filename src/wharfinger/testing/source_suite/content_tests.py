@@ -38,7 +38,7 @@ class ContentTests(ContractBase):
     """Versions, windows and errors."""
 
     def test_versions_stay_while_nothing_changes(self, driver: SourceDriver) -> None:
-        """One version per content: in `version`, in `stat` and in what is read."""
+        """`version`, `stat` and `read` report the same version while the content stays the same."""
         for item in sample(driver):
             if self.live:
                 self._check_live_version(driver, item.uri)
@@ -88,7 +88,7 @@ class ContentTests(ContractBase):
                 expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
 
     def test_hostile_uris_lead_nowhere(self, driver: SourceDriver) -> None:
-        """Any URI below the top is answered, or refused with one of the two errors."""
+        """Any URI below the top is answered, or refused with ResourceNotFound or InvalidArgument."""
         for uris, refused in ((below(driver.source, NEVER), True), (below(driver.source, ODD), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
                 claimed = driver.source.matches(uri)
@@ -144,7 +144,7 @@ class ContentTests(ContractBase):
             expect(found == size, "Windows", f"The windows joined have {found:,} bytes, and the whole has {size:,}.")
 
     def test_windows_that_cannot_be_are_refused(self, driver: SourceDriver) -> None:
-        """The message says what to ask for instead."""
+        """A read of an impossible window raises InvalidArgument, and the message says what to request instead."""
         if self.windowed is None:
             pytest.skip("has nothing large")
         following = next_of(driver.ask("read", self.windowed).contents[0]) or ""
@@ -158,5 +158,6 @@ class ContentTests(ContractBase):
             answer = answered(driver, "read", uri)
             problem = f"read({uri!r}) must raise InvalidArgument, not return {brief(answer)}."
             expect(isinstance(answer, InvalidArgument), "Windows", problem)
-            said = str(answer)
-            expect(20 <= len(said) < 1_000, "Windows", f"The error of {uri!r} does not say what to change: {said!r}")
+            message = str(answer)
+            problem = f"The error of {uri!r} does not say what to change: {message!r}"
+            expect(20 <= len(message) < 1_000, "Windows", problem)
