@@ -1,4 +1,4 @@
-"""Ranks what a search found, and makes the hits.
+"""Ranks the documents that a search found, and makes the hits.
 
 `match_lines` scores each place in a text, and the score rises if the name of the document has the words. A long
 document has up to three hits, each with its window; places in one window are one hit. Documents that lack a word follow
@@ -47,18 +47,18 @@ SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 BEFORE_LINES, AFTER_LINES = 20, 180
 """Lines of such a window before and after the hit."""
 WINDOWS = 3
-"""Most windows of one document, and most places in one window, that are shown."""
+"""The maximum number of windows of one document, and of places in one window, that are shown."""
 LATER = 0.85
 """The factor of a document's second hit; its third has the square."""
 PRESENT = 0.35
 """How much a word counts for a place if the document has it only elsewhere."""
 LEAST_SHARE, LEAST_BASE, LEAST_SCORE = 0.5, 0.6, 0.4
-"""A document that lacks words is a hit if it has this share of their weight, or this share of their weight regardless
-of how rare they are; and if it has this share of the best score."""
+"""A document that lacks words is a hit only if its words have LEAST_SHARE of the query's weight, or LEAST_BASE of the
+weight regardless of how rare words are, and if its score is at least LEAST_SCORE of the best one."""
 KEPT = 500
 """Documents kept for ranking; more if more hits are wanted."""
 FULL = 8
-"""The first hits that show the lines around theirs; the others show only their best line."""
+"""The number of hits that show the lines around each match; later hits show only their best line."""
 ALSO = 0.6
 """Another place in the window of a hit is shown if it has at least this share of the hit's score."""
 

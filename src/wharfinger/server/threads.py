@@ -36,7 +36,7 @@ __all__ = ["MEMBER_SEPARATOR", "Pool", "is_async"]
 MEMBER_SEPARATOR = "\n"
 """Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
 BATCH_CALLS = 64
-"""Most calls in a batch."""
+"""The maximum number of calls in a batch."""
 CHECK_SECONDS = 0.005
 """Time between two checks of a running batch."""
 BRIEF_CALLS = 8
@@ -306,7 +306,7 @@ class Pool:
                 self._start_batch(following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
-        """Call a function, a plain one in a thread. If it returns an awaitable, that is awaited too."""
+        """Call a function; a plain function runs in a thread. If it returns an awaitable, that is awaited too."""
         if is_brief(function):
             return self.run(owner, function, *arguments)
         return self.adapt(function)(owner, *arguments)

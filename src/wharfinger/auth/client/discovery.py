@@ -1,4 +1,4 @@
-"""Find the authorization server of an MCP server that answered 401 or 403 (RFC 9728, RFC 8414).
+"""Finds the authorization server of an MCP server that answered 401 or 403 (RFC 9728, RFC 8414).
 
 Written as generator steps (see `steps`), so that this module does no I/O:
 

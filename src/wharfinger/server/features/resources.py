@@ -454,7 +454,7 @@ class Resources:
         return False
 
     async def _find_source(self, uri: str) -> Source | None:
-        """Return this server's source that a URI belongs to. Waits for starting sources, which may not know their URIs."""
+        """Return this server's source that a URI belongs to. A source that is starting may not know its URIs yet."""
         for source in self.sources:
             if source.matches(uri):
                 return source
