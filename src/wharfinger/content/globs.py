@@ -14,7 +14,7 @@ from typing import NamedTuple
 __all__ = ["MAX_PATTERN_CHARACTERS", "Matcher", "compile_glob", "is_wild"]
 
 MAX_PATTERN_CHARACTERS = 1_000
-"""Longest pattern that a caller may send."""
+"""The maximum number of characters of a pattern that a caller may send."""
 
 Matcher = Callable[[str], bool]
 

@@ -36,15 +36,15 @@ CLOSE = 48
 BEST = 8
 """Lines of a block that are scored with the definitions around them."""
 PASSAGES = 5
-"""Most places of one text that are returned."""
+"""The maximum number of places of one text that are returned."""
 APART = 12
-"""Fewest lines between two such places."""
+"""The minimum number of lines between two such places."""
 REACH, DEFINED_REACH = 6, 24
 """Lines after a line, and after a definition, that count for it; before it, only REACH lines do."""
 OFTEN = 5
 """Neighbours with a word that add to the score; more add nothing."""
 ENCLOSING, ENCLOSING_LINES = 4, 400
-"""Most definitions around a line that are found, and most lines that are searched for them."""
+"""The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
 LINE_LENGTH = 160
 """Characters of a line that are shown."""
 LONG_LINE = 2_000

@@ -157,7 +157,7 @@ class ClientPeer(Generic[W]):
         return self._asked(message)
 
     def cancel(self, id: int, reason: str) -> bytes | None:
-        """Stop waiting for a response. Returns the cancellation to send, None if none must be sent."""
+        """Stop waiting for a response. Returns the cancellation to send; None if the server needs none."""
         if self.awaited.pop(id, None) is None:
             return None
         self.sent_otherwise()

@@ -72,19 +72,21 @@ def doctor(
     from wharfinger.cli.targets.revision_probe import PROBE_SECONDS, probe_revisions
     from wharfinger.cli.tracebacks import ServerStderr, add_location
 
-    how, all_tools = take_connection_options(options), AllTools()
+    connection, all_tools = take_connection_options(options), AllTools()
 
     def connect(revision: str) -> Client:
-        return make_client(ctx, target, how._replace(revision=revision, timeout=min(how.timeout, PROBE_SECONDS)))
+        return make_client(
+            ctx, target, connection._replace(revision=revision, timeout=min(connection.timeout, PROBE_SECONDS))
+        )
 
     async def work(client: Client) -> Survey:
         survey = await examine(client, all_tools, sample)
-        if not no_probe and how.revision is None:
+        if not no_probe and connection.revision is None:
             survey.supported, survey.unsupported = await probe_revisions(client.revision, connect)
         return survey
 
     stderr = ServerStderr()
-    survey = with_client(ctx, target, how, work, stderr, middleware=[all_tools])
+    survey = with_client(ctx, target, connection, work, stderr, middleware=[all_tools])
     for kind in KINDS:
         getattr(survey, kind).error = add_location(getattr(survey, kind).error, stderr.lines)
     survey.reads = {
@@ -103,7 +105,7 @@ def doctor(
 
 
 def as_object(survey: Survey, findings: list[DoctorFinding]) -> dict[str, Any]:
-    """Return everything as one JSON object."""
+    """Return the survey and the findings as one JSON object."""
     from wharfinger.cli.doctor.survey import tokens, tool_costs
 
     costs = tool_costs(survey)
@@ -123,7 +125,7 @@ def as_object(survey: Survey, findings: list[DoctorFinding]) -> dict[str, Any]:
 
 
 def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> None:
-    """Print everything for people."""
+    """Print a report for people."""
     from wharfinger.cli.doctor.survey import CHARACTERS_PER_TOKEN, tokens, tool_costs
     from wharfinger.cli.render.formatting import columns, count, printable
 
@@ -152,7 +154,7 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
 
 
 def places(finding: DoctorFinding) -> str:
-    """Write the first names, URIs or facts of a finding, each cut to a bound."""
+    """Return the first names, URIs or facts of a finding, each shortened."""
     if not finding.where:
         return "."
     shown = [f"{text[:NAME_CHARACTERS]}{'…' * (len(text) > NAME_CHARACTERS)}" for text in finding.where[:SHOWN_NAMES]]

@@ -93,7 +93,7 @@ class Signature:
         "_decoder",
         "_filled",
         "_optional",
-        "_partly",
+        "_unions",
         "context",
         "name",
         "needs",
@@ -141,7 +141,7 @@ class Signature:
                 _check_default(function, taken)
         self._decoder = self._build()
         self._optional = not all(parameter.required for parameter in self.parameters.values())
-        self._partly = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
+        self._unions = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
         self._filled = tuple(p for p in self.parameters.values() if p.filled is not None)
         self.schema = self._schema()
 
@@ -153,7 +153,7 @@ class Signature:
     @property
     def direct(self) -> Callable[[Any], Any] | None:
         """A decoder to a struct with all arguments; None if they need more than decoding."""
-        return None if self._optional or self._partly else self._decoder.decode
+        return None if self._optional or self._unions else self._decoder.decode
 
     def _parameter(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
         name = parameter.name
@@ -255,7 +255,7 @@ class Signature:
             taken = self._decode_each(given, json_strings)
         if self._optional:
             taken = {name: value for name, value in taken.items() if value is not UNSET}
-        for parameter in self._partly:
+        for parameter in self._unions:
             if parameter.name in taken:
                 taken[parameter.name] = _first_fit(parameter, taken[parameter.name])
         for parameter in self._filled:
@@ -326,13 +326,13 @@ def _decoder_of(fields: _Fields) -> msgspec.json.Decoder[Any]:
         TypeError: a type cannot be read from JSON.
     """
     try:
-        return _kept_decoder(fields)
+        return _cached_decoder(fields)
     except TypeError:  # a type is not hashable, such as a constraint that contains a list; or it cannot be decoded
-        return _kept_decoder.__wrapped__(fields)
+        return _cached_decoder.__wrapped__(fields)
 
 
 @functools.lru_cache(MAX_DECODERS)
-def _kept_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
+def _cached_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
     members: list[Any] = []
     for name, kind, required in fields:
         if required:

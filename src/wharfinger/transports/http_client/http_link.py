@@ -73,7 +73,7 @@ class HttpLink:
         self.name = self._origin.name
         self.limits = limits
         self.rules: Revision | None = None
-        """The negotiated revision; None before that."""
+        """The negotiated revision; None before the negotiation."""
         self.events = LinkEvents() if events is None else events
         """Callbacks for events; notifications are missed if the session's stream breaks off and cannot be resumed."""
         self.header_params: dict[str, tuple[HeaderParam, ...]] | None = {}
@@ -209,8 +209,8 @@ class HttpLink:
         if post.error is not None:
             raise post.error
         if post.response is None:
-            said = "" if post.nameless is None else f" It sent an error: {read_error(post.nameless).message[:200]}"
-            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.{said}")
+            reason = "" if post.nameless is None else f" It sent an error: {read_error(post.nameless).message[:200]}"
+            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.{reason}")
         if status == 404 and self._session_id is not None:
             raise not_sent(self._session_gone())
         return post.response
