@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
 LONGEST_QUERY = MAX_QUERY_CHARACTERS
-"""Most characters of a query, and of the name of a source or type."""
+"""The maximum number of characters of a query, and of the name of a source or type."""
 
 WIDER = 10
 """If a filter may drop hits, this many times more are requested from a source."""
@@ -74,7 +74,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fits_path(self) -> Matcher:
-        """Returns whether a title or URI fits `path`."""
+        """A function that returns whether a title or URI fits `path`."""
         return _compiled(self.pattern)
 
     def takes(self, source: Source) -> bool:
@@ -100,7 +100,7 @@ def _compiled(pattern: str) -> Matcher:
 
 
 class Index(Protocol):
-    """Searches sources faster than they can be searched themselves."""
+    """Searches sources faster than their own searches do."""
 
     async def start(self) -> None:
         """Called when the server starts."""
@@ -144,7 +144,7 @@ async def search(
         hits += found
         hits.truncated, hits.remark = found.truncated, found.remark
     left = wanted.limit - len(hits)
-    away: list[Source] = []
+    unreachable: list[Source] = []
     if left > 0 and sources:
         most = left * WIDER if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
@@ -153,17 +153,17 @@ async def search(
             for source in sources
         }
         await _wait_for_all(pending.values())
-        away = [source for source, answer in pending.items() if _is_unreachable(answer)]
-        answers = [answer.result() for source, answer in pending.items() if source not in away]
+        unreachable = [source for source, answer in pending.items() if _is_unreachable(answer)]
+        answers = [answer.result() for source, answer in pending.items() if source not in unreachable]
         shown = [[hit for hit in answer if hit.uri not in known and wanted.fits(hit)] for answer in answers]
         hits.truncated = next(
             filter(None, (hits.truncated, *(getattr(answer, "truncated", "") for answer in answers))), ""
         )
         _merge(hits, shown, [getattr(answer, "remark", "") for answer in answers])
-        hits.truncated = not_searched(away) if away else hits.truncated
+        hits.truncated = not_searched(unreachable) if unreachable else hits.truncated
     missing = [source for source, _ in resources.missing() if wanted.takes(source)]
     if missing:  # also those that the index covers, which may be out of date
-        hits.truncated = not_searched({*missing, *away})
+        hits.truncated = not_searched({*missing, *unreachable})
     if resources.may_differ():
         hits = await _readable(services, request, query, hits)
     del hits[wanted.limit :]
@@ -252,8 +252,8 @@ def source_name(source: Source) -> str:
 
 def not_searched(sources: Iterable[Source]) -> str:
     """Return a sentence that names the sources that could not be reached, and says why."""
-    whys = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
-    return f"Not searched: {'; '.join(whys)}."
+    reasons = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
+    return f"Not searched: {'; '.join(reasons)}."
 
 
 def _names(source: Source) -> set[str]:

@@ -111,7 +111,7 @@ def other_lists(client: Client) -> str:
 
 
 class ListFilter(NamedTuple):
-    """Which items are shown, and in which order."""
+    """Selects the items to show, and their order."""
 
     sort: str | None
     audience: str | None
@@ -134,7 +134,7 @@ def annotation(item: Any, name: str) -> Any:
 
 
 async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterator[Any]:
-    """Yield the items of one list that are shown. Only to sort them, up to `limit` items are kept in memory."""
+    """Yield the items of one list that are shown. Keeps items in memory only to sort them, and at most `limit`."""
     methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
         "resources": client.list_resources,
         "templates": client.list_resource_templates,

@@ -1,4 +1,4 @@
-"""Edit one table of a TOML file with tomlkit, which keeps the comments and the layout of the rest."""
+"""Edits one table of a TOML file with tomlkit, which keeps the comments and the layout of the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["find", "put", "remove"]
 
 
 def find(text: str, table: str, name: str) -> Any:
-    """Return the table `[table.name]`, or None if there is none; raises ValueError if the text cannot be read so."""
+    """Return the table `[table.name]`, or None if there is none; raises ValueError if that is not possible."""
     entries = tomllib.loads(text).get(table, {})
     if not isinstance(entries, dict):
         raise ValueError(f"expected {table!r} to be a table")

@@ -215,7 +215,7 @@ class HttpApp:
         await self._post(scope, headers, principal, accepted, receive, send)
 
     async def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
-        """Return who sends this request. Raises HttpRefusal."""
+        """Return the principal of this request. Raises HttpRefusal."""
         if self.auth is not None:
             found = self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
         else:
@@ -419,7 +419,7 @@ class HttpApp:
     async def _serve_legacy_sse(
         self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
-        """HTTP+SSE of 2024-11-05."""
+        """Serve HTTP+SSE of 2024-11-05."""
         principal = await self._authenticate(scope, headers) if self.protected else ANONYMOUS
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
@@ -467,7 +467,7 @@ class HttpApp:
     async def _send_metadata(
         self, auth: Authenticator, scope: Any, path: str, headers: Mapping[bytes, bytes], send: Send
     ) -> None:
-        """Answer with the metadata of this resource, to everybody and every web page (RFC 9728 §3.2)."""
+        """Answer with the metadata of this resource, for every caller and every web page (RFC 9728 §3.2)."""
         if path.removeprefix(RESOURCE_METADATA) not in ("", "/mcp"):
             raise HttpRefusal(404, f"Nothing is here: the metadata is at {RESOURCE_METADATA}/mcp.")
         if scope["method"] not in _SAFE:
