@@ -112,8 +112,9 @@ class Call(msgspec.Struct, eq=False):
         return self.row.name
 
     def left(self, now: float) -> float | None:
-        """Seconds that are left, or None if there is no limit. `now` is the loop's time; the first call starts the
-        clock.
+        """Return the seconds that are left, or None if there is no limit.
+
+        `now` is the loop's time; the first call starts the clock.
 
         Raises:
             RequestTimeout: the time is up.
@@ -264,8 +265,8 @@ class ProgressStep:
 def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:
     """Return the arguments for a progress function in a `notifications/progress`; None if it is invalid."""
     try:
-        said = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
+        report = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
     except msgspec.MsgspecError:
         return None
-    total = None if isinstance(said.total, UnsetType) else said.total
-    return said.progress, total, None if isinstance(said.message, UnsetType) else said.message
+    total = None if isinstance(report.total, UnsetType) else report.total
+    return report.progress, total, None if isinstance(report.message, UnsetType) else report.message

@@ -1,4 +1,4 @@
-"""Convert results for older revisions: unknown content blocks become text, structured values are wrapped in objects."""
+"""Converts results for older revisions: unknown content blocks become text, structured values become objects."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class StreamServer(asyncio.Protocol):
         return True
 
     def notify(self, message: bytes) -> bool:
-        """`SendNotification`: send one that belongs to no request. Returns False if the reader is too slow."""
+        """Send a notification that belongs to no request. Returns False if the reader is too slow."""
         if self.parked_bytes > self.service.limits.backlog or self.ended.done():
             return False
         self.write(message)
@@ -364,7 +364,7 @@ class StreamServer(asyncio.Protocol):
 
 
 def _split(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Split pieces to at most `LARGE` bytes: a transport keeps in memory all that it has accepted."""
+    """Split pieces into parts of at most `LARGE` bytes: a transport keeps in memory all that it has accepted."""
     for piece in pieces:
         for at in range(0, len(piece), LARGE):
             yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]

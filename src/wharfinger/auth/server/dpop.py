@@ -26,7 +26,7 @@ MAX_PROOF_CHARACTERS = 8 * 1024
 PROOF_SECONDS = 60.0
 """How much the time in a proof may differ from the server's, in both directions."""
 MAX_PROOFS = 100_000
-"""Most ids of proofs that one process remembers."""
+"""The maximum number of ids of proofs that one process remembers."""
 ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 
 
@@ -34,7 +34,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
     """Check everything about a proof except whether it is used twice, and return its id (RFC 9449 §4.3).
 
     Raises:
-        InvalidToken: the proof is not one of this key for this request.
+        InvalidToken: the proof was not made with this key for this request.
     """
     from joserfc import jwk, jwt
     from joserfc.errors import JoseError, SecurityWarning

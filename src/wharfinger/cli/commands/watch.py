@@ -93,7 +93,7 @@ def watch(
 
 
 def print_interruption(error: WharfingerError) -> None:
-    """Print that the connection was lost; the end of the gap is printed with what may have changed."""
+    """Print that the connection was lost. `print_change` prints what may have changed once it is back."""
     import time
 
     from wharfinger.cli.render.formatting import printable

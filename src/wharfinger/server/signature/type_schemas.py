@@ -49,8 +49,8 @@ def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str,
     """
     if not kinds:
         return [], {}
-    made = _kept_schemas if all(isinstance(kind, type) for kind in kinds) else _schemas
-    found, shared = made(kinds, mode)
+    make = _cached_schemas if all(isinstance(kind, type) for kind in kinds) else _schemas
+    found, shared = make(kinds, mode)
     return [dict(schema) for schema in found], dict(shared)
 
 
@@ -63,7 +63,7 @@ def _schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, An
     return schemas, lifted
 
 
-_kept_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
+_cached_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
 """Only for classes: two equal unions or literals may have their members in a different order."""
 
 
