@@ -174,7 +174,7 @@ class Command(Source):
         """Describe the command as a resource. If `every` is set, it has the version of the output.
 
         Raises:
-            ResourceNotFound: it is another URI.
+            ResourceNotFound: this is not the URI of the command.
         """
         self._check(uri)
         found = self._resource()
@@ -188,7 +188,7 @@ class Command(Source):
         """Run the command and return its output. A second content reports a failure, a cut, or the text on stderr.
 
         Raises:
-            ResourceNotFound: it is another URI.
+            ResourceNotFound: this is not the URI of the command.
         """
         self._check(uri)
         run = self.run()
@@ -205,8 +205,8 @@ class Command(Source):
                 meta[ENCODING] = encoding
             content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta=meta)
         contents = [content]
-        if said := _said(run):
-            contents.append(remark(uri, said))
+        if text := _remark_on(run):
+            contents.append(remark(uri, text))
         ttl = int(self.every * 1000) if self.every else 0
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
@@ -239,15 +239,15 @@ class Command(Source):
         return _version(self.run()) if uri is not None else ""
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return the command by its name: a search runs no command."""
+        """Return the command with its name only: a search does not run it."""
         need_no_cursor(after)
         return [document_of(self._resource())], None
 
     def text(self, uri: str) -> Sequence[str]:
-        """Return no text: a search runs no command.
+        """Return no text: a search does not run the command.
 
         Raises:
-            ResourceNotFound: it is another URI.
+            ResourceNotFound: this is not the URI of the command.
         """
         self._check(uri)
         return ()
@@ -262,7 +262,7 @@ class Command(Source):
             self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
@@ -288,11 +288,10 @@ def _decoded(run: Run) -> mime.Decoded | None:
 
 
 def _version(run: Run) -> str:
-    known = (run.output, run.errors, run.code, run.cut)
-    return digest(repr(known))
+    return digest(repr((run.output, run.errors, run.code, run.cut)))
 
 
-def _said(run: Run) -> str:
+def _remark_on(run: Run) -> str:
     """Return a remark about a run that failed, was cut or wrote to stderr."""
     parts: list[str] = []
     if run.cut:
@@ -374,7 +373,7 @@ def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: 
 
 
 def _is_gone(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether it has ended. It is not reaped yet, so that its id cannot become that of another process group."""
+    """Return whether the process has ended. Does not reap it: its id cannot yet become that of another group."""
     if sys.platform == "win32":
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -33,7 +33,7 @@ MAX_PIXELS = 2_400_000
 TARGET_BYTES = 1 << 20
 """Size above which a picture is scaled down further, to every `MAX_STEP`-th line and column at most."""
 MAX_STEP = 8
-"""The largest step between the lines and columns of a picture, even if it is larger than `TARGET_BYTES`."""
+"""The largest step between the lines and columns of a picture, even if it is still larger than `TARGET_BYTES`."""
 COMPARED_PIXELS = 40_000
 """Pixels of a screen that are compared to find a change."""
 
@@ -92,7 +92,7 @@ class Screen(Source):
         return uri.startswith(TOP)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List all screens as one, and each of them. Without a display, the list is empty, not an error."""
+        """List one resource for all screens together, and one for each. Without a display, the list is empty."""
         try:
             monitors = list(self.monitors().items())
         except InternalError as error:
@@ -175,7 +175,7 @@ class Screen(Source):
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         log.info("Stopped watching %s", uri or "the list of screens")
         self._polling.unwatch(uri)
 

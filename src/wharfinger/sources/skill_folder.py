@@ -54,7 +54,7 @@ MAX_FILES = 512  # of one skill (skills extension, limits)
 MAX_BYTES = 16 * MIB  # of one skill (skills extension, limits)
 MAX_DIRECTORIES = 10_000  # that are searched for skills
 PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
-PAGE_BYTES = 128 * MIB  # in the skills of one page, so that the first reading of it ends soon
+PAGE_BYTES = 128 * MIB  # in the skills of one page, so that hashing them takes a short time
 KEPT_DIGESTS = 32_768
 KEPT_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
@@ -245,10 +245,10 @@ class Skills(Source):
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
         """Return at most `limit` skills after the key, and the key of the next page."""
         shown: list[Skill] = []
-        files = octets = 0
+        files = size = 0
         directories = self._skill_directories()
         for at in range(_index_after(directories, after), len(directories)):
-            if len(shown) >= limit or files >= PAGE_FILES or octets >= PAGE_BYTES:
+            if len(shown) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
                 return shown, write_key(TreePosition(True, directories[at - 1]))
             try:
                 skill = self._skill(directories[at])
@@ -257,7 +257,7 @@ class Skills(Source):
                 continue
             shown.append(skill)
             files += len(skill.resources)
-            octets += sum(file.size for file in skill.resources if not isinstance(file, str))
+            size += sum(file.size for file in skill.resources if not isinstance(file, str))
         return shown, None
 
     def skill(self, uri: str) -> Skill:
@@ -276,14 +276,14 @@ class Skills(Source):
             raise ResourceNotFound(uri) from None
 
     def _skill(self, parts: Parts) -> Skill:
-        """One skill with its manifest.
+        """Return a skill with its manifest.
 
         Raises:
             _Unlisted: it exceeds the limits, or is gone.
         """
         skill_file = self._skill_file(parts)
         files: list[SkillResource] = []
-        octets = 0
+        size = 0
         entries = self.files.tree.walk(TreePosition(True, parts)) if parts else self.files.tree.walk()
         try:
             for entry in entries:
@@ -294,10 +294,10 @@ class Skills(Source):
                 if len(files) >= MAX_FILES:
                     raise _Unlisted(f"it has more than {MAX_FILES} files")
                 try:
-                    found = self._digest(entry, MAX_BYTES - octets)
+                    found = self._digest(entry, MAX_BYTES - size)
                 except NotServed:
                     continue
-                octets += found.size
+                size += found.size
                 files.append(SkillResource(uri=self.files.uri_of(entry.parts), digest=found.digest, size=found.size))
         finally:
             entries.close()

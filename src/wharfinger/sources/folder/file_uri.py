@@ -18,7 +18,7 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
 _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _NO_NAMES = frozenset(("", ".", ".."))
-_DRIVE_TRICKS = re.compile(
+_SPECIAL_ON_WINDOWS = re.compile(
     r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(?:\.|$)', re.IGNORECASE
 )
 
@@ -49,7 +49,7 @@ def unquote(part: str) -> str:
     if raw in (b"", b".", b"..") or b"/" in raw or b"\0" in raw:
         raise UnreadableUri("not a file name")
     name = os.fsdecode(raw)
-    if os.name == "nt" and _DRIVE_TRICKS.search(name):
+    if os.name == "nt" and _SPECIAL_ON_WINDOWS.search(name):
         raise UnreadableUri("not a plain Windows file name")
     return name
 

@@ -1,7 +1,7 @@
 """Watches directories with Linux's inotify (inotify(7)), with the interface of `watchfiles`' own notifier.
 
 The notifier of `watchfiles` also requests an event for each file that is opened, without an option to turn that off:
-each read of a published file then wakes a thread, which takes 5 µs of the 35 that the read takes. This one requests
+each read of a published file then wakes a thread, which costs 5 of the 35 µs that a read takes. This one requests
 only changes, and accepts names of any bytes.
 """
 
@@ -72,7 +72,7 @@ class InotifyNotifier:
             raise
 
     def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: StopSignal) -> Hints:
-        """Wait for changes. Return those that arrive until a step brings none, or until `debounce_ms` have passed.
+        """Wait for changes. Return them after a step without a new one, or after `debounce_ms`.
 
         Args:
             debounce_ms: The longest time in which changes are collected.
@@ -91,7 +91,7 @@ class InotifyNotifier:
                 if not changes:
                     until = time.monotonic() + debounce_ms / 1000
                 self._take(changes)
-                time.sleep(step_ms / 5000)  # a change is rarely alone: the next read takes several
+                time.sleep(step_ms / 5000)  # changes come in groups: the next read takes several
             if changes and (len(changes) == before or time.monotonic() >= until):
                 return changes
             if not changes and time.monotonic() >= until:
@@ -117,7 +117,7 @@ class InotifyNotifier:
             name = data[at : at + length].rstrip(b"\0")
             at += length
             directory = self._paths.get(watch)
-            if mask & _IN_Q_OVERFLOW:  # some were lost: everything may have changed
+            if mask & _IN_Q_OVERFLOW:  # events were lost: everything may have changed
                 changes.add((MODIFIED, self._root))
             elif directory is not None and not mask & _IN_IGNORED:
                 kind = ADDED if mask & _ADDED else DELETED if mask & _DELETED else MODIFIED

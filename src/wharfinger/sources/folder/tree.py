@@ -1,8 +1,9 @@
 """Walks the published files and directories of a folder, in a stable order and in pages, while directories change.
 
-The order: a directory, then its files by name, then its sub-directories by name, each with its contents. Names compare
-by code point. A position in this order is a path and whether it is a directory. A page begins after a position, which
-is searched for by its names, so nothing is listed twice or skipped because other entries were added or removed.
+The order: a directory, then its files by name, then its sub-directories by name, each with its contents. Names are
+compared by code point. A position in this order is a path, and whether it names a directory. A page begins after a
+position, which is searched for by its names, so nothing is listed twice or skipped because other entries were added or
+removed.
 
 Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
 the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
@@ -381,7 +382,7 @@ class FileTree:
                 close(frame.place.handle)
 
     def walk_directories(self) -> Generator[TreeEntry, None, None]:
-        """Yield the published directories only, as `walk` does."""
+        """Yield only the published directories, in the order of `walk`."""
         frames: list[_Frame] = []
         entries = self._walk(frames)
         try:
@@ -529,7 +530,7 @@ def _prefix(parts: Parts) -> str:
 
 
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
-    """Return whether both use the same compiled .gitignore files. With `own`, `kept` may also have the directory's."""
+    """Return whether both use the same compiled .gitignore files. With `own`, `kept` may have one more."""
     levels = kept.levels
     if own and levels and levels[0].cut == kept.cut:
         levels = levels[1:]
@@ -544,7 +545,7 @@ def _stamp(handle: Handle) -> tuple[int, ...]:
 
 
 def is_settled(changed: int, now: int | None = None) -> bool:
-    """Return whether a later change must have another time than `changed` (ns): clocks of file systems tick slowly."""
+    """Return whether a later change would have another time than `changed` (ns): file systems' clocks tick slowly."""
     age = (time.time_ns() if now is None else now) - changed
     return age > (SETTLED_NS if changed % 1_000_000_000 else SETTLED_COARSE_NS)
 

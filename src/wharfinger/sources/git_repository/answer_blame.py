@@ -1,7 +1,7 @@
 """Who wrote each line of a file: `git://label/blame/{rev}/{+path}{?lines}`.
 
 `git blame --porcelain` names a commit for each line. Authors, times and subjects are read from the objects of the
-commits, and the lines from that of the file. No other output of git is shown.
+commits, and the lines from the object of the file. No other output of git is shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
 LONGEST_LINE = 2_000
 """Characters of one line that are shown."""
 SECONDS = 20.0
-"""Time to look through the history of a file."""
+"""Timeout for reading the history of a file."""
 
 _HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) \d+ (\d+)(?: \d+)?").fullmatch
 _ESCAPE = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
@@ -46,7 +46,7 @@ _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 class LineOrigin(NamedTuple):
     """The commit in which a line got its current text, and the path of the file in that commit.
 
-    `boundary` is true for the first commit, and for the last one of a shallow clone: git looks no further.
+    `boundary` is true if git looks no further: at the first commit, or at the oldest one of a shallow clone.
     """
 
     oid: str

@@ -27,7 +27,7 @@ __all__ = ["DiffAnswer"]
 
 
 class DiffAnswer(GitAnswer):
-    """The difference between two commits, or of one to its first parent; of all files, or at a path."""
+    """The difference between two commits, or between one and its first parent: of all files, or of one path."""
 
     _commits: list[Commit]
     _trees: tuple[str, str]

@@ -21,9 +21,9 @@ EMPTY_TREES = {
 }
 """The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
-"""The most output that lists paths."""
+"""The largest list of paths that is read from git."""
 PATCH_BYTES = 1 << 20
-"""The most output of patches in a first run; a second one allows `LARGEST_PATCH_BYTES`."""
+"""The most patches, in bytes, that are read in the first run. A second run reads `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
 """The largest patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
@@ -82,7 +82,7 @@ async def changes(
         path: Only this file or folder.
         most: How many paths to return.
         seconds: How long to compare.
-        working: The working tree to compare with `old` instead of `new`.
+        working: A working tree, which is compared with `old` in place of `new`.
 
     Raises:
         GitFailed: git cannot compare them.
@@ -102,8 +102,9 @@ async def changes(
             modes, names, status = [int(mode, 8) for mode in raw.group(1, 2)], raw.group(3, 4), raw[5].decode()
             first = next(parts)
             second = next(parts) if status == "R" else b""
-            old, new = [name.decode() for name in names]
-            found.append(TreeChange(second or first, status, modes[0], modes[1], old, new, first if second else b""))
+            old_oid, new_oid = [name.decode() for name in names]
+            moved = first if second else b""
+            found.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, moved))
     return found, bool(output.cut)
 
 
@@ -178,7 +179,7 @@ def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
 
 
 def _is_plain(change: TreeChange) -> bool:
-    """Return whether its paths can be shown unchanged. git quotes others byte by byte."""
+    """Return whether the paths of a change can be shown unchanged. git quotes others byte by byte."""
     try:
         return change.path.decode().isprintable() and change.moved.decode().isprintable()
     except UnicodeDecodeError:

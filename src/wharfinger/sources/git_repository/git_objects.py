@@ -52,9 +52,9 @@ LARGEST_BYTES = 2048 * MIB
 LARGE_FILES = 2
 """The most temporary files of large blobs that are kept."""
 LARGE_SECONDS = 60.0
-"""Time to write such a file."""
+"""Timeout for writing such a file."""
 MAX_TAGS = 10
-"""The most tags that may lead from one to the next."""
+"""The longest chain of tags, each of which names the next."""
 DEEPEST = 512
 """Levels of folders that a walk enters."""
 SNIFFED_WHOLE_BYTES = MIB
@@ -93,7 +93,7 @@ class GitObjects:
         self._copying = asyncio.Lock()
 
     def forget(self) -> None:
-        """Read everything again: objects may have been pruned, or the repository may be another one."""
+        """Forget what was read: objects may have been pruned, or the repository may have been replaced."""
         self.reader.restart()
         for kept in (self._trees, self._commits, self._heads, self._large):
             kept.clear()
@@ -236,7 +236,7 @@ class GitObjects:
         return found
 
     async def walk(self, tree: str, after: Parts = ()) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
-        """Yield all entries below a tree, each folder before its entries. Begin after the path `after` of this tree.
+        """Yield all entries below a tree, each folder before its entries. If `after` is given, begin after this path.
 
         Raises:
             NoSuchPath: the tree has no such path.

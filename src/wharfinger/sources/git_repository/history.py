@@ -16,11 +16,11 @@ from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, G
 __all__ = ["EVERYTHING", "LIMIT", "MOST", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
 
 MOST = 100_000
-"""The most commits of one log. The log of its last commit has older ones."""
+"""The most commits of one log. For older ones, read the log of its last commit."""
 LIMIT = 50
 """Commits of a window if the URI has no `limit`."""
 FIRST = 500
-"""The fewest commits that a run of `git log` returns, if there are as many."""
+"""The fewest commits that a run of `git log` returns, if there are that many."""
 SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
 KEPT = 8 * MOST
@@ -50,7 +50,7 @@ class LoggedCommit(NamedTuple):
     status: str = ""
     path: bytes = b""
     before: bytes = b""
-    """The path before, if the commit renamed the file."""
+    """The path before the commit, if it renamed the file."""
 
 
 class Stretch(NamedTuple):
@@ -94,7 +94,7 @@ class Histories:
             GitFailed: git cannot read the history.
         """
         key = (tip, boundary, selection)
-        wanted = limit + 1 if selection.pickaxe else max(FIRST, limit + 1)  # it compares all files of each commit
+        wanted = limit + 1 if selection.pickaxe else max(FIRST, limit + 1)  # `-S` compares all files of each commit
         while True:
             history = self._kept.get(key)
             if history is None or not (history.complete or len(history.commits) >= wanted):
@@ -131,7 +131,7 @@ class Histories:
         except GitFailed:
             if not follow:
                 raise
-            # To follow a rename, git reads the whole tree, a part of which cannot be read.
+            # To follow renames, git reads the whole tree, and fails if a part of it is missing.
             return await self._read(tip, selection._replace(follow=False), most)
         commits = _followed(output.data) if follow else _named(output.data)
         if output.cut:

@@ -6,7 +6,7 @@
 
 Requests that wait are written to a process together, and their answers are read in order, so that many small objects
 cost few system calls. A repository has up to `SHARE` processes, and an event loop up to `PROCESSES`. If a repository
-needs one more than that, the process that was idle longest is ended.
+needs another one, the process that was idle longest is ended.
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
@@ -49,7 +49,7 @@ BYTES_AHEAD = 64 << 20
 WAITING = 20_000
 """The most requests that wait."""
 OBJECT_SECONDS = 10.0
-"""Time to read one object."""
+"""Timeout for reading one object."""
 SERVED = 20_000
 """Requests after which a process is replaced, so that its processor time stays below the limit."""
 PROCESSOR_SECONDS = 120.0
@@ -120,16 +120,16 @@ class ObjectReader:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[_Request] = deque()
         self._processes: list[_CatFile] = []
-        self._pumped = False
+        self._pump_scheduled = False
 
     async def info(self, name: str) -> GitObject:
         """Return the kind and size of an object.
 
-        `name` is its full name or the first digits of that, which `~2` or `^2` may follow.
+        `name` is its full name or the first digits of it, optionally followed by `~2` or `^2`.
 
         Raises:
             MissingObject: no object has this name.
-            AmbiguousName: several objects have it.
+            AmbiguousName: the names of several objects begin with these digits.
             DamagedObject: its header cannot be read.
         """
         known = self._infos.get(name)
@@ -168,7 +168,7 @@ class ObjectReader:
         return hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), info.size), usedforsecurity=False)
 
     async def starting_with(self, digits: str, most: int) -> list[str]:
-        """Return the names of at most `most` objects that begin with these digits, at least four."""
+        """Return at most `most` names of objects that begin with these digits, of which there must be four or more."""
         output = await run_git(
             self.place,
             "rev-parse",
@@ -199,7 +199,7 @@ class ObjectReader:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._forget(Overloaded("This repository is read on another event loop now: try again."))
-            self._loop, self._pumped = loop, False
+            self._loop, self._pump_scheduled = loop, False
         if len(self._queue) >= WAITING:
             raise Overloaded("Too many reads of this repository are waiting: try again later.")
         try:
@@ -240,12 +240,12 @@ class ObjectReader:
 
     def pump_soon(self) -> None:
         """Give requests to processes after this turn of the loop, in which more may arrive."""
-        if not self._pumped and self._loop is not None and not self._loop.is_closed():
-            self._pumped = True
+        if not self._pump_scheduled and self._loop is not None and not self._loop.is_closed():
+            self._pump_scheduled = True
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        self._pumped = False
+        self._pump_scheduled = False
         while self._queue:
             if self._queue[0].result.done():  # its caller has given up
                 self._queue.popleft()
@@ -338,7 +338,7 @@ class _Processes:
             reader.pump_soon()
 
 
-_all: WeakKeyDictionary[asyncio.AbstractEventLoop, _Processes] = WeakKeyDictionary()
+_processes_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Processes] = WeakKeyDictionary()
 
 
 class _CatFile(asyncio.SubprocessProtocol):
@@ -348,7 +348,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     def start(cls, reader: ObjectReader) -> _CatFile | None:
         """Start a process; None if there are too many."""
         loop = asyncio.get_running_loop()
-        processes = _all.setdefault(loop, _Processes())
+        processes = _processes_by_loop.setdefault(loop, _Processes())
         if not processes.have_room(reader):
             return None
         process = cls(reader, loop, processes)
@@ -450,7 +450,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             git_process.kill(self._transport)
 
     def _close_input(self) -> None:
-        """Let git end by itself. (To close the transport would take its exit code from asyncio, which then warns.)"""
+        """Let git end by itself. (If the transport were closed, asyncio would miss the exit code and warn.)"""
         pipe = self._transport and self._transport.get_pipe_transport(0)
         if pipe and not self._loop.is_closed():
             pipe.close()

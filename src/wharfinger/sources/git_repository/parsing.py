@@ -31,7 +31,7 @@ class Person(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit. Bytes of its message that cannot be decoded are escapes."""
+    """A commit. Bytes of its message that cannot be decoded are written as escapes."""
 
     oid: str
     tree: str
@@ -89,7 +89,7 @@ class GitTree(Sequence[GitTreeEntry]):
 
     @property
     def cost(self) -> int:
-        """The approximate bytes of memory that it takes."""
+        """Approximate bytes of memory that this takes."""
         return 250 * len(self._rows) + sum([len(row[1]) for row in self._rows]) + 100
 
     def place_of(self, name: bytes) -> int | None:

@@ -153,7 +153,7 @@ class GitSource(Source):
 
     async def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest branches, tags and short names of commits for revisions, and the paths of a revision."""
-        if not any(template == shown.uri_template for shown in self.templates):
+        if not any(template == known.uri_template for known in self.templates):
             return []
         try:
             return await git_completion.complete(self.repository, await self._now(), argument, value, context)
@@ -172,11 +172,11 @@ class GitSource(Source):
 
     def describe(self) -> str:
         """Describe the repository: `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
-        said: list[str] = []
-        thread = threading.Thread(target=lambda: said.extend(asyncio.run(self._facts())), daemon=True)
+        facts: list[str] = []
+        thread = threading.Thread(target=lambda: facts.extend(asyncio.run(self._facts())), daemon=True)
         thread.start()  # the caller may have an event loop
         thread.join()
-        return ", ".join([*said, f"watched by {self._polling.means}"])
+        return ", ".join([*facts, f"watched by {self._polling.means}"])
 
     async def _facts(self) -> list[str]:
         private = self.repository.private
@@ -184,17 +184,17 @@ class GitSource(Source):
             references = await read_references(private)
         except (RepositoryGone, GitFailed) as error:
             return [error.message.rstrip(".")]
-        said = [head_words(references), many(references.count(BRANCHES), "branch")]
+        facts = [head_words(references), many(references.count(BRANCHES), "branch")]
         if references.head is not None:
             try:
                 output = await run_git(
                     private, "ls-tree", "-r", "-z", "--name-only", f"{references.head}^{{tree}}", seconds=COUNT_SECONDS,
                     partial=True,
                 )  # fmt: skip
-                said.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
+                facts.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
             except GitFailed:
-                said.append("damaged")
-        return said
+                facts.append("damaged")
+        return facts
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` after each change of this URI, or of the list if it is None."""
@@ -215,7 +215,7 @@ class GitSource(Source):
     def _prepare(self) -> None:
         try:
             self._references = self._on_loop(self._now())
-        except InvalidArgument:  # it was moved, or git cannot read it: its resources are missing until it can
+        except InvalidArgument:  # the repository was moved or is damaged: until it is back, it has no resources
             self._references = None
 
     def _look(self, uri: str | None) -> Hashable:

@@ -50,11 +50,11 @@ def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut:
     first, last = len(before), len(before) + len(data)
     parts: list[str] = []
     at = first
-    for begin, end in secret_spans(before + data + after):
-        if end <= first or begin >= last:
+    for secret_begin, secret_end in secret_spans(before + data + after):
+        if secret_end <= first or secret_begin >= last:
             continue
-        parts += (_shown(data[at - first : max(begin, first) - first]), REDACTED)
-        at = min(end, last)
+        parts += (_shown(data[at - first : max(secret_begin, first) - first]), REDACTED)
+        at = min(secret_end, last)
     parts.append(_shown(data[at - first :]))
     return "".join(parts)
 

@@ -18,7 +18,7 @@ from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 __all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
 
 SAMPLE_BYTES = 1_024
-"""Bytes at the beginning of a file, and before a position, in the digest."""
+"""The digest covers this many bytes at the beginning of the file, and as many before the position."""
 _FORM = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
@@ -55,7 +55,10 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files. If `lost`, the file is gone, and this is the beginning of the oldest newer one."""
+    """A place in a chain of files.
+
+    If `lost`, the file is gone, and this is the beginning of the oldest file that changed since.
+    """
 
     at: int
     offset: int
@@ -99,7 +102,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
-    """Return the file that was empty then, or a copy of it from before it was truncated."""
+    """Return the file that was empty when the position was made, or a copy of it from before it was truncated."""
     since = [
         at
         for at, one in enumerate(chain.generations)

@@ -31,7 +31,7 @@ class SecretKind(NamedTuple):
 
 
 _QUOTE = rb"\\{0,3}[\"']?"
-_IS = _QUOTE + rb"\s{0,4}(?:=>|[:=])\s{0,4}\\{0,3}"
+_ASSIGNMENT = _QUOTE + rb"\s{0,4}(?:=>|[:=])\s{0,4}\\{0,3}"
 _VALUE = (
     rb"(?:\"((?:[^\"\\\n]|\\.)++)|'((?:[^'\\\n]|\\.)++)"
     rb"|((?:(?i:bearer|basic|digest|token|negotiate) )?[^\s\"'&,;)}\]]++))"
@@ -48,10 +48,10 @@ KINDS = (
     SecretKind(
         "values of names such as password, token, secret, api_key, Authorization",
         _BY_LENGTH,
-        re.compile(rb"(?i:" + b"|".join(_BY_LENGTH) + rb")" + _IS + _VALUE),
+        re.compile(rb"(?i:" + b"|".join(_BY_LENGTH) + rb")" + _ASSIGNMENT + _VALUE),
     ),
     SecretKind("bearer tokens", (b"bearer ",), re.compile(rb".{7}([A-Za-z0-9._~+/=-]{8,}+)")),
-    SecretKind("cookies", (b"cookie",), re.compile(rb".{6}" + _IS + rb"[\"']?([^\r\n\"]++)")),
+    SecretKind("cookies", (b"cookie",), re.compile(rb".{6}" + _ASSIGNMENT + rb"[\"']?([^\r\n\"]++)")),
     SecretKind("passwords in URLs", (b"://",), re.compile(rb"://[^\s/:@\"']{0,256}+:([^\s/@\"']++)@")),
     *(
         SecretKind(

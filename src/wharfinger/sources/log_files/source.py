@@ -397,7 +397,7 @@ class Logs(Source):
         return str(number).encode()
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._watch.unwatch(uri)
         self._sieves.pop(uri, None)
 

@@ -48,7 +48,7 @@ MAX_DIRECTORY_BYTES = 32 << 20
 MAX_MEMBERS = 300_000
 """Entries in the directory: each takes about 600 bytes of memory, but as few as 46 in the file."""
 MAX_EXTRA_BYTES = 4_096
-"""Bytes of the extra fields of one entry. The time of `zipfile` grows with their square."""
+"""Bytes of the extra fields of one entry. The time that `zipfile` takes grows with the square of their number."""
 MAX_NAME_BYTES = 1_024
 """Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_INFLATED_BYTES = 1 << 30
@@ -64,7 +64,7 @@ _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
 _ENTRY = struct.Struct("<4s24xHHH12x")
-_HEADER = 30  # bytes of a member's local header, before its name
+_HEADER_BYTES = 30  # bytes of a member's local header, before its name
 _ENCRYPTED = 0x1
 
 _Stamp = tuple[int, int, int, int]
@@ -100,7 +100,7 @@ class ZipStore:
             raise UnusableSource(str(error)) from None
 
     def _current(self) -> _Archive:
-        """Return the archive. Opens it again if its file has changed.
+        """Return the archive, opened again if its file has changed.
 
         Raises:
             StoreFailed: the file no longer exists, or is not an archive.
@@ -158,8 +158,8 @@ class ZipStore:
     def describe(self) -> str:
         """Describe the number of members, and how many are withheld."""
         archive = self._current()
-        said = many(len(archive.keys), "member")
-        return f"{said} ({archive.withheld:,} withheld: links, unsafe or overlapping)" if archive.withheld else said
+        text = many(len(archive.keys), "member")
+        return f"{text} ({archive.withheld:,} withheld: links, unsafe or overlapping)" if archive.withheld else text
 
     def close(self) -> None:
         """Close the archive."""
@@ -307,7 +307,7 @@ def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
     for at, member in enumerate(ordered):
         if member.header_offset < end:
             shared |= {at, furthest}
-        ends = member.header_offset + _HEADER + len(member.orig_filename) + member.compress_size
+        ends = member.header_offset + _HEADER_BYTES + len(member.orig_filename) + member.compress_size
         if ends > end:
             furthest, end = at, ends
     return [member for at, member in enumerate(ordered) if at not in shared]

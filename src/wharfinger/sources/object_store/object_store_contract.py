@@ -43,7 +43,7 @@ class ObjectInfo(NamedTuple):
     modified: float | None = None
     version: str = ""
     handle: object = None
-    """A value that the store needs to read it."""
+    """A value that the store needs to read the object."""
 
     @property
     def directory(self) -> bool:
@@ -102,7 +102,7 @@ class ObjectStore(Protocol):
         ...
 
     def describe(self) -> str:
-        """Describe the store, such as how many entries are withheld. Empty if that would take long to find."""
+        """Describe the store, such as how many entries are withheld; empty if counting them would take long."""
         ...
 
     def close(self) -> None:

@@ -352,7 +352,7 @@ class Objects(Source):
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:

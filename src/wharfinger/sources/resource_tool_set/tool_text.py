@@ -16,7 +16,7 @@ from wharfinger.sources.windows.window_budget import window_budget
 
 __all__ = ["as_json", "brief", "clipped", "errors_for_models", "read"]
 
-DESCRIPTION = 200
+MAX_DESCRIPTION_LENGTH = 200
 """Characters of a title or description in a list."""
 
 
@@ -24,7 +24,7 @@ DESCRIPTION = 200
 def errors_for_models(uri: str = "") -> Generator[None, None, None]:
     """Turn errors of a read, a list or a query into results with `isError`, which models see.
 
-    A protocol error would end the run of many agents.
+    Many agents stop at a protocol error.
 
     Raises:
         ToolError: instead of an error that the caller can fix, or of a database or server that is down.
@@ -69,7 +69,9 @@ def brief(resource: t.Resource) -> dict[str, Any]:
 
 
 def _short(text: Any) -> Any:
-    return text[: DESCRIPTION - 1] + "…" if isinstance(text, str) and len(text) > DESCRIPTION else text
+    if isinstance(text, str) and len(text) > MAX_DESCRIPTION_LENGTH:
+        return text[: MAX_DESCRIPTION_LENGTH - 1] + "…"
+    return text
 
 
 def clipped(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""The file of an index in a cache folder, locked while a server uses it and used again by the next start."""
+"""The file of an index in a cache folder, locked while a server uses it, and reused after a restart."""
 
 from __future__ import annotations
 

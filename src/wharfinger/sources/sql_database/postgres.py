@@ -1,4 +1,4 @@
-"""PostgreSQL by asyncpg: rows in windows, statements that only read, and changes.
+"""PostgreSQL by asyncpg: rows in windows, read-only statements, and detection of changes.
 
 asyncpg's connections belong to one event loop, but a source is called from threads, and by servers on any loop.
 Therefore the connections have their own loop, in a thread.
@@ -141,11 +141,11 @@ class Postgres(DatabaseEngine):
         return self._pool
 
     @asynccontextmanager
-    async def _connection(self, alone: bool) -> AsyncGenerator[Any]:
-        """Yield a connection in a read-only transaction that is rolled back. With `alone`, there is no transaction."""
+    async def _connection(self, autocommit: bool) -> AsyncGenerator[Any]:
+        """Yield a connection in a read-only transaction that is rolled back. With `autocommit`, there is none."""
         pool = await self._open_pool()
         async with pool.acquire(timeout=CONNECTION_SECONDS) as connection:
-            if alone:
+            if autocommit:
                 yield connection
                 return
             transaction = connection.transaction(readonly=True)
@@ -156,15 +156,15 @@ class Postgres(DatabaseEngine):
                 if not connection.is_closed():
                     await transaction.rollback()
 
-    def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, alone: bool = False) -> T:
+    def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, autocommit: bool = False) -> T:
         """Call `work` with a connection, and once more if the server had closed that connection."""
-        return self._loop.run(self._attempts(work, self._bounds.seconds if seconds is None else seconds, alone))
+        return self._loop.run(self._attempts(work, self._bounds.seconds if seconds is None else seconds, autocommit))
 
-    async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, alone: bool) -> T:
+    async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, autocommit: bool) -> T:
         asyncpg = driver()
         for attempt in (1, 2):
             try:
-                async with self._connection(alone) as connection:
+                async with self._connection(autocommit) as connection:
                     try:
                         async with asyncio.timeout(seconds + GRACE_SECONDS):
                             return await work(connection)
@@ -246,7 +246,7 @@ class Postgres(DatabaseEngine):
         )
 
     def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], Awaitable[T]], seconds: float) -> T:
-        """Call `work`, and convert its errors."""
+        """Call `work`, and convert errors of asyncpg to those of a `DatabaseEngine`."""
         asyncpg = driver()
 
         async def reading(connection: Any) -> T:
@@ -275,7 +275,7 @@ class Postgres(DatabaseEngine):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the row counts of the last VACUUM or ANALYZE (`reltuples`)."""
         oids = [table.oid for table in tables]
-        found: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), alone=True)
+        found: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), autocommit=True)
         counts = {row["oid"]: row["count"] for row in found if row["count"] >= 0}
         return [None if table.kind == "view" else counts.get(table.oid) for table in tables]
 
@@ -283,11 +283,11 @@ class Postgres(DatabaseEngine):
 
     def token(self) -> Hashable:
         """Return the ended transactions of the server (`pg_current_snapshot`) and the number of notifications."""
-        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), alone=True), self._notified("")
+        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True), self._notified("")
 
     def table_token(self, table: DatabaseTable) -> str:
         """Return the table's file, size and counters, its last key, and the number of notifications for it."""
-        counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), alone=True)
+        counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), autocommit=True)
         with suppress(LookupError, BadKey):
             last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
             counted = f"{counted} {last[0].key if last else ''}"

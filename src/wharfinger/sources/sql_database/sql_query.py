@@ -25,7 +25,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a statement returned, each a list of JSON values in the order of `columns`.
 
     Names of columns may repeat. `truncated` says why rows are missing, and `shortened` how to get the rest of values
-    that were cut. They are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
+    that were cut. Both are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
     """
 
     columns: list[str]
@@ -95,14 +95,14 @@ def run_query(
 _UNKNOWN_TABLE = re.compile(r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?:[^".]+\.)?([^"]+)" does not exist')
 
 
-def _hint(engine: DatabaseEngine, said: str, statement: str) -> str:
+def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:
     """Return a hint with the names of the tables or columns, if the statement names one that does not exist."""
-    if found := _UNKNOWN_TABLE.search(said):
+    if found := _UNKNOWN_TABLE.search(message):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
         near = get_close_matches((found[1] or found[2]).lower(), [name.lower() for name in names], 1)
         meant = f" Did you mean {near[0]}?" if near else ""
         return f"{meant} Tables: {_listed(names)}."
-    if "column" in said and ("no such column" in said or "does not exist" in said):
+    if "column" in message and ("no such column" in message or "does not exist" in message):
         words = {word.lower() for word in re.findall(r"\w+", statement)}
         tables = [table for table in engine.catalogue(5.0).tables.values() if table.name.lower() in words]
         return "".join(f" {table.name} has {_listed([one.name for one in table.columns])}." for table in tables[:5])

@@ -67,7 +67,7 @@ class SqlWatch:
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._polling.unwatch(uri)
         with self._lock:
             self._watched.discard(uri)

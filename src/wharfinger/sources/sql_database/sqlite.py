@@ -1,4 +1,4 @@
-"""SQLite files: rows in windows, statements that only read, and changes.
+"""SQLite files: rows in windows, read-only statements, and detection of changes.
 
 It runs in the server's threads with the standard library's sqlite3, because the authorizer, the progress handler and
 `interrupt()` are methods of its connection. Asynchronous wrappers would add another thread.
@@ -162,7 +162,7 @@ class SQLite(DatabaseEngine):
                 raise
 
     def _raise_failure(self, error: Exception) -> None:
-        """Raise the error for the client if the file caused this one, and not the statement."""
+        """Raise the client's error if the file, and not the statement, caused `error`."""
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
@@ -330,8 +330,8 @@ class _Select:
             if self.table.key is None:
                 raise BadKey("")
             part = columns_of_cursor(self.table.key, self.order, span.key)
-            marks = [self._mark(values, text) for text in span.key]
-            conditions.append(rows_beyond(part, expressions[: len(part)], marks, span.where))
+            placeholders = [self._placeholder(values, text) for text in span.key]
+            conditions.append(rows_beyond(part, expressions[: len(part)], placeholders, span.where))
         conditions += [_condition(self.table.column(one.column), one, values) for one in span.choice.filters]
         statement = f"SELECT {', '.join(wanted)} FROM main.{quoted(self.table.name)}"  # noqa: S608 - the catalogue's names
         statement += f" WHERE {' AND '.join([f'({one})' for one in conditions])}" if conditions else ""
@@ -339,15 +339,15 @@ class _Select:
             statement += f" ORDER BY {sort_terms(self.order, expressions, backwards=span.backwards)}"
         return f"{statement} LIMIT {span.limit + 1} OFFSET {span.offset}", values
 
-    def _mark(self, values: dict[str, object], text: str | None) -> str | None:
+    def _placeholder(self, values: dict[str, object], text: str | None) -> str | None:
         if text is None:
             return None
         key = self.table.key
         value = read_value(text)
         if key is not None and key.integer and not self.span.choice.order and not isinstance(value, int):
             raise BadKey(f"{key.columns[0]} must be an integer.")
-        mark = _add(values, value)
-        return f"CAST({mark} AS TEXT)" if text.startswith("t'") else mark
+        placeholder = _add(values, value)
+        return f"CAST({placeholder} AS TEXT)" if text.startswith("t'") else placeholder
 
     def collect(self, found: Iterator[Sequence[object]], bounds: QueryBounds) -> Rows:
         """Return as many rows as the bounds allow, with their keys."""
@@ -443,8 +443,8 @@ def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | Non
 def write_value(value: object) -> str | None:
     """Write a value of a key as text, or None for NULL.
 
-    Numbers do not change. `'` precedes a text that could be read as something else, `x'` the hex of bytes, and `t'`
-    the hex of a text that contains NUL or is not UTF-8.
+    Numbers are written unchanged. `'` precedes a text that could be read as something else, `x'` the hex of bytes, and
+    `t'` the hex of a text that contains NUL or is not UTF-8.
     """
     if value is None:
         return None

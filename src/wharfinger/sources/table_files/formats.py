@@ -1,7 +1,7 @@
 """CSV, JSON Lines and Parquet: their columns, and a range of their rows as lines of JSON.
 
-A value of a CSV file is a number if its column is numeric and it can be written as one, otherwise its text. A row of
-JSON Lines is the line itself. Values of a Parquet file have their own types.
+A value of a CSV file is a number if its column is numeric and its text is a JSON number, otherwise it is the text. A
+row of JSON Lines is the line itself. Values of a Parquet file have their own types.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _select(
     first: int,
     number: int,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a source in the order of a choice. Rows that are equal in it keep the order of the file."""
+    """Yield the rows of a source in the order of a choice. Rows with equal sort values keep the order of the file."""
     where, values = conditions_of(columns, choice)
     terms = sort_terms_of(columns, choice)
     place = f"(SELECT *, row_number() OVER () AS {_PLACE} FROM {source})" if terms else source  # noqa: S608
@@ -129,15 +129,15 @@ class Csv:
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         encoding = _csv_encoding(file)
         _check_lines(file, encoding)
-        given = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = '{_ENCODINGS[encoding]}'"
-        given += ", quote = '\"'"
+        options = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = '{_ENCODINGS[encoding]}'"
+        options += ", quote = '\"'"
         try:
-            detected = _detect(engine, file, given)
+            detected = _detect(engine, file, options)
         except UnreadableTable:  # such as two kinds of line ends; in other files this mode would misread some quotes
-            given += ", strict_mode = false"
-            detected = _detect(engine, file, given)
-        if detected[1] == "'":  # part of some value: DuckDB would find too many columns
-            detected = _detect(engine, file, f"{given}, escape = '\"'")
+            options += ", strict_mode = false"
+            detected = _detect(engine, file, options)
+        if detected[1] == "'":  # it belongs to a value: as a quote, it would lead to too many columns
+            detected = _detect(engine, file, f"{options}, escape = '\"'")
         delimiter, escape, header, skipped, columns = detected
         # Quotes may occur only after the sample. Any other escape that DuckDB detects is a part of some value.
         escape = escape if escape == "\\" else '"'
@@ -148,7 +148,7 @@ class Csv:
             self.details["skippedLines"] = skipped
         types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(names)))
         self._source = (
-            f"read_csv(?, {given}, auto_detect = false, columns = {{{types}}}, "
+            f"read_csv(?, {options}, auto_detect = false, columns = {{{types}}}, "
             f"delim = {literal(delimiter)}, escape = '{escape}', header = {str(bool(header)).lower()}, "
             f"skip = {int(skipped)}, parallel = false)"
         )
@@ -192,7 +192,7 @@ class Csv:
         return _count(engine, file, self._source, self._selected_columns(), choice)
 
 
-def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
+def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> tuple[Any, ...]:
     """Let DuckDB detect delimiter, escape, whether there is a header, the number of lines before it, and columns.
 
     Raises:
@@ -202,7 +202,7 @@ def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]
     (detected,) = engine.ask(
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - our own literals
-        f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {given}{known})",
+        f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{known})",
         [file.path],
     )
     return detected
@@ -347,7 +347,7 @@ class JsonLines:
 
     def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the lines that meet the conditions."""
-        if not choice.filters:  # as `rows` counts them, also lines that are not JSON
+        if not choice.filters:  # count as `rows` does, including lines that are not JSON
             try:
                 return file.lines.find(file.content, MAX_LINES).line - 1
             except NotReached as error:

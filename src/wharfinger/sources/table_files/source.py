@@ -138,11 +138,12 @@ class Tables(Source):
     # Opening
 
     def _use(self, uri: str, parts: Parts, use: Callable[[_File], T]) -> T:
-        """Open a table and use one version of it.
+        """Open a table and return the result of `use`, which is called again if the file changed during the call.
 
         Raises:
-            ResourceNotFound: it is missing or not published.
-            UnreadableTable: it is not a table in this format.
+            ResourceNotFound: the file is missing or not published.
+            UnreadableTable: the file is not a table in this format.
+            InternalError: the file changed during each of `MAX_TRIES` calls.
         """
         for _ in range(MAX_TRIES):
             try:
@@ -188,7 +189,7 @@ class Tables(Source):
         return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
-        """Describe a URI as a resource. This reads at most the columns of the content.
+        """Describe a URI as a resource. This reads at most the columns of the table.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -250,14 +251,14 @@ class Tables(Source):
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
 
     def _schema(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        said = {
+        schema = {
             "format": _form(file),
             "bytes": file.status.st_size,
             "rows": file.table.count(self._engine, file.open),
             "columns": [{"name": column.name, "type": column.type} for column in file.table.columns],
             **file.table.details,
         }
-        return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(said).decode())]
+        return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(schema).decode())]
 
     def _sample(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         lines, _ = self._rows(file, 1, EXAMPLE_ROWS, RowChoice())
@@ -278,11 +279,11 @@ class Tables(Source):
         if not lines and first > 1:
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{WINDOW_ROWS}.")
         if not lines:
-            said = (
+            text = (
                 f"No rows of {file.open.name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
             )
             empty = t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="")
-            return [empty, remark(uri, said)]
+            return [empty, remark(uri, text)]
         meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
             short = bool(last) and end <= last
@@ -383,7 +384,7 @@ class Tables(Source):
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._watch.unwatch(uri)
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ This source keeps about the other server:
 - the last result of `stat` for a URI, to find out whether the resource changed before its watch began.
 - the reason why it cannot be reached (`UpstreamClient`), so that clients do not wait for a server that is down.
 
-Contents are never kept. Requests to the other server have the URI and its own headers, and no data of our client.
+Contents are never kept. Requests to the other server carry the headers configured for it, and no headers of our client.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["Upstream", "upstream"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_MESSAGE_BYTES = 48 << 20
-"""One result: contents of 32 MiB in base64."""
+"""Size of one result: enough for contents of 32 MiB in base64."""
 PATIENCE_SECONDS = 3.0
 """How long a list of several sources waits for this server."""
 LIST_SECONDS = 10.0
@@ -65,7 +65,7 @@ START_SECONDS = 60.0
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension whose `directoryRead` says that directories can be read."""
 _RUNNERS = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
-_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # not code, as after `python -c`
+_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # the name of a package or script, but not code, as after `python -c`
 _WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 MAX_STATS = 5_000
 """URIs whose last `stat` is remembered."""
@@ -221,7 +221,7 @@ class Upstream(Source):
 
         Raises:
             InvalidArgument: the list must be read again from the start.
-            UpstreamUnreachable: it cannot be reached now.
+            UpstreamUnreachable: the other server cannot be reached now.
             InternalError: the list never ends, or a page of it failed.
         """
         return await self._lists.page(after, limit)
@@ -284,7 +284,7 @@ class Upstream(Source):
         return version_of(await self._find_listed(uri) or await self._stat_by_reading(uri))
 
     async def _find_listed(self, uri: str) -> t.Resource | None:
-        """Find the resource in the current list, on the page where it was last. Returns None if it is not there."""
+        """Find the resource in the current list, on the page that last had it. Returns None if it is not there."""
         if not self._index.has(uri) or self._belongs_elsewhere(uri):
             return None
         try:
@@ -339,8 +339,8 @@ class Upstream(Source):
 
         Raises:
             ResourceNotFound: the other server has no resource with this URI.
-            InvalidArgument: it refuses the request; the message is its own.
-            UpstreamUnreachable: it cannot be reached now.
+            InvalidArgument: the other server refuses the request; the message is its own.
+            UpstreamUnreachable: the other server cannot be reached now.
         """
         if uri == self.status:
             text = f"{self.location}: {self.describe()}\n"
@@ -388,7 +388,7 @@ class Upstream(Source):
 
         Raises:
             InvalidArgument, InternalError: as for `page`.
-            UpstreamUnreachable: it cannot be reached now.
+            UpstreamUnreachable: the other server cannot be reached now.
         """
         resources, key = await self._lists.page(after, limit)
         return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
@@ -406,14 +406,14 @@ class Upstream(Source):
     # Watching
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Watch it at the other server, and call `changed` after each change."""
+        """Watch a resource, or the list if `uri` is None, at the other server, and call `changed` after each change."""
         if uri == self.status:
             self._status_changed = changed
         else:
             self._upstream_watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a resource, or the list if `uri` is None."""
         if uri == self.status:
             self._status_changed = None
         else:
@@ -422,7 +422,7 @@ class Upstream(Source):
     def _on_state(self) -> None:
         """Update the lists after the other server went away or came back, perhaps with other resources."""
         if self._client.down:
-            self._lists.forget()  # a cached page would look like an answer
+            self._lists.forget()  # otherwise a cached page would look like an answer
             self.breaker.failed(self._client.down, time.monotonic())
         else:
             self.breaker.succeeded()

@@ -40,7 +40,7 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 T = TypeVar("T")
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""Delay before an unreachable server is pinged. It is doubled after each failure."""
+"""The first and the longest delay before an unreachable server is pinged. Each failure doubles it."""
 PING_SECONDS = 10.0
 """Timeout of a ping."""
 MAX_REQUESTS = 64
@@ -84,9 +84,9 @@ class UpstreamClient:
 
         Raises:
             ResourceNotFound: the server has no resource with this URI.
-            InvalidArgument: it refuses the request; the message is its own.
-            UpstreamUnreachable: it cannot be reached, or could not a moment ago.
-            InternalError: it failed.
+            InvalidArgument: the server refuses the request; the message is its own.
+            UpstreamUnreachable: the server cannot be reached, or could not be reached a moment ago.
+            InternalError: the request failed, or its result cannot be used.
         """
         if self.closed or self._breaker.down:
             raise self._unreachable()
@@ -101,8 +101,8 @@ class UpstreamClient:
             self.succeeded()
             if isinstance(error, RemoteResourceNotFound):
                 raise ResourceNotFound(uri) from None
-            said = f"{self._name} says: {_brief(error.message or 'no reason')}"
-            raise (InvalidArgument if isinstance(error, RemoteInvalidParams) else InternalError)(said) from None
+            message = f"{self._name} says: {_brief(error.message or 'no reason')}"
+            raise (InvalidArgument if isinstance(error, RemoteInvalidParams) else InternalError)(message) from None
         except WharfingerError as error:
             raise InternalError(f"{self._name} sent a result that cannot be used: {_brief(error)}") from None
         self.succeeded()

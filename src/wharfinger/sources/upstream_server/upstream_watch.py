@@ -64,7 +64,7 @@ class UpstreamWatch:
                 asyncio.get_running_loop().call_soon(self._watch_new)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching it."""
+        """Stop watching a URI, or the list if `uri` is None."""
         self._wanted.pop(uri, None)
         if uri is None and self._list is not None:
             self._list.cancel()

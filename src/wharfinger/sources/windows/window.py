@@ -1,7 +1,7 @@
 """Windows of bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and the windows before and after them.
 
-A window is read from a `RandomAccess`, which is never loaded as a whole (see `window_reader`). All windows joined are
-the whole content.
+A window is read from a `RandomAccess`, which is never loaded as a whole (see `window_reader`). Joined, all windows
+give the whole content.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ GUESSED = "wharfinger/encoding-guessed"
 SUMMARY = "wharfinger/summary"
 """In `_meta` of a content that only describes the content of its URI: true."""
 REMARK = "wharfinger/remark"
-"""In `_meta` of such a content that is a remark about the read: the remark, without brackets and how to continue."""
+"""In `_meta` of a content that is a remark about the read: its text, without brackets and the hint how to continue."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "lines": UriParameter("1-200", "these lines"),
     "tail": UriParameter("200", "the last lines"),
     "bytes": UriParameter("0-65535", "these bytes"),
 }
-"""The windows of a file, for `Source.parameters`."""
+"""Parameters for a window of a file, for `Source.parameters`."""
 
 WHOLE = 32 << 20
 """Most bytes that are read at once: as a whole content, or as a window with both ends."""
@@ -99,7 +99,7 @@ class Data:
         return len(self.data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset` on."""
+        """Return up to `length` bytes from `offset`."""
         return self.data[offset : offset + length]
 
 
