@@ -73,7 +73,7 @@ class Polling:
         self._recorded: dict[str | None, Hashable] = {}
         self._worker: _Worker | None = None
         self._unavailable = ""
-        """Why the data is unavailable, as of the last round; empty if it is not."""
+        """Why the data is unavailable, as of the last round; empty if it is available."""
 
     @property
     def watched(self) -> tuple[str | None, ...]:

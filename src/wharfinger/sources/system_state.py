@@ -27,7 +27,7 @@ __all__ = ["System", "system"]
 
 TOP = "system:///"
 POLL_SECONDS = 2.0
-"""Time between two measurements for watchers. Results have it as `ttlMs`."""
+"""Time between two measurements for watchers. It is also the `ttlMs` of results."""
 CACHE_SECONDS = 0.5
 """How long a measurement is shared by all readers."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
@@ -98,7 +98,7 @@ class System(Source):
         """List the entries of the only directory.
 
         Raises:
-            ResourceNotFound: it is another URI.
+            ResourceNotFound: this is not the URI of the directory.
         """
         if uri != TOP:
             raise ResourceNotFound(uri)
@@ -190,7 +190,7 @@ class _Machine:
             raise MissingExtra("system", "Publishing the state of this machine") from None
         self.psutil: Any = psutil
         self.used: dict[tuple[int, float], tuple[float, float]] = {}
-        """The CPU seconds of each process at the last measurement, and its time, by process id and start time."""
+        """The CPU seconds of each process, and the time when they were measured, by process id and start time."""
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
         psutil.cpu_percent()  # the first call only starts the measurement
@@ -259,14 +259,14 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         seconds = times.user + times.system if times else 0.0
         before, at = machine.used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
-        octets = memory.rss if memory else 0
+        resident_bytes = memory.rss if memory else 0
         rows.append({
             "pid": known["pid"],
             "name": shown((known["name"] or "")[:MAX_NAME_LENGTH]),
             "user": shown((known["username"] or "")[:MAX_NAME_LENGTH]),
             "cpu_percent": round(max(0.0, seconds - before) / max(now - at, 0.1) * 100, 1),
-            "memory": octets,
-            "memory_percent": round(octets / total * 100, 1),
+            "memory": resident_bytes,
+            "memory_percent": round(resident_bytes / total * 100, 1),
         })  # fmt: skip
     machine.used = used
     return {"processes": rows}

@@ -48,8 +48,8 @@ def count(tree: FileTree, seconds: float) -> Count:
         for entry in entries:
             if entry.directory:
                 directories += 1
-                for why, many in entry.listing.withheld.items():
-                    withheld[why] = withheld.get(why, 0) + many
+                for why, amount in entry.listing.withheld.items():
+                    withheld[why] = withheld.get(why, 0) + amount
                 continue
             try:
                 size += stat_entry(entry.handle, entry.name).st_size

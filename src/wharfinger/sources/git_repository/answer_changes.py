@@ -39,10 +39,10 @@ __all__ = ["ChangesAnswer"]
 NAMED = 200
 """The most changed, and the most untracked, paths that the text names."""
 UNTRACKED_BYTES = 1 << 20
-"""The most output of names of untracked files."""
+"""Bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0
 SECONDS = 5.0
-"""Time to compare the working tree with the index."""
+"""Timeout for comparing the working tree with the index."""
 
 
 class ChangesAnswer(GitAnswer):
@@ -99,7 +99,7 @@ class ChangesAnswer(GitAnswer):
         return os.fsencode("/".join(self.address.parts))
 
     async def _refresh(self, compared: WorkingTree) -> None:
-        """Compare the contents of files whose status alone changed. Only the copy of the index is written."""
+        """Refresh the copy of the index, so that files whose status alone changed do not count as changed."""
         await run_git(
             self.repository.private, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
             work_tree=compared.folder, index=compared.index_file, output_bytes=2 * INDEX_BYTES, seconds=SECONDS,

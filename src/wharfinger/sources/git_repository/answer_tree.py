@@ -135,7 +135,7 @@ async def entry_resources(
     files = {entry.oid for _, entry in rows if not (is_tree(entry.mode) or is_module(entry.mode))}
     infos = await repository.objects.infos(list(files))
     sizes = {oid: info.size for oid, info in infos.items()}
-    # The types of most files follow from their names. Of the others, the first bytes are read.
+    # Most types follow from the names of the files. For the other types, the first bytes are read.
     unknown = {
         entry.oid
         for parts, entry in rows

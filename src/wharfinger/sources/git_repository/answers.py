@@ -1,4 +1,4 @@
-"""The base of the answers for all kinds of URIs: their repository, their references, and how long they are valid."""
+"""The base class of all answers: their repository, their references, and how long they are valid."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class GitUris:
         return f"{self._inside}commit/{quote_rev(rev)}"
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
-        """Return the URI of the difference between two revisions, or of one to its parent; with `parts`, at a path."""
+        """Return the URI of the difference between two revisions, or of one and its parent; with `parts`, at a path."""
         first = quote_rev(rev)
         if to is not None:
             # A dot at the end would be confused with the two that follow.
@@ -145,8 +145,8 @@ _QUERIES = {
 def _check_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:
     unknown = [name for name in query if name not in allowed]
     if unknown:
-        can = f"its parameters are {', '.join(allowed)}" if allowed else "it has no parameters"
-        raise InvalidArgument(f"{base[:200]} has no parameter {shown(unknown[0][:50])!r}: {can}.")
+        hint = f"its parameters are {', '.join(allowed)}" if allowed else "it has no parameters"
+        raise InvalidArgument(f"{base[:200]} has no parameter {shown(unknown[0][:50])!r}: {hint}.")
 
 
 def plain_path(text: str) -> Parts:

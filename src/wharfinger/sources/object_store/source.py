@@ -194,7 +194,7 @@ class Objects(Source):
             directory = self._directory(base)
             if query or directory is None:
                 raise ResourceNotFound(uri)
-            info = ObjectInfo(directory, version=self._signed(directory))
+            info = ObjectInfo(directory, version=self._directory_version(directory))
         self._polling.record(uri, info.version)
         return self._resource(info, uri)
 
@@ -223,7 +223,7 @@ class Objects(Source):
             ttl = ttl_ms(info.modified)
             return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-        found = self._unchanged(base, contents)
+        found = self._use_object(base, contents)
         if found is not None:
             return found
         directory = self._directory(base)
@@ -231,7 +231,7 @@ class Objects(Source):
             raise ResourceNotFound(uri)
         return self._read_directory(uri, directory)
 
-    def _unchanged(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
+    def _use_object(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
         """Call `use` with one version of an object's content. Returns None if there is no such object."""
         for _ in range(ATTEMPTS):
             info = self._object(uri)
@@ -273,7 +273,7 @@ class Objects(Source):
         return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return a page of objects. It includes pictures, whose names are searched."""
+        """Return a page of objects. Pictures are included, because their names are searched."""
         infos, more = self.store.page(_position(after), limit)
         documents = [
             Document(
@@ -331,9 +331,9 @@ class Objects(Source):
         directory = self._directory(base)
         if directory is None:
             raise ResourceNotFound(uri)
-        return self._signed(directory)
+        return self._directory_version(directory)
 
-    def _signed(self, directory: str) -> str:
+    def _directory_version(self, directory: str) -> str:
         return signature(self._level(directory, "", CHILDREN)[0])
 
     def _first(self, number: int) -> Iterator[ObjectInfo]:

@@ -127,8 +127,8 @@ def _next(call: str, cursor: str | None) -> dict[str, str]:
     return {"nextCursor": cursor, "note": f"To continue, call {call} with cursor set to nextCursor."}
 
 
-def _cursor(of_server: str | None, last: str | None) -> str:
-    return msgspec.json.encode((of_server, last)).decode()
+def _cursor(server_cursor: str | None, last: str | None) -> str:
+    return msgspec.json.encode((server_cursor, last)).decode()
 
 
 def _open_cursor(cursor: str) -> tuple[str | None, str | None]:

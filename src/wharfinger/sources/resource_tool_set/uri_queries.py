@@ -20,14 +20,14 @@ __all__ = ["parameters_at", "queries_of", "template_entry", "with_queries"]
 MAX_SOURCES = 12
 """Sources that the description of a tool names."""
 MAX_LINE = 300
-"""Most characters for one source there."""
+"""Most characters for one source in that description."""
 
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 
 
 def _names(template: str) -> list[str]:
     """Return the variables in the query of a template: `["level", "text"]` of `log://app/{+path}{?level,text}`."""
-    return [name.rstrip("*") for held in _QUERY.findall(template) for name in held.split(",")]
+    return [name.rstrip("*") for query in _QUERY.findall(template) for name in query.split(",")]
 
 
 def _example(source: Source, name: str) -> str:

@@ -154,24 +154,24 @@ class IndexStore:
         return sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
 
     def _prepare(self) -> None:
-        write = self._writer.execute
+        execute = self._writer.execute
         with suppress(OSError):
             self.path.chmod(0o600)
-        write("PRAGMA journal_mode = WAL")
-        write("PRAGMA synchronous = NORMAL")
-        write("PRAGMA journal_size_limit = 16777216")
-        if not write("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")
+        execute("PRAGMA journal_size_limit = 16777216")
+        if not execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             self._writer.executescript(_TABLES)
-        application, layout = (write(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        application, layout = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application == APPLICATION and layout != LAYOUT:
             raise OtherLayout(f"it has layout {layout} of another version")
         if application != APPLICATION:
             raise sqlite3.DatabaseError("it is not an index of this version")
-        if self.path.stat().st_size < CHECK_BYTES and write("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        if self.path.stat().st_size < CHECK_BYTES and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
-        self._made: int = write("SELECT parts FROM made").fetchone()[0]
+        self._made: int = execute("SELECT parts FROM made").fetchone()[0]
         self._size = self._measure()
-        self._clock: int = write("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
+        self._clock: int = execute("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
     def close(self) -> None:
         """Commit the waiting documents, and close the file."""
@@ -306,10 +306,11 @@ class IndexStore:
         return int(row[0]), int(row[1])
 
     def find(self, query: Query, filters: Filters, most: int) -> IndexRows:
-        """Return up to `most` documents that may have the words in name or text.
+        """Return up to `most` documents that may have the words in their name or text.
 
-        A word that few documents have weighs more. Documents with most of the weight come first; a name with the words,
-        and a text that may define one of them or have two side by side, count too. Among equals, the newest come first.
+        A word that few documents have weighs more. Documents with most of the weight come first. A name that has the
+        words adds to it, as does a text that may define one of them or have two side by side. Among equals, the newest
+        come first.
         Documents with too few of the words (`search_ranking`), or without a phrase, are left out.
 
         Raises:
@@ -317,8 +318,8 @@ class IndexStore:
         """
         with closing(self._connect()) as reader:
             self._gather(reader, query)
-            where, given = self._where(reader, filters)
-            total, counts = _counted(reader, len(query.words), where, given)
+            where, filter_values = self._where(reader, filters)
+            total, counts = _counted(reader, len(query.words), where, filter_values)
             if len(query.words) > 1:
                 query = query.weighted(_rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
@@ -347,7 +348,7 @@ class IndexStore:
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
             base_weight = sum(word.base for word in query.words if word.weight)
-            values = (*([likely] if likely else []), *given, LEAST_BASE * base_weight - 1e-5, most)
+            values = (*([likely] if likely else []), *filter_values, LEAST_BASE * base_weight - 1e-5, most)
             found = [IndexRow(*row) for row in reader.execute(statement, values)]
             return IndexRows(found, query, counts)
 
@@ -371,7 +372,7 @@ class IndexStore:
         reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
         conditions = list(_conditions(filters))
         where = " AND ".join(["1", *(condition for condition, _ in conditions)])
-        return where, [value for _, given in conditions for value in given]
+        return where, [value for _, filter_values in conditions for value in filter_values]
 
     def near(self, word: str, filters: Filters, most: int) -> list[IndexRow]:
         """Return up to `most` documents that may have a word which differs in one letter, or in two adjacent ones.
@@ -389,22 +390,24 @@ class IndexStore:
         if not around:
             return []
         with closing(self._connect()) as reader:
-            where, given = self._where(reader, filters)
+            where, filter_values = self._where(reader, filters)
             rows = reader.execute(
                 f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
                 f"AND documents.id IN ({_HOLDS}) ORDER BY changed DESC LIMIT ?",
-                (*given, " OR ".join(f"({each})" for each in around), most),
+                (*filter_values, " OR ".join(f"({each})" for each in around), most),
             )
             return [IndexRow(*row) for row in rows]
 
 
-def _counted(reader: sqlite3.Connection, words: int, where: str, given: Sequence[object]) -> tuple[int, list[int]]:
+def _counted(
+    reader: sqlite3.Connection, words: int, where: str, filter_values: Sequence[object]
+) -> tuple[int, list[int]]:
     """Return how many documents pass the filters, and how many of them may have each word."""
     counted = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
     for at in range(words):
         joined = f"held{at} JOIN documents ON id = document" if where != "1" else f"held{at}"
         counted.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
-    total, *counts = reader.execute(f"SELECT {', '.join(counted)}", [*given] * len(counted)).fetchone()
+    total, *counts = reader.execute(f"SELECT {', '.join(counted)}", [*filter_values] * len(counted)).fetchone()
     return total, counts
 
 

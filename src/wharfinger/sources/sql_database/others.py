@@ -59,6 +59,7 @@ _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
 _ORDERED = ("int", "str", "Decimal", "date", "datetime")
 """Types whose values survive a conversion to text and back. A FLOAT of MySQL does not."""
 _KEYS = ("int", "str")
+"""Types of columns that a key may have."""
 _DENIED = (1142, 1143, 1356)
 """Error numbers of MySQL and MariaDB: the role lacks a right to a table, a column, or a table that a view reads."""
 
@@ -244,7 +245,7 @@ class Other(DatabaseEngine):
         return digest(str(last[0].key if last else ""))
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """Return the row counts in the statistics of MySQL and MariaDB. Other databases would have to count: None."""
+        """Return the row counts in the statistics of MySQL and MariaDB, and None for other databases."""
         known: dict[tuple[str, str], int] = {}
         if self.dialect in ("mysql", "mariadb"):
             with suppress(LookupError, DatabaseUnreachable):

@@ -18,7 +18,7 @@ log = logging.getLogger("wharfinger.sources")
 COALESCE_SECONDS = 0.05
 """Notifications within this time are passed on as one."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
-"""Delay before the next attempt to connect. It is doubled after each failure."""
+"""The first and the longest delay before another attempt to connect. Each failure doubles it."""
 MAX_TABLES = 10_000
 """Tables that are counted separately."""
 

@@ -35,7 +35,7 @@ def brief(table: DatabaseTable) -> str:
 
 def describe(table: DatabaseTable, uris: SqlUris) -> str:
     """Describe the definition of a table. The number of rows is left out, so it changes only with the definition."""
-    said: dict[str, Any] = {
+    definition: dict[str, Any] = {
         "table": table.name,
         "schema": table.schema,
         "kind": table.kind,
@@ -51,7 +51,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
         "checks": list(table.checks),
         "definition": table.definition,
     }
-    kept = {name: value for name, value in said.items() if value not in (None, [])}
+    kept = {name: value for name, value in definition.items() if value not in (None, [])}
     lines = [f"  {_json(name)}: {_lines(_cleaned(value))}" for name, value in kept.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -77,17 +77,17 @@ def _order(table: DatabaseTable) -> str:
 
 
 def _column(column: DatabaseColumn) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": column.name, "type": column.type}
-    said |= {"values": list(column.values)} if column.values else {}
-    said |= {} if column.nullable else {"nullable": False}
-    said |= {} if column.default is None else {"default": column.default}
-    said |= {"generated": True} if column.generated else {}
-    return said | ({} if column.comment is None else {"comment": column.comment})
+    fields: dict[str, Any] = {"name": column.name, "type": column.type}
+    fields |= {"values": list(column.values)} if column.values else {}
+    fields |= {} if column.nullable else {"nullable": False}
+    fields |= {} if column.default is None else {"default": column.default}
+    fields |= {"generated": True} if column.generated else {}
+    return fields | ({} if column.comment is None else {"comment": column.comment})
 
 
 def _foreign_key(key: ForeignKey, uris: SqlUris) -> dict[str, Any]:
-    said: dict[str, Any] = {"columns": list(key.columns), "table": uris.of_table(key.schema, key.table)}
-    return said | ({"references": list(key.references)} if key.references else {})
+    fields: dict[str, Any] = {"columns": list(key.columns), "table": uris.of_table(key.schema, key.table)}
+    return fields | ({"references": list(key.references)} if key.references else {})
 
 
 def _cleaned(value: Any) -> Any:
@@ -113,10 +113,10 @@ def schema_text(tables: Sequence[DatabaseTable], estimates: Sequence[int | None]
     """
     shapes = [_Shape(table, estimate, schemas) for table, estimate in zip(tables, estimates, strict=True)]
     text = ""
-    for write, said in _FORMS:
+    for write, note in _FORMS:
         text = "".join([write(shape) for shape in shapes])
         if len(text) <= SCHEMA_LENGTH:
-            return f"{said}{text}"
+            return f"{note}{text}"
     end = text.rfind("\n", 0, SCHEMA_LENGTH) + 1
     count = text.count("\n", 0, end)
     return f"Only the names of the first {count:,} tables are shown; resources/list has the others.\n{text[:end]}"
@@ -154,7 +154,7 @@ class _Shape:
     def title(self) -> str:
         return f"{self.head}, {many(len(self.table.columns), 'column')}\n"
 
-    def name_alone(self) -> str:
+    def name_only(self) -> str:
         return f"{self.name}\n"
 
     def _column(self, column: DatabaseColumn) -> str:
@@ -195,7 +195,7 @@ _FORMS = (
     (_Shape.plain, "Comments, indexes and definitions of views are left out: read a table's own URI for them.\n"),
     (_Shape.names, "Only names of columns are shown: read a table's own URI for their types.\n"),
     (_Shape.title, "Columns are left out: read a table's own URI for them.\n"),
-    (_Shape.name_alone, "Only names are shown: read a table's own URI for its columns.\n"),
+    (_Shape.name_only, "Only names are shown: read a table's own URI for its columns.\n"),
 )
 
 

@@ -89,8 +89,8 @@ class DuckDBEngine:
 
 def path_of(descriptor: int, path: str) -> str:
     """Return a path of an open file that survives a rename, or `path` if the system has no such paths."""
-    ours = f"/proc/self/fd/{descriptor}"
-    return ours if os.path.exists(ours) else path
+    open_path = f"/proc/self/fd/{descriptor}"
+    return open_path if os.path.exists(open_path) else path
 
 
 def literal(text: str) -> str:
@@ -98,9 +98,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _reason(said: str) -> str:
+def _reason(message: str) -> str:
     """Shorten an error of DuckDB to one line. Leaves out quoted content and suggested settings."""
-    line = _LINE.search(said)
-    lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in said.splitlines()]
+    line = _LINE.search(message)
+    lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in message.splitlines()]
     words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")
     return f"line {line[1]}: {words}." if line else f"{words}."

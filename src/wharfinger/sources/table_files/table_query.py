@@ -45,7 +45,7 @@ class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
     `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The last
-    is 0 for an open end. If `tail` is set, these are that many rows at the end.
+    is 0 for an open end. If `tail` is set, these are the last `tail` rows instead.
     """
 
     parts: Parts

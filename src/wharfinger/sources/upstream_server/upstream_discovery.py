@@ -29,7 +29,7 @@ MAX_TEMPLATES = 5_000
 START_SECONDS = 2.0
 """How long `start` waits. Discovery then continues in the background."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""Delay before the next attempt while the server cannot be reached. It is doubled after each failure."""
+"""The first and the longest delay between attempts to reach the server. Each failure doubles it."""
 
 
 class Discovery:
@@ -72,7 +72,7 @@ class Discovery:
             self._changed()
 
     async def list_changed(self) -> None:
-        """Fetch the templates again after the list changed. No request of a client does this."""
+        """Fetch the templates again after the list changed, because no client request fetches them."""
         self._lists.forget()
         try:
             await self._fetch_templates()
