@@ -255,9 +255,9 @@ class Rules:
         if not path.isascii():
             path = os.fsencode(path).decode("latin-1")
         for level in self.levels:
-            said = level.spec.ignores(path[level.cut :], directory)
-            if said is not None:
-                return said
+            ignored = level.spec.ignores(path[level.cut :], directory)
+            if ignored is not None:
+                return ignored
         return False
 
 
@@ -265,8 +265,8 @@ def _takes(included: Patterns, path: str) -> bool:
     """Return whether a path, or a directory above it, matches."""
     directory = False
     while path:
-        said = included.ignores(path, directory)
-        if said is not None:
-            return said
+        matched = included.ignores(path, directory)
+        if matched is not None:
+            return matched
         path, directory = path.rpartition("/")[0], True
     return False

@@ -171,14 +171,14 @@ def _resolved(path: str | os.PathLike[str]) -> str:
 def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
     """Return the directory with HEAD, and the working tree (empty if there is none)."""
     top = GitDirectory(root)
-    planted = top.look(".git")
-    if planted is None:
+    entry = top.look(".git")
+    if entry is None:
         return _named_directory(top)
-    if stat.S_ISLNK(planted.st_mode):
+    if stat.S_ISLNK(entry.st_mode):
         raise UnusableSource(
             f"{root}/.git is a symbolic link, which is not followed: publish the repository that it leads to."
         )
-    if stat.S_ISDIR(planted.st_mode):
+    if stat.S_ISDIR(entry.st_mode):
         return GitDirectory(root, (".git",)), root
     target = _target(top)
     own = GitDirectory(target or root)
@@ -240,7 +240,7 @@ def _work_tree_of(own: GitDirectory) -> str:
 
 
 def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory:
-    """Return the directory with references and objects. For a linked worktree, its own is `worktrees/NAME` in that.
+    """Return the directory with references and objects. That of a linked worktree contains `own` as `worktrees/NAME`.
 
     The directory must be in the published folder, unless the operator `named` it.
     """

@@ -242,7 +242,7 @@ class _LinkSearch:
             if self._marks.get(name) == mark:
                 return ""
             with os.scandir(folder) as entries:
-                link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_odd(entry)), "")
+                link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_special(entry)), "")
         except OSError:  # it is missing, or not a directory
             self._marks.pop(name, None)
             return ""
@@ -252,5 +252,5 @@ class _LinkSearch:
         return link.replace("//", "/")
 
 
-def _is_odd(entry: os.DirEntry[str]) -> bool:
+def _is_special(entry: os.DirEntry[str]) -> bool:
     return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))

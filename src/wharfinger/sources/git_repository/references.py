@@ -29,7 +29,7 @@ MOST = 200_000
 DEEP = 64
 """Levels of folders of references."""
 SETTLED_NS = 100_000_000
-"""From this age on, a change of a file changes its status: the clocks of file systems tick every few milliseconds."""
+"""Age of a file after which any change gives it another status: file system clocks tick every few milliseconds."""
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 

@@ -114,16 +114,18 @@ class LogReader:
             place, ordered = self._since(chain, query.since or 0.0)
             if not ordered:
                 wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
-        sieve = query.filtered or query.until is not None or wanted.since is not None
+        must_filter = query.filtered or query.until is not None or wanted.since is not None
         through = query.filtered or wanted.since is not None
-        found = read_on(chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if through else _usual())
-        if not sieve:
+        found = read_on(
+            chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if through else _default_bounds()
+        )
+        if not must_filter:
             before = self._before(chain, place.at, place.offset)
             if query.after and not (found.pieces or found.lost):
                 found = found._replace(position=query.after)
             found = self._whole_entries(chain, found)
             return Selection(found.pieces, found.position, before, more=found.more, notes=notes)
-        return self._sieve(chain, found, wanted, notes, query)
+        return self._filter(chain, found, wanted, notes, query)
 
     def _whole_entries(self, chain: Chain, found: LogRead) -> LogRead:
         """Leave out the last entry of a window if it does not end there, unless it is the only one."""
@@ -140,7 +142,7 @@ class LogReader:
     def _last_head(self, content: LogContent, start: int, data: bytes) -> int:
         return last_head(content, start, data, self.zone, content.modified / 1e9)
 
-    def _sieve(
+    def _filter(
         self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
         """Select the wanted entries of the data, until a window is full or the end time is reached."""
@@ -241,10 +243,10 @@ class LogReader:
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
         asked = query.window.first if query.window else None
-        bounds = FollowBounds(limited(MAX_RANGE_BYTES), asked) if asked else _usual()
-        sieve = query.filtered or wanted.since is not None or wanted.until is not None
+        bounds = FollowBounds(limited(MAX_RANGE_BYTES), asked) if asked else _default_bounds()
+        must_filter = query.filtered or wanted.since is not None or wanted.until is not None
         scanned: tuple[Piece, ...] = ()
-        if sieve:
+        if must_filter:
             pieces, begin, full, looked_at = self._newest_wanted(content, min(low, high), high, bounds, wanted)
             scanned = (looked_at,)
             full = full and asked is not None
@@ -433,7 +435,7 @@ def _open_bytes() -> int:
     return window_bytes() if has_budget() else LOG_WINDOW_BYTES
 
 
-def _usual() -> FollowBounds:
+def _default_bounds() -> FollowBounds:
     """Return the bounds of a window whose URI states none."""
     return FollowBounds(_open_bytes(), _open_bytes())
 

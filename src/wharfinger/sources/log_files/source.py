@@ -128,8 +128,8 @@ class Logs(Source):
         self.zone = zone
         self._reader = LogReader(zone, redact)
         self._inflated = Inflated()
-        self._sieves: dict[str | None, tuple[LogPosition | None, int]] = {}
-        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self._shown_by)
+        self._filter_states: dict[str | None, tuple[LogPosition | None, int]] = {}
+        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self._window_digest)
 
     def __repr__(self) -> str:
         return f"logs({self.location!r}, label={self.label!r})"
@@ -215,14 +215,14 @@ class Logs(Source):
         live = chain.live
         modified = (live.modified if live else chain.generations[0].modified) / 1e9
         version = self._version_of_all(base, chain) if query.plain else selection.version
-        said: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
+        facts: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
         if selection.pieces:
             first, last = selection.pieces[0], selection.pieces[-1]
-            said[WINDOW] = {"begin": first.start, "end": last.end}
+            facts[WINDOW] = {"begin": first.start, "end": last.end}
             if first.generation == last.generation:
-                said[WINDOW] = {**said[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
-        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=said)]
-        contents += self._remarks(uri, chain, query, selection, said)
+                facts[WINDOW] = {**facts[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
+        contents += self._remarks(uri, chain, query, selection, facts)
         open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
@@ -239,7 +239,7 @@ class Logs(Source):
         return render(piece.data, piece.start, content, redact=self.redact, cut=not exact)
 
     def _remarks(
-        self, uri: str, chain: Chain, query: LogQuery, selection: Selection, said: Mapping[str, object]
+        self, uri: str, chain: Chain, query: LogQuery, selection: Selection, facts: Mapping[str, object]
     ) -> list[t.ResourceContents]:
         """Return remarks about the window: why it is empty, how to continue, and what was left out."""
         notes = list(selection.notes)
@@ -252,7 +252,7 @@ class Logs(Source):
             )
         if not selection.pieces or not any(piece.data for piece in selection.pieces):
             notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
-        following, previous = said.get(NEXT), said.get(PREVIOUS)
+        following, previous = facts.get(NEXT), facts.get(PREVIOUS)
         if selection.more and following:
             return [continuation(str(following), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous:
@@ -364,14 +364,14 @@ class Logs(Source):
         """Call `changed` when the content of this URI changes, or the list if it is None."""
         self._watch.watch(uri, changed)
 
-    def _shown_by(self, uri: str, watched: int) -> bytes | None:
+    def _window_digest(self, uri: str, watched: int) -> bytes | None:
         """Return a digest of a window: its version, or the place where a window that moves with time ends."""
         try:
             _, parts, directory, query = self._query(uri)
             if directory or query.plain:
                 return None
             if query.filtered and query.until is None and query.before is None and is_open(query):
-                return self._sifted(uri, parts, query)
+                return self._filter_state(uri, parts, query)
             selection = self._chained(uri, parts, lambda chain: self._reader.select(chain, query))
         except (ResourceNotFound, InvalidArgument, OSError) as error:
             return type(error).__name__.encode()
@@ -380,9 +380,9 @@ class Logs(Source):
             return f"{last.generation.identity} {last.end}".encode()
         return selection.version.encode()
 
-    def _sifted(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
+    def _filter_state(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
         """Return a value that changes when new entries match the filter. Examines only new entries."""
-        known = self._sieves.get(uri)
+        known = self._filter_states.get(uri)
         if known is None:
             end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
             known = (end.after, 0)
@@ -393,13 +393,13 @@ class Logs(Source):
             new = self._chained(uri, parts, partial(self._reader.select, query=later))
             number += bool(new.pieces or new.notes)
             place, more = new.after, new.more
-        self._sieves[uri] = place, number
+        self._filter_states[uri] = place, number
         return str(number).encode()
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
         self._watch.unwatch(uri)
-        self._sieves.pop(uri, None)
+        self._filter_states.pop(uri, None)
 
     async def close(self) -> None:
         """Stop watching."""

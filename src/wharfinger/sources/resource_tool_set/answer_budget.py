@@ -69,10 +69,10 @@ def end_of_part(text: str, begin: int, room: int) -> int:
     end = begin + room
     if end >= len(text):
         return len(text)
-    for sign, least in _ENDS:
-        at = text.rfind(sign, begin + int(room * least), end)
+    for separator, share in _ENDS:
+        at = text.rfind(separator, begin + int(room * share), end)
         if at >= 0:
-            return at + len(sign)
+            return at + len(separator)
     return end
 
 

@@ -46,7 +46,7 @@ _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 class WindowStatement:
-    """The statement that reads a span: the order's columns as text, then the wanted columns, with one row more."""
+    """The statement that reads a span and one more row: the order's columns as text, then the wanted columns."""
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
         self.table = table
@@ -60,11 +60,11 @@ class WindowStatement:
             if table.key is None:
                 raise BadKey("")
             part = columns_of_cursor(table.key, self.order, span.key)
-            marks = [
+            placeholders = [
                 None if text is None else self._add(text, _cast(table, column.name))
                 for text, column in zip(span.key, part, strict=True)
             ]
-            self.conditions.append(rows_beyond(part, self._expressions[: len(part)], marks, span.where))
+            self.conditions.append(rows_beyond(part, self._expressions[: len(part)], placeholders, span.where))
         self.conditions += [self._condition(one) for one in span.choice.filters]
 
     def _add(self, value: str, kind: str) -> str:

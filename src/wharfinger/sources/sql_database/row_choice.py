@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is")
-"""The words before the first dot of a value, as in PostgREST. A value without such a word must be equal."""
+"""The words before the first dot of a value, as in PostgREST. A value without such a word is compared with `eq`."""
 FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like.*word*, ?town=is.null"
 """Examples for people and models."""
 MAX_FILTERS = 20

@@ -1,9 +1,9 @@
 """Finds where the lines of a large content begin.
 
 The index is a list of counts: how many line ends there are before each MiB. To find line N, bisection finds the block
-in which the line begins, and only that block is read. The counts are made when they are needed, from the beginning on,
-and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the memory is
-bounded for any size.
+in which the line begins, and only that block is read. The counts are made when they are needed, beginning with the
+first, and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the memory
+is bounded for any size.
 
 A content that only grew (a log) keeps its counts, if samples of the counted bytes are still the same (`grew`). UTF-16
 and UTF-32 are reduced to one byte for each code unit, with a mark for each line end (`line_ends`).
@@ -55,7 +55,7 @@ class RandomAccess(Protocol):
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset` on, or fewer at the end. May block."""
+        """Return `length` bytes from `offset`, or fewer at the end. May block."""
         ...
 
 
@@ -133,7 +133,7 @@ class LineIndex:
         return _in_block(content, form, block, line)
 
     def _block(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
-        """Return the block with the line end of this number, or that ends the search; None after counting one more."""
+        """Return the block that has line end `number` or ends the search, or None after counting one more block."""
         if form != self.form:
             self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
         at = bisect_left(self._counts, number)

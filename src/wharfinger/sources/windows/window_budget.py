@@ -16,7 +16,7 @@ __all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "limited", "window_budget
 WINDOW_BYTES = 256 << 10
 """Most bytes of a window with an open end, without a budget."""
 CELLS = 16
-"""One value of a row may have the budget divided by this."""
+"""One value of a row may take the budget divided by this number."""
 
 _BUDGET: ContextVar[int | None] = ContextVar("window_budget", default=None)
 

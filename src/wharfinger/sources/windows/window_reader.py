@@ -2,7 +2,7 @@
 
 A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
 `bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, otherwise at the end
-of a character. So each window can be decoded alone, and all windows joined are the whole content. The content is never
+of a character. So each window can be decoded alone, and all windows joined give the whole content. The content is never
 loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for
 one content and one request; `_CUTS` has a method for each kind of window.
 """
@@ -241,7 +241,7 @@ class View:
         return self.sound_begin(at)
 
     def sound_begin(self, at: int) -> int:
-        """Return the first place from `at` on at which a line begins; if there is none, at which a character begins."""
+        """Return the first place at or after `at` where a line begins, or if none does, where a character begins."""
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
@@ -291,6 +291,7 @@ _CUTS: Mapping[str, Callable[[View, Window], Cut]] = {
 
 
 def writing_of(head: bytes, size: int) -> Writing:
+    """Detect the encoding of a content from its first bytes. `size` is the size of the whole content."""
     encoding = mime.encoding_of(head, len(head) == size)
     if not encoding:
         return BINARY
