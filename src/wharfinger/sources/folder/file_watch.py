@@ -3,7 +3,7 @@
 One thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of the list. An
 event of the system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint: the thread takes a new snapshot
 through the tree, compares it with the last one, and reports a difference. So files that are not published are never
-reported, and a lost or doubled event does no harm. Three cases need care:
+reported, and a lost or repeated event does no harm. Three cases need care:
 - before the first snapshot there is nothing to compare with: the time of the last change decides;
 - two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
   always reported;
@@ -328,7 +328,7 @@ class _WatchThread:
         return self._handle(hints)
 
     def _root_is_watched(self) -> bool:
-        """Return whether the root is still the watched directory. The renaming of one above it causes no event."""
+        """Return whether the root is still the watched directory. Renaming a directory above it causes no event."""
         try:
             status = os.stat(self.tree.root)
         except OSError:
@@ -390,7 +390,7 @@ class _WatchThread:
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.seen is None:
-                if item.seen is None:  # before the snapshot: the time of a change between the two shows it
+                if item.seen is None:  # before the snapshot, whose time shows a change between the two
                     item.shown = self.watch.shown(uri, len(watched))
                 self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 

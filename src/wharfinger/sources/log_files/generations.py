@@ -29,7 +29,7 @@ MAX_GZIP_MEMBERS = 10_000
 MAX_ROTATED_FILES = 1_000
 """Rotated files of one log that are read, newest first."""
 MAX_LISTINGS = 50
-"""How often a directory is listed until two listings agree: files may be renamed in between."""
+"""How many times a directory is listed, until two listings agree: files may be renamed in between."""
 LISTING_PAUSE_SECONDS = 0.002
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or

@@ -35,7 +35,7 @@ _SYSLOG = ("alert", "alert", "critical", "error", "warning", "notice", "info", "
 
 _LONGEST_FIRST = sorted(_RANKS, key=lambda word: -len(word))
 _WORDS = b"|".join(_LONGEST_FIRST)
-_LOUD = b"|".join([word.upper() for word in _LONGEST_FIRST if word != b"fine"])
+_CAPITALS = b"|".join([word.upper() for word in _LONGEST_FIRST if word != b"fine"])
 _JSON = re.compile(
     rb'"(?:level|severity|levelname|log\.level|lvl|loglevel)"\s{0,4}:\s{0,4}(?:"([A-Za-z]{1,16})"|([0-9]{1,3}))',
     re.IGNORECASE,
@@ -43,7 +43,7 @@ _JSON = re.compile(
 # `level=error`, `[error]`, `[core:error]`, `error:`; or a separate word in capitals.
 _WORD = re.compile(
     rb'(?:\b(?i:level|severity|lvl)=["\']?((?i:' + _WORDS + rb"))\b)|(?:[\[:<|]((?i:" + _WORDS + rb"))[\]>|])"
-    rb"|(?:(?<![A-Za-z0-9_\-/])(" + _LOUD + rb")(?![A-Za-z0-9_\-/]))|(?:(?:^|[\s\]])((?i:" + _WORDS + rb")):\s)"
+    rb"|(?:(?<![A-Za-z0-9_\-/])(" + _CAPITALS + rb")(?![A-Za-z0-9_\-/]))|(?:(?:^|[\s\]])((?i:" + _WORDS + rb")):\s)"
 ).search
 _LETTER = re.compile(rb"\[([TVDINWEFCA])\]|^([IWEFD])[0-9]{4} |^([VDIWEF])/| ([VDIWEF]) (?=[\w/]{1,40}\s{0,4}:)").search
 _PRIORITY = re.compile(rb"<([0-9]{1,3})>").match

@@ -48,13 +48,13 @@ def _choice(rest: str) -> PublishChoice:
     """Choose the files that match the rest of a pattern, and the directories that can contain them."""
     parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
     excluded: list[str] = []
-    way = ""
+    prefix = ""
     for part in parts:
         if part == "**":
             break
-        excluded.append(f"{way}/*/")
-        way += f"/{part}"
+        excluded.append(f"{prefix}/*/")
+        prefix += f"/{part}"
         if len(excluded) < len(parts):
-            excluded.append(f"!{way}/")
+            excluded.append(f"!{prefix}/")
     hidden = any(part.startswith(".") for part in parts)
     return PublishChoice(include=("/" + "/".join(parts),), exclude=excluded, hidden=hidden)

@@ -82,7 +82,7 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
     """Return the columns of the order that a cursor has values for.
 
     Raises:
-        BadKey: the cursor has another number of values.
+        BadKey: the cursor has a different number of values, or a NULL that is not possible.
     """
     short = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
     if len(cursor) != len(order) - short:

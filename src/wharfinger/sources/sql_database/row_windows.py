@@ -82,6 +82,7 @@ class RowWindow(NamedTuple):
     next: str | None
     previous: str | None
     short: bool
+    """Whether it ends before the requested end."""
     version: str
     first: str = ""
     last: str = ""
@@ -145,7 +146,7 @@ def read_window(
     With `uris`, cut values and bytes state the URI of the complete value.
 
     Raises:
-        InvalidArgument: the table has no key or another one, or lacks a column.
+        InvalidArgument: the table has no key, has a different key, or lacks a column.
         LookupError: the table no longer exists.
     """
     span = ask.span

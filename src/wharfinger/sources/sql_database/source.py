@@ -239,7 +239,7 @@ class Database(Source):
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
-            InvalidArgument: the window is not valid. The message says which are.
+            InvalidArgument: the window is not valid. The message says which ones are.
         """
         target = self.uris.read(uri)
         if target.kind == "rows":
@@ -278,11 +278,11 @@ class Database(Source):
         following = rows_uri(self.uris, table, window.next)
         previous = rows_uri(self.uris, table, window.previous)
         meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
-        (about,) = self.engine.estimates([table])
-        meta |= {} if about is None else {ROWS: about}
+        (estimate,) = self.engine.estimates([table])
+        meta |= {} if estimate is None else {ROWS: estimate}
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
-            of = "" if about is None or "?" in uri else f" of about {about:,}"
+            of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
             how = "" if has_budget() else f" {self._how(uri)}"  # the tool gives this hint itself
             contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
         elif not window.rows or not ("?" in uri or has_budget()):

@@ -118,18 +118,20 @@ def _key(
     """
     if kind == "view":
         return None
-    whole = {column.name for column in columns if not column.nullable}
-    free = rowid_name([row[1] for row in info])
+    not_null = {column.name for column in columns if not column.nullable}
+    rowid = rowid_name([row[1] for row in info])
     if len(primary) == 1 and not without_rowid and kind == "table" and not any(one.origin == "pk" for one in indexes):
         return UniqueKey(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
     for origin in ("pk", "u", "c"):
         for one in indexes:
-            never_null = whole.issuperset(one.shown)
-            if one.origin == origin and one.orders and (never_null or (origin == "pk" and free)):
+            never_null = not_null.issuperset(one.shown)
+            if one.origin == origin and one.orders and (never_null or (origin == "pk" and rowid)):
                 plain = set(one.collations) == {"BINARY"} and not collated
-                tie = "" if never_null else free or ""
+                tie = "" if never_null else rowid or ""
                 return UniqueKey(one.shown, () if plain else one.collations, one.descending, tie=tie)
-    return None if without_rowid or free is None or kind != "table" else UniqueKey((free,), physical=True, integer=True)
+    return (
+        None if without_rowid or rowid is None or kind != "table" else UniqueKey((rowid,), physical=True, integer=True)
+    )
 
 
 _TOKEN = re.compile(

@@ -190,7 +190,7 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
 
 
 class _InterruptTimer(threading.Thread):
-    """Interrupts a connection after `seconds`, again and again until `end`: a statement may start after the first."""
+    """Interrupts a connection after `seconds`, then repeatedly until `end`: a statement may start later."""
 
     def __init__(self, connection: sqlite3.Connection, seconds: float, stopped: threading.Event) -> None:
         super().__init__(name="wharfinger-sqlite-deadline", daemon=True)
