@@ -132,7 +132,7 @@ class _Answer(NamedTuple):
 
 
 def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binary: bool) -> _Answer:
-    """Return the contents as blocks, without summaries of other contents, from the character `start` on.
+    """Return the contents as blocks, without summaries of other contents, beginning with character `start`.
 
     Raises:
         ToolError: the contents end before `start`.
@@ -177,7 +177,7 @@ def _block(content: t.ResourceContents, binary: bool) -> t.ContentBlock:
 
 
 def _room_for_json(text: str, start: int, room: int) -> int:
-    """Return how many characters of the text, from `start` on, fit in `room` characters of JSON."""
+    """Return how many characters of the text after `start` fit in `room` characters of JSON."""
     part = text[start : start + room] if start >= 0 else ""
     while (long := json_length(part)) > room:
         part = part[: min(len(part) * room // long, len(part) - 1)]

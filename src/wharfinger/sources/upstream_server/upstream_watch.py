@@ -20,7 +20,7 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 MAX_WATCHES = 100
 """Watches that are open at once. Each may use its own stream, and covers all URIs that were watched together."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
-"""Delay before a watch that ended is reopened. It is doubled after each failure."""
+"""The first and the longest delay before a watch that ended is reopened. Each failure doubles it."""
 LIST_INTERVAL_SECONDS = 1.0
 """Minimum time between two notifications of a changed list, even if the server reports more."""
 
