@@ -15,7 +15,7 @@ from wharfinger.sources.windows.window import Data
 __all__ = ["DuplicatedFile", "FileContent", "Headings", "content_of", "listed_type", "type_of", "version_of_file"]
 
 HEADINGS = 8_192
-"""Headings that are kept, at most; with the facts about their files they take about 3 MiB."""
+"""The most headings that are kept. With the facts about their files, they take about 3 MiB."""
 
 
 class FileContent:

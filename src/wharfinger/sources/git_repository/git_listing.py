@@ -84,9 +84,9 @@ class _List:
             seconds, _, name = after.partition(":")
             begin = (-int(seconds), unquote_rev(name))
         for name in await reader.tags(self.references):
-            seconds_ = times.get(TAGS + name, 0)
-            if not after or (-seconds_, name) > begin:
-                yield self._named(TAGS, name, f"{seconds_}:{quote_rev(name)}")
+            tagged_at = times.get(TAGS + name, 0)
+            if not after or (-tagged_at, name) > begin:
+                yield self._named(TAGS, name, f"{tagged_at}:{quote_rev(name)}")
 
     def _named(self, prefix: str, name: str, position: str) -> _Row:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
@@ -102,7 +102,7 @@ class _List:
             boundary = self.repository.references.boundary
             try:
                 stretch = await self.repository.histories.stretch(self.tip, boundary, oid or None, wanted)
-            except GitFailed:  # only the history is damaged: go on with the rest of the list
+            except GitFailed:  # only the history is damaged: continue with the rest of the list
                 return
             for commit in stretch.commits:
                 shown += 1

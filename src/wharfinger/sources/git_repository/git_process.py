@@ -158,10 +158,10 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[str, str]:
     """Return the whole environment of a process that opens a private directory."""
-    given = {"GIT_DIR": place.path, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
+    variables = {"GIT_DIR": place.path, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
     if sys.platform == "win32":
-        given["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
-    return _ENVIRONMENT | {name: value for name, value in given.items() if value}
+        variables["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
+    return _ENVIRONMENT | {name: value for name, value in variables.items() if value}
 
 
 def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
@@ -177,7 +177,7 @@ def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS
             (resource.RLIMIT_AS, MEMORY_BYTES),
             (resource.RLIMIT_CPU, processor),
             (resource.RLIMIT_FSIZE, file_bytes),
-            (resource.RLIMIT_NPROC, 0),  # it can start no other program, except where it runs as root
+            (resource.RLIMIT_NPROC, 0),  # it can start no other program, unless it runs as root
             (resource.RLIMIT_CORE, 0),
         ):
             resource.prlimit(pid, kind, (most, most))

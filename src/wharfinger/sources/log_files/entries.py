@@ -80,7 +80,7 @@ class EntryFilter(NamedTuple):
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
 
     def may_be_in(self, data: bytes) -> bool:
-        """Return whether the text may be in these bytes. The check is quick, and may return True although it is not."""
+        """Return whether the text may be in these bytes. The check is quick, and may return True if it is not."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
     def _has_text(self, data: bytes, offset: int, around: Around) -> bool:

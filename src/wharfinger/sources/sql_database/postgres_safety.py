@@ -35,7 +35,7 @@ _HARMLESS = [
     "pg_database_size", "pg_indexes_size", "pg_is_in_recovery", "pg_relation_size", "pg_table_size",
     "pg_total_relation_size", "random", "random_normal", "system", "timeofday", "uuidv4", "uuidv7",
 ]  # fmt: skip
-"""Functions that PostgreSQL declares `VOLATILE` only because each call returns another value."""
+"""Functions that PostgreSQL declares `VOLATILE` only because each call returns a different value."""
 _DENIED = [
     "current_setting", "database_to_xml", "database_to_xml_and_xmlschema", "database_to_xmlschema", "dblink",
     "pg_hba_file_rules", "pg_sleep", "pg_stat_get_activity", "query_to_xml", "schema_to_xml",
