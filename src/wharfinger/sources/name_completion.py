@@ -14,13 +14,13 @@ def begins_then_holds(names: Iterable[str], value: str) -> list[str]:
     """Return the names that begin with `value`, then those that contain it, ignoring case."""
     wanted = value.casefold()
     begin: list[str] = []
-    hold: list[str] = []
+    contain: list[str] = []
     for name in names:
         folded = name.casefold()
         if folded.startswith(wanted):
             begin.append(name)
-        elif wanted in folded and len(hold) < COMPLETIONS:
-            hold.append(name)
+        elif wanted in folded and len(contain) < COMPLETIONS:
+            contain.append(name)
         if len(begin) == COMPLETIONS:
             break
-    return (begin + hold)[:COMPLETIONS]
+    return (begin + contain)[:COMPLETIONS]

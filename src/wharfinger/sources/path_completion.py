@@ -63,7 +63,7 @@ def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[s
     """Return the entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []
-    hold: list[str] = []
+    contain: list[str] = []
     for names, end in ((listing.directories, "/"), (listing.files, "")):
         for name in names:
             folded = name.casefold()
@@ -71,6 +71,6 @@ def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[s
                 begin.append(before + quote(name) + end)
                 if len(begin) >= COMPLETIONS:
                     return begin
-            elif wanted in folded and len(hold) < COMPLETIONS:
-                hold.append(before + quote(name) + end)
-    return begin + hold
+            elif wanted in folded and len(contain) < COMPLETIONS:
+                contain.append(before + quote(name) + end)
+    return begin + contain

@@ -36,7 +36,7 @@ LINE_CHARACTERS = 300
 LONGEST_TEXT = 1_000
 """The most characters of a text to search for."""
 FOUND_BYTES = 8 << 20
-"""The most output of git."""
+"""Bytes of git's output that are read."""
 SECONDS = 10.0
 """Time after which a search ends, and returns the lines found so far."""
 

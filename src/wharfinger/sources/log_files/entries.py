@@ -80,7 +80,7 @@ class EntryFilter(NamedTuple):
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
 
     def may_be_in(self, data: bytes) -> bool:
-        """Return whether the text may be in these bytes. The check is quick, and may return True if it is not."""
+        """Return whether the text may be in these bytes. This quick check may return True by mistake."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
     def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
@@ -162,7 +162,7 @@ def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | No
 
 
 def last_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
-    """Return the offset in the log at which the complete entries in `data`, which is at `offset`, end."""
+    """Return the offset at which the last complete entry in `data` ends. The data begins at `offset` of the log."""
     end = offset + len(data)
     head = head_before(content, end, zone, now)
     return head if head > offset else end

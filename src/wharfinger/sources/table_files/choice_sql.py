@@ -91,7 +91,7 @@ def _is_number(value: str) -> bool:
 
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
-    """Return the terms for ORDER BY, ending with the row's place in the file. NULL, and text among numbers, is last."""
+    """Return the terms for ORDER BY. NULL, and text among numbers, come last."""
     known = {column.name: column for column in columns}
     terms: list[str] = []
     for wanted in choice.order:
