@@ -172,15 +172,15 @@ def test_options_that_cannot_be_are_refused(options: Any) -> None:
 
 def test_a_password_among_the_arguments_is_shown_to_nobody() -> None:
     """It is an argument of the process, and of nothing that a reader, a log or a person sees."""
-    source = command([sys.executable, "-c", "print(1)", "--password", "hunter2", "API_TOKEN=hunter2"])
+    source = command([sys.executable, "-c", "print(1)", "--password", "swordfish", "API_TOKEN=swordfish"])
     resource, _ = source.page(None, 1)
     found = search_documents(source, "print", 5)
-    assert "hunter2" not in repr((source, source.location, resource, found, source.stat(source.uri)))
-    assert search_documents(source, "hunter2", 5) == []
-    assert source.argv[-2:] == ["hunter2", "API_TOKEN=hunter2"]
+    assert "swordfish" not in repr((source, source.location, resource, found, source.stat(source.uri)))
+    assert search_documents(source, "swordfish", 5) == []
+    assert source.argv[-2:] == ["swordfish", "API_TOKEN=swordfish"]
     with pytest.raises(UnusableSource) as caught:
-        command("df --password hunter2 'x")
-    assert "hunter2" not in str(caught.value)
+        command("df --password swordfish 'x")
+    assert "swordfish" not in str(caught.value)
 
 
 def test_a_program_that_went_away_is_told(tmp_path: Path) -> None:
