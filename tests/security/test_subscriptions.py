@@ -83,7 +83,11 @@ def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_reported_and_no
         reported(sub)
         os.rename(charts, charts.parent / "moved")
         reported(A)
-        assert read_file(server, A)["code"] == -32602
+        refused = read_file(server, A)
+        assert (refused["code"], refused["message"]) == (
+            -32603,
+            "The folder 'charts' was moved or removed, or its disk is not mounted.",
+        )
         os.rename(charts.parent / "moved", charts)
         reported(A)
         assert read_file(server, A)[0]["text"] == "back"
