@@ -249,7 +249,7 @@ class ResourceNotFound(ProtocolError):
 
     @property
     def advice(self) -> str:
-        """The question whether one of `near` was meant, after a full stop; empty if there are none."""
+        """A suggestion such as `. Did you mean file:///a?`, or an empty string if `near` is empty."""
         return f". Did you mean {' or '.join(self.near)}?" if self.near else ""
 
 

@@ -149,7 +149,7 @@ class Source:
     """One word that names the source in URIs, and in searches of this source only."""
 
     uri: str = ""
-    """The URI of its top directory; empty if there is none."""
+    """The URI of its top directory, or an empty string if there is none."""
 
     location: str = ""
     """Where the data is, for people to read: a path, or an address without its password."""
@@ -321,7 +321,7 @@ def _duration(seconds: float) -> str:
 
 
 def version_of(resource: t.Resource) -> str:
-    """Return the version in a resource's `_meta`; empty if there is none."""
+    """Return the version in a resource's `_meta`, or an empty string if there is none."""
     return "" if resource.meta is UNSET else str(resource.meta.get(VERSION, ""))
 
 

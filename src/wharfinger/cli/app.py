@@ -113,7 +113,7 @@ SUGGESTIONS = {
 
 
 def suggestion(word: str) -> str:
-    """Suggest a sub-command for an unknown word; empty if there is none to suggest."""
+    """Suggest a sub-command for an unknown word, or an empty string if there is none to suggest."""
     if word.endswith(".py"):
         return f" Run it with `wharfinger run {word}`, or list its resources with `wharfinger ls {word}`."
     if word.startswith(("http://", "https://")):

@@ -22,7 +22,7 @@ NAME_CHARACTERS = 200
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) -> str:
-    """Return the name most similar to this one, empty if none is; `cutoff` is the minimum similarity, from 0 to 1."""
+    """Return the name most similar to this one; empty if none is; `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches
 
     by_folded = {one[:NAME_CHARACTERS].casefold(): one for one in islice(names, COMPARED_NAMES)}
@@ -31,13 +31,13 @@ def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) ->
 
 
 def uri_ending_with(path: str, uris: Iterable[str]) -> str:
-    """Return the first URI that ends with this path, empty if there is none or it is a URI itself."""
+    """Return the first URI that ends with this path, or an empty string if there is none or it is a URI itself."""
     end = "/" + path.removeprefix("./").lstrip("/")
     return next((uri for uri in uris if uri.endswith(end)), "") if ":" not in path else ""
 
 
 def name_suggestion(name: str, names: Iterable[str], intro: str = "There is") -> str:
-    """Return ` Did you mean 'x'?`, or the names after `intro`; empty if there are none. It begins with a space."""
+    """Return ` Did you mean 'x'?` or the names after `intro`, with a leading space; an empty string without names."""
     known = list(dict.fromkeys(names))
     meant = nearest(name, known)
     if meant:

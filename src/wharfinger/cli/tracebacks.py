@@ -84,7 +84,7 @@ class ServerStderr:
 
 
 def cause_in(lines: Iterable[str], message: str) -> list[str]:
-    """Find the cause of an error in a server's standard error, and return lines to show; empty if there is none.
+    """Find the cause of an error in a server's standard error, and return the lines to show, if any.
 
     If the message has a reference, the cause is the traceback after the last line with it, otherwise the last
     traceback. The lines are the author's frames and the exception, or all exceptions of chained tracebacks.

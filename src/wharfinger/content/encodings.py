@@ -51,7 +51,7 @@ def decode(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """Return the encoding of a text that begins like this; empty if it is not text.
+    """Return the encoding of a text that begins like this, or an empty string if it is not text.
 
     Unless `complete`, `head` may end inside a character.
     """

@@ -30,7 +30,7 @@ def has_heading(kind: str) -> bool:
 
 
 def heading_of(kind: str, head: bytes) -> str:
-    """Return the heading of a file; empty if there is none.
+    """Return the heading of a file, or an empty string if there is none.
 
     Args:
         kind: Its MIME type.

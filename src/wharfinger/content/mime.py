@@ -321,13 +321,13 @@ _SHEBANGS = (
 
 
 def by_name(name: str) -> str:
-    """Return the type for a file name; empty if it is unknown."""
+    """Return the type for a file name, or an empty string if it is unknown."""
     lower = name.lower()
     return _BY_NAME.get(lower) or _BY_EXTENSION.get(lower.rpartition(".")[2] if "." in lower else "", "")
 
 
 def by_signature(head: bytes) -> str:
-    """Return the type for the signature in the first bytes; empty if there is none."""
+    """Return the type for the signature in the first bytes, or an empty string if there is none."""
     for offset, mark, mime in _SIGNATURES:
         if head.startswith(mark, offset):
             return "" if mime == "application/x-bzip2" and not head[3:4].isdigit() else mime
@@ -399,7 +399,7 @@ def decode_text(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """Return the encoding of a text that begins like this; empty if it is not text.
+    """Return the encoding of a text that begins like this, or an empty string if it is not text.
 
     Unless `complete`, `head` may end inside a character.
     """

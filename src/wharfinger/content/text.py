@@ -45,7 +45,7 @@ def printable(text: str, limit: int = 64) -> str:
 
 
 def iso(seconds: float) -> str:
-    """Return a Unix time as ISO 8601 in UTC; empty if it is out of range."""
+    """Return a Unix time as ISO 8601 in UTC, or an empty string if it is out of range."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
     except (OverflowError, ValueError, OSError):

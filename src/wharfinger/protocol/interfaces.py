@@ -207,7 +207,7 @@ class Authorize(Protocol):
     """Authorizes a client: provides headers for its HTTP requests, and reacts when they are refused."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the headers for a request to this URL, such as `Authorization`; empty if there are none yet.
+        """Return the headers for a request to this URL, such as `Authorization`, or an empty mapping before sign-in.
 
         Raises:
             NotAuthorized: the credentials have expired and cannot be renewed.

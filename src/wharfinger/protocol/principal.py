@@ -32,7 +32,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     expires: float | None = None
     """The time at which the credential expires (seconds since 1970); None if it does not expire."""
     key: str = ""
-    """A digest of issuer and subject. Empty for ANONYMOUS and LOCAL, which are told apart by connection or address."""
+    """A digest of issuer and subject. ANONYMOUS and LOCAL have none: they are identified by address or connection."""
 
     def __post_init__(self) -> None:
         if not self.key and self.subject:

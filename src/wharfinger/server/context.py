@@ -82,7 +82,7 @@ class Context(RequestContext, Generic[State]):
 
     @property
     def principal(self) -> Principal:
-        """Who calls, from the credentials of the request: `ANONYMOUS` if there are none, `LOCAL` over stdio."""
+        """The caller that the credentials of the request identify: `ANONYMOUS` without any, `LOCAL` over stdio."""
         return self.request.caller.principal
 
     @property

@@ -249,7 +249,7 @@ class _DocumentSearch:
         return {word.text for word, seen in zip(self.query.words, self.seen, strict=True) if not seen}
 
     def near(self, word: Word) -> str:
-        """Return the spelling nearest to a word in the names and in the first texts; empty if there is none."""
+        """Return the nearest spelling of a word in the names and the first texts, or an empty string."""
         near = NearWords(word.text)
         left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for document, _ in self.documents:

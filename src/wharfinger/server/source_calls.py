@@ -213,7 +213,7 @@ class SourceCalls:
         return SourceUnavailable(f"{why}: try again later.")
 
     def missing(self, source: Source) -> str:
-        """Return a sentence about a source that is missing from a list; empty if it is not missing."""
+        """Return a sentence about a source that is missing from a list, or an empty string if it is not missing."""
         why = self.why_missing(source)
         return f"{why}; its resources are missing from this list." if why else ""
 

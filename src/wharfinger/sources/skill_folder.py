@@ -443,7 +443,7 @@ _BAD_NAME = (
 
 
 def _problem(frontmatter: dict[str, Any], folder: str) -> str:
-    """Return the problem with a skill's frontmatter; empty if there is none."""
+    """Return the problem with a skill's frontmatter, or an empty string if there is none."""
     name, description = frontmatter.get("name"), frontmatter.get("description")
     if not _NAME.fullmatch(folder):
         return _BAD_NAME

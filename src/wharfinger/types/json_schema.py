@@ -81,14 +81,11 @@ def check_primitive_schema(schema: PrimitiveSchema) -> None:
     if schema.enum_names is not UNSET and schema.enum is UNSET:
         raise ValueError("enumNames belong to enum.")
     if schema.type == "array":
-        _check_items(schema.items)
+        items = schema.items
+        if items is UNSET or (items.enum is UNSET) == (items.any_of is UNSET):
+            raise ValueError("An array field has items with either enum or anyOf.")
     if schema.default is not UNSET and not _fits(schema.default, schema.type):
         raise ValueError(f"The default of a {schema.type} field cannot be {schema.default!r}.")
-
-
-def _check_items(items: EnumItems | UnsetType) -> None:
-    if items is UNSET or (items.enum is UNSET) == (items.any_of is UNSET):
-        raise ValueError("An array field has items with either enum or anyOf.")
 
 
 def _fits(value: object, type: str) -> bool:

@@ -73,7 +73,7 @@ class TokenManager:
         """By server: the steps of the last sign-in."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the token for the server at this URL, renewed if it is about to expire; empty if there is none.
+        """Return the token for the server at this URL, or an empty string. Renew it if it is about to expire.
 
         Raises:
             NotAuthorized: the authorization server refuses to renew it, for a reason that a new sign-in does not solve.

@@ -30,7 +30,7 @@ class TokenVerifier(Protocol):
 
     @property
     def issuers(self) -> Sequence[str]:
-        """The authorization servers that issue these tokens, for the published metadata; empty if there are none."""
+        """The URLs of the authorization servers that issue these tokens. The server's metadata lists them."""
         ...
 
     @property

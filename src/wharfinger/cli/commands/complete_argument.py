@@ -73,7 +73,7 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
 
 
 def more_values(found: Completion) -> str:
-    """Return a line that says that the server has more values, empty if there are none."""
+    """Return a line that says that the server has more values, or an empty string if there is none."""
     if isinstance(found.total, int) and found.total > len(found.values):
         return f"Showing {len(found.values)} of {found.total:,}: type more of the value."
     return "There are more: type more of the value." if found.has_more is True else ""

@@ -121,7 +121,7 @@ def arguments_without_type(survey: Survey) -> Iterator[str]:
 
 
 def properties(schema: Any) -> dict[str, Any]:
-    """Return the properties of an object schema, empty if there are none."""
+    """Return the properties of an object schema, or an empty dictionary if it has none."""
     found = schema.get("properties") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

@@ -88,7 +88,7 @@ def as_json(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return an optional text without the white space around it; empty if it is absent."""
+    """Return an optional text without the white space around it, or an empty string if it is absent."""
     return value.strip() if isinstance(value, str) else ""
 
 

@@ -65,7 +65,7 @@ def make_banner(
         address: its URLs, and the variable with its token.
         program: the absolute command of this `wharfinger`.
         target: the arguments after `add claude-desktop`.
-        live: a URI worth watching; empty if there is none.
+        live: a URI worth watching, or an empty string if there is none.
         remark: a remark on `target`.
     """
     url, token = address.mcp, address.token_env

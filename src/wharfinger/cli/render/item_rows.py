@@ -33,7 +33,7 @@ def named_row(item: Any) -> tuple[str, ...]:
 
 
 def text_or_empty(value: Any) -> str:
-    """Return an optional text, empty if it is absent."""
+    """Return an optional text, or an empty string if it is absent."""
     return value if isinstance(value, str) else ""
 
 

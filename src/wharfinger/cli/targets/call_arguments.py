@@ -97,7 +97,7 @@ def parse_json(ctx: click.Context, key: str, text: str) -> Any:
 
 
 def form_hint(words: tuple[str, ...], word: str) -> str:
-    """Return a hint about the probable mistake in a word that is not an argument; empty if there is none."""
+    """Return a hint about the likely mistake in a word that is not an argument, or an empty string."""
     if word.lstrip().startswith("{"):
         return "; --input FILE, or --input -, reads a whole JSON object from a file or stdin"
     if "=" in words:

@@ -130,7 +130,7 @@ def parse(file: Path, data: bytes) -> Any:
 
 
 def table_at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
-    """Return the table at a path, empty if there is none."""
+    """Return the table at a path, or an empty one if there is none."""
     for key in path:
         table = cast("dict[str, Any]", table).get(key) if isinstance(table, dict) else None
     return cast("dict[str, Any]", table) if isinstance(table, dict) else {}

@@ -101,7 +101,7 @@ def remove_commands(host: str, project: bool, name: str) -> list[Words]:
 
 
 def find(host: str) -> str:
-    """Return the path of a host's program on PATH; empty if there is none that takes arguments unchanged.
+    """Return the path of a host's program on PATH, or an empty string if there is none that takes arguments unchanged.
 
     A batch file on Windows (`code.cmd`) does not: its interpreter reads the quotes of JSON in its own way.
     """

@@ -35,7 +35,7 @@ class Host(NamedTuple):
     user: str
     """Path of the user's file."""
     project: str
-    """Path of the file in a project; empty if there is none."""
+    """Path of the file in a project, or an empty string if there is none."""
     table: str
     """The member of the file that contains the servers."""
     url: str

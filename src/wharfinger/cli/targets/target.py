@@ -173,7 +173,7 @@ def check_url(ctx: click.Context, word: str) -> None:
 
 
 def near_file(word: str) -> str:
-    """Return a question whether a similar file or folder was meant, empty if there is none."""
+    """Return a question whether a similar file or folder was meant, or an empty string if there is none."""
     from wharfinger.cli.suggestions import nearest
 
     path = Path(word)
@@ -186,7 +186,7 @@ def near_file(word: str) -> str:
 
 
 def near_server(ctx: click.Context, word: str) -> str:
-    """Return a question whether a similar configured server was meant, empty if there is none."""
+    """Return a question whether a similar configured server was meant, or an empty string if there is none."""
     from wharfinger.cli.suggestions import nearest
     from wharfinger.cli.targets.configured_servers import all_servers
 

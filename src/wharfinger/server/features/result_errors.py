@@ -117,7 +117,7 @@ def _parts(path: str, item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _problem(item: Any) -> str:
-    """Return why one value cannot be sent; empty if it can."""
+    """Return why one value cannot be sent, or an empty string if it can."""
     if inspect.iscoroutine(item):
         name = item.__name__
         item.close()  # it is reported here: without this, Python reports it as "never awaited" too

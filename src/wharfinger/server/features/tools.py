@@ -284,7 +284,7 @@ class Tools:
         """Remove a tool, and report that the list has changed.
 
         Raises:
-            KeyError: there is no tool of this name.
+            KeyError: no tool has this name.
         """
         self.features.remove(name)
 
@@ -292,7 +292,7 @@ class Tools:
         """Change the description of a tool, and report that the list has changed.
 
         Raises:
-            KeyError: there is no tool of this name.
+            KeyError: no tool has this name.
         """
         tool = self.features.by_key.get(name) or self.features.disabled[name]
         full = tool.full_definition
@@ -304,7 +304,7 @@ class Tools:
         """Disable a tool until `enable`: it is not listed and cannot be called. Reports that the list has changed.
 
         Raises:
-            KeyError: there is no tool of this name.
+            KeyError: no tool has this name.
         """
         self.features.disable(name)
 
@@ -312,7 +312,7 @@ class Tools:
         """Enable a disabled tool again, at its old place, and report that the list has changed.
 
         Raises:
-            KeyError: there is no tool of this name.
+            KeyError: no tool has this name.
         """
         self.features.enable(name)
 

@@ -66,7 +66,7 @@ class Parameter(NamedTuple):
     arms: tuple[Any, ...]
     """The members of a union that JSON types do not distinguish; the first that fits is used. Empty for other types."""
     header: str = ""
-    """The name of the header that repeats it, without the prefix; empty if there is none."""
+    """The name of the header that repeats it, without the prefix, or an empty string if there is none."""
     filled: Callable[[], Any] | None = None
     """Makes the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 

@@ -118,7 +118,7 @@ class Headings:
         self._lock = threading.Lock()
 
     def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
-        """Return the heading of an open file; empty if it has none."""
+        """Return the heading of an open file, or an empty string if it has none."""
         from wharfinger.content.headings import (
             has_heading,
         )  # compiling its patterns takes 3 ms, which would delay every start

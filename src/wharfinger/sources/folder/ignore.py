@@ -233,7 +233,7 @@ class Rules:
         return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
-        """Return why an entry of this published directory is not published; empty if it is published."""
+        """Return why an entry of this published directory is not published, or an empty string if it is published."""
         choice = self.choice
         if name.lower() in _NEVER:
             return "never"

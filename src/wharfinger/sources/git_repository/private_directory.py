@@ -219,7 +219,7 @@ class _LinkSearch:
         self._next = 0.0
 
     def find(self) -> str:
-        """Return the path of a symbolic link, or of a pipe, for which git would wait; empty if there is none."""
+        """Return the path of a symbolic link, or of a pipe that would block git, or an empty string."""
         for part in ("", "objects", "refs", "packed-refs", "reftable"):
             with contextlib.suppress(OSError):
                 mode = os.lstat(os.path.join(self._common, part) if part else self._common).st_mode

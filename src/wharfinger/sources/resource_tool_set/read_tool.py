@@ -192,7 +192,7 @@ _ENDED = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|limit)=
 
 
 def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
-    """Return the URI of the next window; empty if that window has no content yet.
+    """Return the URI of the next window, or an empty string if that window has no content yet.
 
     A log always names a next window, for lines that are written later. So more exists only if a remark names the next
     window, or if the query states an end and the content is longer.

@@ -131,7 +131,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
 
 
 def _optional(thing: object, name: str) -> str:
-    """Return an attribute that is an optional text; empty if there is none."""
+    """Return an attribute that is an optional text, or an empty string if there is none."""
     found = getattr(thing, name, "")
     return found if isinstance(found, str) else ""
 

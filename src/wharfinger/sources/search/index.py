@@ -179,7 +179,7 @@ class SearchIndex:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def _missing(self, owner: str, indexing: Indexing, store: IndexStore) -> str:
-        """Return why the text of some documents is not indexed; empty if all of it is."""
+        """Return why the text of some documents is not indexed, or an empty string if all of it is."""
         assert self._server is not None
         _, partly = await self._server.pool.run(owner, store.count)
         if not partly:
