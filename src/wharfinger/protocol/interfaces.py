@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,9 +19,12 @@ from wharfinger.types import Implementation, ServerCapabilities
 
 __all__ = [
     "MAX_AUTH_RETRIES",
+    "Access",
     "Authenticator",
     "Authorize",
+    "Authorizer",
     "Channel",
+    "Decision",
     "Fetch",
     "Handler",
     "HttpResponse",
@@ -63,6 +66,68 @@ class Authenticator(Protocol):
 
     def metadata(self, url: str) -> bytes:
         """Return the metadata of this resource (RFC 9728 §2) as JSON."""
+        ...
+
+
+class Decision(NamedTuple):
+    """Whether an action is allowed, and why."""
+
+    allowed: bool
+    rule: str = ""
+    """The rule that decided, for the record; empty if no rule applies, so that the action is refused."""
+    missing_scopes: tuple[str, ...] = ()
+    """Scopes with which it would be allowed, if the caller may know that."""
+
+
+class Access(Protocol):
+    """What one principal may do. It depends on rules alone, never on whether the target exists.
+
+    An action is `read` (which includes lists, completion, search and watching), `call`, `prompt`, `query` or `inspect`.
+    A target is a URI or, for tools and prompts, `tool:NAME` or `prompt:NAME`.
+    """
+
+    @property
+    def key(self) -> str:
+        """A digest of all that decides. Principals with equal keys may do the same, so they can share caches."""
+        ...
+
+    def decide(self, action: str, target: str) -> Decision:
+        """Decide about one action. A URI that is not canonical is refused. Called for each entry of a list."""
+        ...
+
+    def allows(self, action: str, target: str) -> bool:
+        """Return whether `decide` allows it."""
+        ...
+
+    def may_read_below(self, prefix: str) -> bool:
+        """Return whether any URI that begins with a text may be allowed; True if that is not known.
+
+        Templates, directories and sources below which nothing is allowed are left out of lists.
+        """
+        ...
+
+    def reads_all_below(self, prefix: str) -> bool:
+        """Return whether every URI that begins with a text is allowed; False if that is not known.
+
+        Then what describes a directory as a whole, such as its date, reveals nothing.
+        """
+        ...
+
+    def is_public(self, uri: str) -> bool:
+        """Return whether every caller may read a URI, so that shared caches may keep it."""
+        ...
+
+
+class Authorizer(Protocol):
+    """Decides what each principal may do: a `policy.Policy`, or an adapter to another engine."""
+
+    @property
+    def version(self) -> str:
+        """A digest that changes with the rules. Cursors and states of another version are refused."""
+        ...
+
+    def access(self, principal: Principal) -> Access:
+        """Return what a principal may do. Called once for each request, so it should be remembered."""
         ...
 
 

@@ -143,6 +143,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """The handler's questions, and its data of earlier runs; set by the server for handlers that can ask."""
     wraps: bool = False
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
+    access: Any = None
+    """What the caller may do (`interfaces.Access`), set by the server's policy; None if everything."""
 
 
 def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.protocol import lifecycle
-from wharfinger.protocol.interfaces import Store
+from wharfinger.protocol.interfaces import Authorizer, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.context import Context
@@ -71,6 +71,9 @@ class Server(FeatureService):
     `task_store` keeps tasks and their results: a store, or `"sqlite:///tasks.db"`, which survives a restart; without
     one they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
     result is kept at least; `task_poll` is how often clients should ask for it.
+
+    `policy` says who may read, call and query what: a `Policy`, or another `Authorizer`. Without one everyone may do
+    everything.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Server(FeatureService):
         task_store: Store | str | None = None,
         task_ttl: float | None = 3600.0,
         task_poll: float = 1.0,
+        policy: Authorizer | None = None,
     ) -> None:
         super().__init__(
             t.Implementation(
@@ -124,6 +128,22 @@ class Server(FeatureService):
             ),
             tasks=TaskSettings(_store(task_store), task_ttl, task_poll),
         )
+        if policy is not None:
+            self.policy = policy
+
+    @property
+    def policy(self) -> Authorizer | None:
+        """Who may read, call and query what; None if everyone may do everything.
+
+        It can be replaced at any time, on the event loop. Then every request and every notice follows the new one.
+        """
+        return self.services.authorizer
+
+    @policy.setter
+    def policy(self, policy: Authorizer | None) -> None:
+        self.access_control.set(policy)
+        for mount in self.parents:
+            mount.refresh()
 
     # -- resources
 

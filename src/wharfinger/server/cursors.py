@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from wharfinger.errors import InvalidParams
+from wharfinger.errors import InvalidParams, MissingExtra
 
 __all__ = ["CURSOR", "STATE", "Keys", "Kind"]
 
@@ -75,7 +75,70 @@ class Keys:
             raise InvalidParams(kind.refusal)
         return msgspec.json.decode(data[kind.mac :], type=type)
 
+    def private(self, binding: str) -> Keys:
+        """Return keys whose sealed texts are also encrypted and padded, and open only with the same binding.
+
+        Under a policy a cursor may contain the URI of an entry that its caller may not see.
+
+        Raises:
+            MissingExtra: `cryptography` is not installed (extra `auth`).
+        """
+        return _PrivateKeys(self._secret, binding)
+
     def _mac(self, purpose: str, body: bytes, kind: Kind) -> bytes:
         import hmac
 
         return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac]
+
+
+PADDING_BYTES = 256
+"""The plain text is padded to a multiple of this, so that its length says little about the hidden entries in it."""
+
+
+class _PrivateKeys(Keys):
+    """Keys for one binding: the digest of what a caller may do, with the policy's version, and the principal."""
+
+    def __init__(self, secret: bytes, binding: str) -> None:
+        super().__init__(secret)
+        self._binding = binding
+
+    def seal(self, purpose: str, value: Any, kind: Kind = CURSOR) -> str:
+        """Encrypt a JSON value as text (AES-GCM); `purpose` and the binding are authenticated with it."""
+        import base64
+
+        body = msgspec.json.encode(value)
+        body += b" " * (-len(body) % PADDING_BYTES)
+        nonce = os.urandom(12)
+        sealed = nonce + self._cipher().encrypt(nonce, body, self._context(purpose))
+        return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+    def open(self, purpose: str, sealed: str, kind: Kind = CURSOR, type: Any = Any) -> Any:
+        """Return the value that was sealed, as `type`.
+
+        Raises:
+            InvalidParams: it was not sealed here, or for another purpose, principal or version of the policy.
+        """
+        import base64
+
+        from cryptography.exceptions import InvalidTag
+
+        if len(sealed) > 2 * kind.longest or not sealed.isascii():
+            raise InvalidParams(kind.refusal)
+        try:
+            data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
+            body = self._cipher().decrypt(data[:12], data[12:], self._context(purpose))
+        except (ValueError, InvalidTag):
+            raise InvalidParams(kind.refusal) from None
+        return msgspec.json.decode(body, type=type)
+
+    def _cipher(self) -> Any:
+        import hmac
+
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise MissingExtra("auth", "Encrypting cursors under a policy") from None
+        return AESGCM(hmac.digest(self._secret, b"private cursors", "sha256"))
+
+    def _context(self, purpose: str) -> bytes:
+        return f"{purpose}\0{self._binding}".encode()

@@ -18,6 +18,7 @@ from wharfinger.protocol.interfaces import NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import ResultMeta
 from wharfinger.protocol.revisions import Revision
+from wharfinger.server.access_control import AccessControl
 from wharfinger.server.extensions import Extensions
 from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.prompts import Prompts
@@ -87,6 +88,7 @@ class FeatureService:
         self.notification_handlers: dict[str, NotificationHandler] = {
             "notifications/initialized": self.listening.initialized
         }
+        self.access_control = AccessControl(services, self.resources)
         self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
         """Runs and stores tasks; None if no tool can become one."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from wharfinger import types as t
 from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Authorizer
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
@@ -48,5 +49,7 @@ class Services:
     """Whether handlers that ask for input run again in every revision, instead of waiting in place."""
     overrides: Overrides = field(default_factory=Overrides)
     """Functions that replace dependencies."""
+    authorizer: Authorizer | None = None
+    """Decides what each caller may do; None if everything. Change it with `AccessControl.set`."""
     open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
     """The session to notify when a user has finished at a URL, by the elicitation's id (2025-11-25)."""

@@ -8,12 +8,13 @@ encoded once, and cached until a feature changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger.errors import InvalidParams
+from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
@@ -24,6 +25,10 @@ __all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider", "joined_page"]
 
 PAGE = 1000
 """Most entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
+EXAMINED = 256
+"""Least number of entries that are requested at a time if the caller may not see all of them."""
+MAX_EXAMINED = 200_000
+"""Most entries that are examined for one page. If so many are hidden, the page is shorter than others."""
 PAGE_BYTES = 1024 * 1024
 """Most encoded bytes of the entries in such a page; a single entry may be larger."""
 KEPT = 64
@@ -34,6 +39,25 @@ F = TypeVar("F", bound=Feature)
 Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
 """Takes the owner of the call, a key or None, and a limit. Returns the definitions after the key, and the next key or
 None."""
+
+
+class CallerView(NamedTuple):
+    """What one caller sees of a list, and the keys of the caller's cursors."""
+
+    shows: Callable[[Any], bool]
+    """Returns whether a definition is shown."""
+    keys: Keys
+
+
+def view_of(name: str, access: Access, keys: Keys) -> CallerView:
+    """Return what a caller with this access sees of the list `name`."""
+    shows: dict[str, Callable[[Any], bool]] = {
+        "tools": lambda tool: access.allows("call", f"tool:{tool.name}"),
+        "prompts": lambda prompt: access.allows("prompt", f"prompt:{prompt.name}"),
+        "resources": lambda resource: access.allows("read", resource.uri),
+        "templates": lambda template: access.may_read_below(template.uri_template.partition("{")[0]),
+    }
+    return CallerView(shows[name], keys)
 
 
 class PagedList(Generic[F]):
@@ -90,6 +114,12 @@ class PagedList(Generic[F]):
         """Handle the method of this list, such as `tools/list`."""
         request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
         full = self.shown_in_full is not None and request.caller.rules.any_structured_content
+        if request.access is not None:
+            request.cache_scope = "private"
+            keys = self._keys.private(f"{request.access.key} {request.caller.principal.key}")
+            view = view_of(self.name, request.access, keys)
+            number, key = (0, 0) if request.params.cursor is UNSET else self._position(request.params.cursor, keys)
+            return await self.build(number, key, owner_of(request), full, view)
         return await self.page(request.params.cursor, owner_of(request), full)
 
     async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
@@ -98,7 +128,7 @@ class PagedList(Generic[F]):
         Raises:
             InvalidParams: the cursor does not belong to this list.
         """
-        number, key = (0, 0) if cursor is UNSET else self._position(cursor)
+        number, key = (0, 0) if cursor is UNSET else self._position(cursor, self._keys)
         if self._may_be_kept():
             kept = self._kept.get((key, full))
             if kept is not None and kept[0] == self.features.version:
@@ -111,8 +141,8 @@ class PagedList(Generic[F]):
             return page
         return await self.build(number, key, owner, full)
 
-    def _position(self, cursor: str) -> tuple[int, Any]:
-        position = self._keys.open(self.name, cursor)
+    def _position(self, cursor: str, keys: Keys) -> tuple[int, Any]:
+        position = keys.open(self.name, cursor)
         number, key = position
         if number > len(self.providers):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
@@ -120,21 +150,27 @@ class PagedList(Generic[F]):
             return number, tuple(cast("list[int]", key))
         return number, key
 
-    async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
-        """Build one page, from the place `after` of provider `number` on; 0 is the registered features."""
+    async def build(
+        self, number: int, after: Any, owner: str = "", full: bool = False, view: CallerView | None = None
+    ) -> Any:
+        """Build one page, from the place `after` of provider `number` on; 0 is the registered features.
+
+        With a view, it has only the entries that the caller sees, and is filled up with later ones.
+        """
+        keys = self._keys if view is None else view.keys
         shown: list[Any] = []
         held = 0
         while True:
             before = after
-            more, after = await self._take(number, before, self.size - len(shown), owner, full)
+            more, after = await self._take(number, before, self.size - len(shown), owner, full, view)
             if more and self.most_bytes is not None:
                 size = len(encode(more))
                 if size > self.most_bytes - held:
                     fitting = _fitting(more, self.most_bytes - held)
                     if not fitting and shown:
-                        return self._result(shown, self._keys.seal(self.name, [number, before]))
+                        return self._result(shown, keys.seal(self.name, [number, before]))
                     # Only the provider knows the key after an entry: call it again with a lower limit.
-                    more, after = await self._take(number, before, max(fitting, 1), owner, full)
+                    more, after = await self._take(number, before, max(fitting, 1), owner, full, view)
                     size = len(encode(more))
                 held += size
             shown.extend(more)
@@ -145,9 +181,31 @@ class PagedList(Generic[F]):
                 return self._result(shown, UNSET)
             if len(shown) >= self.size:
                 break
-        return self._result(shown, self._keys.seal(self.name, [number, after]))
+        return self._result(shown, keys.seal(self.name, [number, after]))
 
-    async def _take(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
+    async def _take(
+        self, number: int, after: Any, limit: int, owner: str, full: bool, view: CallerView | None
+    ) -> tuple[Sequence[Any], Any]:
+        """Return at most `limit` entries of one provider that the caller sees, and the key of the next page."""
+        if view is None:
+            return await self._take_any(number, after, limit, owner, full)
+        shown: list[Any] = []
+        examined = 0
+        while True:
+            before = after
+            more, after = await self._take_any(number, before, max(limit - len(shown), EXAMINED), owner, full)
+            visible = [index for index, entry in enumerate(more) if view.shows(entry)]
+            if len(shown) + len(visible) > limit:
+                # Only the provider knows the key after an entry: call it again with a lower limit.
+                last = visible[limit - len(shown) - 1]
+                more, after = await self._take_any(number, before, last + 1, owner, full)
+                visible = [index for index, entry in enumerate(more) if view.shows(entry)]
+            shown += [more[index] for index in visible]
+            examined += len(more)
+            if after is None or len(shown) >= limit or examined >= MAX_EXAMINED:
+                return shown, after
+
+    async def _take_any(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
         """Return at most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)

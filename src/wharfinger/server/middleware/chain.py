@@ -38,6 +38,10 @@ Middleware = Callable[[Call, Next], Awaitable[Result]]
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
 
+Guard = Callable[[str, Handler], Handler]
+"""Takes a method and its handler, and returns a handler that checks a request before it calls this one."""
+
+
 class MethodTable:
     """Every method that a server has, each with the middleware around it."""
 
@@ -47,6 +51,7 @@ class MethodTable:
         self._bare: dict[str, Handler] = dict(handlers)
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []
+        self._guard: Guard | None = None
 
     def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
         """Serve a method. `outside` wraps its middleware, if it has any."""
@@ -68,13 +73,19 @@ class MethodTable:
             if method in self._bare:
                 self._compose(method)
 
+    def set_guard(self, guard: Guard | None) -> None:
+        """Check the requests of every method, also of later ones, outside of all middleware; None removes the guard."""
+        self._guard = guard
+        for method in self._bare:
+            self._compose(method)
+
     def may_differ(self, method: str) -> bool:
         """Return whether the method has middleware that may answer callers differently."""
         return any(not is_transparent(middleware) for middleware in self._around(method))
 
     def has_middleware(self, method: str) -> bool:
-        """Return whether the method has any middleware."""
-        return bool(self._around(method))
+        """Return whether the method has any middleware, or a guard."""
+        return self._guard is not None or bool(self._around(method))
 
     def _around(self, method: str) -> list[Middleware]:
         return [middleware for middleware, methods in self._middleware if not methods or method in methods]
@@ -85,6 +96,8 @@ class MethodTable:
             handler = _wrapped(handler, middleware)
         if handler is not self._bare[method] and method in self._outside:
             handler = self._outside[method](handler)
+        if self._guard is not None:
+            handler = self._guard(method, handler)
         self.handlers[method] = handler
 
 

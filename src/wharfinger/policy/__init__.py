@@ -1,0 +1,9 @@
+"""Rules that say who may read, call and query what. They are pure: nothing here knows a server or a source."""
+
+from __future__ import annotations
+
+from wharfinger.policy.access import RuleAccess
+from wharfinger.policy.policy import Policy
+from wharfinger.policy.rule import Limit, PolicyTest, Rule, UnusablePolicy
+
+__all__ = ["Limit", "Policy", "PolicyTest", "Rule", "RuleAccess", "UnusablePolicy"]

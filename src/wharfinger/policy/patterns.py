@@ -1,0 +1,216 @@
+"""Patterns over URIs and names, matched segment by segment.
+
+A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git://", "flask", "HEAD", "a b.md")`.
+The query is left out, since it selects a part or a view of the same resource, and so is a slash at the end, so that a
+rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
+segments, and so nothing matches it: `%2e`, `%2F`, `..`, `//` inside the path, control characters. Two spellings of one
+file can therefore not be judged differently.
+
+In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
+The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
+proportional to the length of the URI, and it can also say whether a match is still possible below a directory
+(`TargetPattern.step` returned positions) or certain (`TargetPattern.covers`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from wharfinger.content.globs import Matcher, compile_glob
+from wharfinger.errors import WharfingerError
+
+__all__ = [
+    "EVERYTHING",
+    "Segments",
+    "TargetPattern",
+    "UnusablePattern",
+    "parse_pattern",
+    "segments_below",
+    "segments_of",
+]
+
+MAX_PATTERN_CHARACTERS = 1_000
+MAX_SEGMENTS = 64
+"""Most segments of a pattern."""
+
+Segments = tuple[str, ...]
+"""The scheme with its `:` or `://`, the authority if there is one, and the segments of the path."""
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*:)(//)?")
+_NOT_CANONICAL = re.compile(
+    r"[\x00-\x20\x7f\\#]"  # control characters, spaces, a separator of other systems, a fragment
+    r"|%(?![0-9A-F]{2})"  # a bad escape, or lower-case digits (RFC 3986 §6.2.2.1)
+    r"|%(?:2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]|[01][0-9A-F])"
+    # an escape of an unreserved character (§6.2.2.2), of a separator or of a control character
+)
+_KINDS = ("tool", "prompt")
+
+
+class UnusablePattern(WharfingerError, ValueError):
+    """The text is not a pattern; the message says what to write instead."""
+
+    exit_code = 2
+
+
+def segments_of(uri: str) -> Segments | None:
+    """Return the decoded segments of a canonical URI; None if it is not a URI, or could be written in another way."""
+    text = uri.partition("?")[0]
+    if _NOT_CANONICAL.search(text):
+        return None
+    return _split(text)
+
+
+def segments_below(prefix: str) -> Segments | None:
+    """Return the segments of the directory in which all URIs that begin with a text are; None as in `segments_of`.
+
+    Use it for the literal beginning of a template: that of `file:///docs/re{name}` is in the directory `file:///docs/`.
+    """
+    cut = prefix.rfind("/") + 1 or prefix.find(":") + 1
+    if not cut:
+        return None
+    directory = prefix[:cut]
+    found = _SCHEME.fullmatch(directory)
+    return (found[0],) if found else segments_of(directory)
+
+
+def _split(text: str) -> Segments | None:
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return None
+    segments = text[scheme.end() :].split("/")
+    if len(segments) > 1 and not segments[-1]:
+        segments.pop()
+    start = 1 if scheme[2] else 0  # an authority may be empty
+    for segment in segments[start:]:
+        if segment in ("", ".", ".."):
+            return None
+    if "%" in text:
+        segments = [unquote(segment, errors="surrogateescape") for segment in segments]
+    return (scheme[0], *segments)
+
+
+class _AnySegments:
+    """`**`"""
+
+
+_ANY = _AnySegments()
+_Item = str | Matcher | _AnySegments
+
+
+class TargetPattern(NamedTuple):
+    """A compiled pattern. Positions are bits of an integer; 0 means that no match is possible any more."""
+
+    text: str
+    kind: str
+    """`uri`, `tool`, `prompt`, or `any` for all of them."""
+    items: tuple[_Item, ...]
+    first: int
+    """The positions before the first segment."""
+    final: int
+    """The position after a match."""
+    open_end: int
+    """The positions from which any further segments match."""
+
+    def step(self, positions: int, segment: str) -> int:
+        """Return the positions after one more segment."""
+        reached = 0
+        items = self.items
+        index = 0
+        while positions:
+            if positions & 1 and index < len(items):
+                item = items[index]
+                if item is _ANY:
+                    reached |= 1 << index
+                elif item == segment if isinstance(item, str) else item(segment):  # type: ignore[operator]
+                    reached |= 2 << index
+            positions >>= 1
+            index += 1
+        return self.skip(reached)
+
+    def skip(self, positions: int) -> int:
+        """Add the positions after each `**`, which may match no segment."""
+        for index, item in enumerate(self.items):
+            if item is _ANY and positions >> index & 1:
+                positions |= 2 << index
+        return positions
+
+    def after(self, segments: Segments) -> int:
+        """Return the positions after these segments."""
+        positions = self.first
+        for segment in segments:
+            if not positions:
+                break
+            positions = self.step(positions, segment)
+        return positions
+
+    def matches(self, segments: Segments) -> bool:
+        """Return whether the pattern matches exactly these segments."""
+        return bool(self.after(segments) & self.final)
+
+    def covers(self, positions: int) -> bool:
+        """Return whether every URI below these positions matches."""
+        return bool(positions & self.open_end)
+
+
+def parse_pattern(text: str) -> TargetPattern:
+    """Compile a pattern: `tool:NAME`, `prompt:NAME`, a URI with `*` and `**`, or `**` for every URI.
+
+    Raises:
+        UnusablePattern: it is none of these.
+    """
+    if not text or len(text) > MAX_PATTERN_CHARACTERS:
+        raise UnusablePattern(f"A pattern has 1 to {MAX_PATTERN_CHARACTERS} characters: {text[:60]!r}.")
+    kind, _, name = text.partition(":")
+    if kind in _KINDS:
+        if not name or name.startswith("/"):
+            raise UnusablePattern(f"{text!r} has no name: write {kind}:NAME, or {kind}:* for all.")
+        return _compile(text, kind, (_glob(name),))
+    if text == "**":
+        return _compile(text, "uri", (_ANY,))
+    if "?" in text:
+        raise UnusablePattern(f"{text!r}: rules judge a URI without its query: leave out the part from the '?' on.")
+    if _SCHEME.match(text) is None:
+        raise UnusablePattern(
+            f"{text!r} is not a URI: begin with a scheme in lower case, as in file:///docs/**, or write tool:NAME or "
+            "prompt:NAME."
+        )
+    segments = None if _NOT_CANONICAL.search(text) else _split(text.replace("%2A", "\0"))
+    if segments is None:
+        raise UnusablePattern(
+            f"{text!r} can be written in a simpler way: leave out empty, '.' and '..' segments, and escapes such as "
+            "%2E that are not needed; other escapes have upper-case digits, as in %C3%A9."
+        )
+    if len(segments) > MAX_SEGMENTS:
+        raise UnusablePattern(f"{text[:60]!r}… has more than {MAX_SEGMENTS} segments.")
+    items: list[_Item] = []
+    for segment in segments:
+        if segment == "**":
+            items.append(_ANY)
+        elif "**" in segment:
+            raise UnusablePattern(f"{text!r}: '**' must be a whole segment, as in file:///docs/**/*.md.")
+        else:
+            items.append(_glob(segment))
+    return _compile(text, "uri", tuple(items))
+
+
+def _glob(segment: str) -> str | Matcher:
+    """Return a segment itself, or a matcher if it contains `*`; a NUL stands for an escaped `*`."""
+    if "*" not in segment:
+        return segment.replace("\0", "*")
+    escaped = re.sub(r"[?\[\]\\\0]", lambda found: "\\" + found[0].replace("\0", "*"), segment)
+    return compile_glob(escaped, path=False)
+
+
+def _compile(text: str, kind: str, items: tuple[_Item, ...]) -> TargetPattern:
+    start = len(items)
+    while start and items[start - 1] is _ANY:
+        start -= 1
+    open_end = sum(1 << index for index in range(start, len(items)))
+    pattern = TargetPattern(text, kind, items, 0, 1 << len(items), open_end)
+    return pattern._replace(first=pattern.skip(1))
+
+
+EVERYTHING = _compile("everything", "any", (_ANY,))
+"""Matches every URI and every name."""

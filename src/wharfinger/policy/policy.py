@@ -1,0 +1,313 @@
+"""`Policy`: who may read, call and query what, by rules in TOML or in Python.
+
+Without a rule that allows it, everything is refused; a rule that denies wins over all that allow. The rules that apply
+to a principal are compiled once (`RuleAccess`), and principals to whom the same rules apply share the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from wharfinger.errors import WharfingerError
+from wharfinger.policy.access import CompiledRule, RuleAccess
+from wharfinger.policy.patterns import EVERYTHING, parse_pattern
+from wharfinger.policy.rule import (
+    ACTIONS,
+    WITH_READ,
+    Limit,
+    PolicyTest,
+    Rule,
+    UnusablePolicy,
+    action_and_target,
+    words,
+)
+from wharfinger.policy.who import Selector
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
+
+__all__ = ["Policy"]
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_PRINCIPALS = 10_000
+"""Most principals whose access is remembered."""
+
+Roots = Callable[[str], Iterable[str]]
+"""Returns the patterns for what is published of a directory, such as `file:///docs/**` for `/srv/docs`."""
+
+
+class _PolicyFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The members of a policy file."""
+
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    limit: tuple[Limit, ...] = ()
+    test: tuple[PolicyTest, ...] = ()
+
+
+class _ParsedRule:
+    """A rule with its selectors and patterns."""
+
+    def __init__(self, rule: Rule, id: str, denies: bool) -> None:
+        self.rule = rule
+        self.id = rule.name or id
+        self.denies = denies
+        self.selectors: tuple[Selector, ...] = rule.selectors()
+        self.actions = rule.actions()
+        everything = rule.what is None and rule.roots is None
+        self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
+        self.names_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
+
+    def compiled(self, principal: Principal) -> CompiledRule | None:
+        """Return the rule as it applies to a principal; None if it does not.
+
+        A rule with `reveal` also applies to a principal who lacks only scopes, and then only names them.
+        """
+        rule = self.rule
+        if rule.issuer is not None and rule.issuer != principal.issuer:
+            return None
+        missing = [scope for scope in words(rule.scopes) if scope not in principal.scopes]
+        if not any(selector.applies_to(principal) for selector in self.selectors):
+            if not rule.reveal or self.denies:
+                return None
+            named = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
+            if not named or not principal.key:
+                return None
+            missing.append(cast("str", named[0].matcher))
+        if missing and (not rule.reveal or self.denies or not principal.key):
+            return None
+        return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), tuple(missing))
+
+
+class Policy:
+    """Decides what each principal may do; see `protocol.interfaces.Authorizer`.
+
+        Policy(
+            allow=[Rule(who="group:staff", what="file:///docs/**")],
+            deny=[Rule(who="anyone", what="file:///docs/private/**")],
+        )
+
+    The tests are run by `check_tests`, and by whatever loads a policy from a file.
+
+    Raises:
+        UnusablePolicy: a rule is not valid; the message names it, and says what to write.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[Rule] = (),
+        deny: Sequence[Rule] = (),
+        limits: Sequence[Limit] = (),
+        tests: Sequence[PolicyTest] = (),
+    ) -> None:
+        self.limits = tuple(limits)
+        self.tests = tuple(tests)
+        self.rules: tuple[_ParsedRule, ...] = tuple(_parsed(deny, "deny")) + tuple(_parsed(allow, "allow"))
+        self._check_limits_and_tests()
+        source = msgspec.json.encode([tuple(allow), tuple(deny), self.limits])
+        self.version = hashlib.sha256(source).hexdigest()[:16]
+        self._by_principal: OrderedDict[int, tuple[Principal, RuleAccess]] = OrderedDict()
+        self._by_rules: OrderedDict[tuple[tuple[int, tuple[str, ...]], ...], RuleAccess] = OrderedDict()
+
+    # -- loading
+
+    @classmethod
+    def from_toml(cls, text: str | bytes, *, name: str = "the policy") -> Policy:
+        """Read a policy in TOML.
+
+        Raises:
+            UnusablePolicy: the text is not TOML, has an unknown key, or has a rule that is not valid.
+        """
+        try:
+            file = msgspec.toml.decode(text, type=_PolicyFile)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise UnusablePolicy(f"{name}: {_explained(str(error))}") from None
+        try:
+            return cls(allow=file.allow, deny=file.deny, limits=file.limit, tests=file.test)
+        except UnusablePolicy as error:
+            raise UnusablePolicy(f"{name}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read a policy from a TOML file, and run its tests.
+
+        Raises:
+            UnusablePolicy: the file cannot be read, is not a policy, or a test of it fails.
+        """
+        try:
+            with open(path, "rb") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise UnusablePolicy(f"{path} cannot be read: {error.strerror}.") from None
+        if len(text) > MAX_FILE_BYTES:
+            raise UnusablePolicy(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MiB.")
+        policy = cls.from_toml(text, name=str(path))
+        if failures := policy.check_tests():
+            raise UnusablePolicy(f"{path}: {' '.join(failures)}")
+        return policy
+
+    def bind_roots(self, roots: Roots) -> Policy:
+        """Return this policy with the `roots` of its rules resolved; a directory that is not published matches nothing.
+
+        The server does this, since it knows which directories its sources publish.
+        """
+        bound: Policy = object.__new__(Policy)
+        bound.__dict__.update(self.__dict__)
+        bound.__dict__.pop("_denied_to_some", None)
+        bound._by_principal, bound._by_rules = OrderedDict(), OrderedDict()
+        rules: list[_ParsedRule] = []
+        for parsed in self.rules:
+            if parsed.rule.roots is not None:
+                parsed = _ParsedRule(parsed.rule, parsed.id, parsed.denies)
+                parsed.patterns += [parse_pattern(text) for root in words(parsed.rule.roots) for text in roots(root)]
+            rules.append(parsed)
+        bound.rules = tuple(rules)
+        return bound
+
+    def check_issuers(self, issuers: Sequence[str]) -> None:
+        """Check the rules against the authorization servers that the server trusts.
+
+        Raises:
+            UnusablePolicy: a rule names another one; or there are several, and a rule about claims names none.
+        """
+        for parsed in self.rules:
+            issuer = parsed.rule.issuer
+            if issuer is not None and issuer not in issuers:
+                known = ", ".join(issuers) or "none"
+                raise UnusablePolicy(
+                    f"{parsed.id}: this server does not trust the issuer {issuer!r}: it trusts {known}."
+                )
+            if issuer is None and len(issuers) > 1 and parsed.names_issuer:
+                raise UnusablePolicy(
+                    f"{parsed.id}: this server trusts several issuers, who may name different people alike: "
+                    f'add issuer = "{issuers[0]}", or another one of {", ".join(issuers)}.'
+                )
+
+    def _check_limits_and_tests(self) -> None:
+        for number, limit in enumerate(self.limits, 1):
+            name = limit.name or f"limit {number}"
+            try:
+                limit.selectors()
+                has_any = any((limit.rate("calls"), limit.rate("bytes"), limit.parallel))
+            except WharfingerError as error:
+                raise UnusablePolicy(f"{name}: {error}") from None
+            _check_actions(name, limit.do)
+            if not has_any or (limit.parallel is not None and limit.parallel < 1):
+                raise UnusablePolicy(f"{name}: write calls, bytes or parallel, each with at least 1.")
+        for number, test in enumerate(self.tests, 1):
+            try:
+                for text in (*words(test.allow), *words(test.deny)):
+                    action_and_target(text)
+            except WharfingerError as error:
+                raise UnusablePolicy(f"{test.name or f'test {number}'}: {error}") from None
+
+    # -- deciding
+
+    def access(self, principal: Principal) -> RuleAccess:
+        """Return what a principal may do."""
+        known = self._by_principal.get(id(principal))
+        if known is not None and known[0] is principal:
+            return known[1]
+        compiled = [parsed.compiled(principal) for parsed in self.rules]
+        key = tuple((number, one.missing_scopes) for number, one in enumerate(compiled) if one is not None)
+        access = self._by_rules.get(key)
+        if access is None:
+            digest = hashlib.sha256(f"{self.version} {key}".encode()).hexdigest()[:32]
+            access = RuleAccess(digest, [one for one in compiled if one is not None], self.is_public)
+            _remember(self._by_rules, key, access)
+        _remember(self._by_principal, id(principal), (principal, access))
+        return access
+
+    def is_public(self, uri: str) -> bool:
+        """Return whether every caller may read a URI: it is allowed to anyone, and no rule denies it to some."""
+        if not self.access(ANONYMOUS).allows("read", uri):
+            return False
+        return self._denied_to_some.decide("read", uri).allowed
+
+    @cached_property
+    def _denied_to_some(self) -> RuleAccess:
+        """Refuses what any rule denies to any principal, and allows the rest."""
+        denials = [CompiledRule(one.id, True, one.actions, tuple(one.patterns)) for one in self.rules if one.denies]
+        everything = CompiledRule("", False, ACTIONS, (EVERYTHING,))
+        return RuleAccess("", [*denials, everything], lambda uri: True)
+
+    # -- tests
+
+    def check_tests(self) -> list[str]:
+        """Run the tests of the policy, and return a sentence for each decision that differs."""
+        failures: list[str] = []
+        for number, test in enumerate(self.tests, 1):
+            access = self.access(principal_of(test.principal))
+            for texts, expected in ((test.allow, True), (test.deny, False)):
+                for text in words(texts):
+                    decision = access.decide(*action_and_target(text))
+                    if decision.allowed != expected:
+                        reason = f"by {decision.rule}" if decision.rule else "because no rule allows it"
+                        failures.append(
+                            f"{test.name or f'test {number}'} fails: {text!r} is "
+                            f"{'allowed' if decision.allowed else 'refused'} {reason}."
+                        )
+        return failures
+
+
+def principal_of(claims: Mapping[str, Any] | str) -> Principal:
+    """Return the principal with these claims (`sub`, `iss`, `client`, `scope` or `scopes`, and any others).
+
+    `anyone` is a principal without a token, and `local` the one over stdio.
+
+    Raises:
+        UnusablePolicy: there is no `sub`.
+    """
+    if isinstance(claims, str):
+        return LOCAL if claims == "local" else ANONYMOUS
+    known = dict(claims)
+    subject = str(known.pop("sub", ""))
+    if not subject:
+        raise UnusablePolicy('The claims of a principal need a sub: write as = { sub = "ann" }, or as = "anyone".')
+    issuer = str(known.pop("iss", known.pop("issuer", "")))
+    client = str(known.pop("client_id", known.pop("client", "")))
+    scopes = known.pop("scopes", known.pop("scope", ()))
+    scopes = scopes.split() if isinstance(scopes, str) else scopes
+    return Principal(subject=subject, issuer=issuer, client=client, scopes=frozenset(scopes), claims=known)
+
+
+def _parsed(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
+    """Check rules and parse their parts.
+
+    Raises:
+        UnusablePolicy: a rule is not valid.
+    """
+    for number, rule in enumerate(rules, 1):
+        id = rule.name or f"{kind} {number}"
+        if rule.do is not None and rule.level is not None:
+            raise UnusablePolicy(f"{id}: write do or level, not both.")
+        if not words(rule.who):
+            raise UnusablePolicy(f"{id}: who is empty, so the rule applies to no principal.")
+        _check_actions(id, rule.do)
+        try:
+            yield _ParsedRule(rule, id, kind == "deny")
+        except WharfingerError as error:
+            raise UnusablePolicy(f"{id}: {error}") from None
+
+
+def _check_actions(id: str, do: str | Sequence[str] | None) -> None:
+    for action in words(do):  # type: ignore[arg-type]
+        if action not in ACTIONS and action not in WITH_READ:
+            raise UnusablePolicy(f"{id}: do = {action!r} is not known: write one of {', '.join(sorted(ACTIONS))}.")
+
+
+def _remember(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    table[key] = value
+    while len(table) > MAX_PRINCIPALS:
+        table.popitem(last=False)
+
+
+def _explained(error: str) -> str:
+    """Add a hint to an error about the shape of the file."""
+    return error.rstrip(".") + "."

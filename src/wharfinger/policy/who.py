@@ -1,0 +1,117 @@
+"""Selectors: the words of a rule's `who`, and whether one applies to a principal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from wharfinger.content.globs import Matcher, compile_glob
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.principal import LOCAL, Principal
+
+__all__ = ["Selector", "UnusableSelector", "parse_selector"]
+
+_ALONE = ("anyone", "signed-in", "local")
+_FIELDS = ("sub", "group", "scope", "client", "email")
+
+
+class UnusableSelector(WharfingerError, ValueError):
+    """A word of `who` cannot be used; the message says what to write."""
+
+    exit_code = 2
+
+
+class Selector(NamedTuple):
+    """One parsed word of `who`."""
+
+    text: str
+    field: str
+    """`anyone`, `signed-in`, `local`, `sub`, `group`, `scope`, `client`, `email`, or the name of a claim."""
+    is_claim: bool
+    matcher: Matcher | str
+    """What a value must match; a text without `*` is compared."""
+
+    @property
+    def names_a_caller(self) -> bool:
+        """Whether it depends on what an issuer says about a principal, so that the issuer matters."""
+        return self.is_claim or self.field in _FIELDS
+
+    def applies_to(self, principal: Principal) -> bool:
+        """Return whether the principal has a matching value."""
+        if self.text == "anyone":
+            return True
+        if self.text == "local":
+            return principal is LOCAL
+        if not principal.key:  # LOCAL and ANONYMOUS: no issuer has said anything about them
+            return False
+        if self.text == "signed-in":
+            return True
+        matcher = self.matcher
+        values = _claim(principal, self.field) if self.is_claim else _values(principal, self.field)
+        if isinstance(matcher, str):
+            return any(value == matcher for value in values)
+        return any(map(matcher, values))
+
+
+def parse_selector(text: str) -> Selector:
+    """Parse one word of `who`.
+
+    Raises:
+        UnusableSelector: it is not a selector.
+    """
+    if text in _ALONE:
+        return Selector(text, text, False, "")
+    field, value, is_claim = *_split(text), text.startswith("claim.")
+    if not value or not field or not (is_claim or field in _FIELDS):
+        known = ", ".join((*_ALONE, *(f"{field}:…" for field in _FIELDS), "claim.NAME:…"))
+        raise UnusableSelector(f"who = {text!r} is not known: write one of {known}.")
+    if len(value) > 1_000:
+        raise UnusableSelector(f"who = {text[:60]!r}… is longer than 1,000 characters.")
+    if "*" not in value:
+        return Selector(text, field, is_claim, value)
+    escaped = "".join("\\" + one if one in "?[]\\" else one for one in value)
+    return Selector(text, field, is_claim, compile_glob(escaped, path=False))
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a selector at its first colon that is not part of a URL: `claim.https://example.org/team:blue`."""
+    if not text.startswith("claim."):
+        field, _, value = text.partition(":")
+        return field, value
+    text = text.removeprefix("claim.")
+    scheme = text.find("://")
+    colon = text.find(":", scheme + 3 if scheme >= 0 else 0)
+    return (text[:colon], text[colon + 1 :]) if colon > 0 else (text, "")
+
+
+def _values(principal: Principal, field: str) -> Iterable[str]:
+    claims = principal.claims
+    match field:
+        case "sub":
+            return (principal.subject,)
+        case "client":
+            return (principal.client,) if principal.client else ()
+        case "scope":
+            return principal.scopes
+        case "group":
+            return _texts(claims.get("groups"))
+        case _:  # an unverified address is only what somebody typed
+            return _texts(claims.get("email")) if claims.get("email_verified") is True else ()
+
+
+def _claim(principal: Principal, name: str) -> Iterable[str]:
+    return _texts(principal.claims.get(name))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Return the texts of a claim: a text, a number or truth value, or a list of these."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if isinstance(value, (int, float)):
+        return (str(value),)
+    if isinstance(value, (list, tuple)):
+        items: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        return tuple(text for item in items for text in (() if isinstance(item, (list, tuple)) else _texts(item)))
+    return ()
