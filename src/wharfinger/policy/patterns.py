@@ -45,7 +45,7 @@ _NOT_CANONICAL = re.compile(
     r"|%(?:2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]|[01][0-9A-F])"
     # an escape of an unreserved character (§6.2.2.2), of a separator or of a control character
 )
-_KINDS = ("tool", "prompt")
+_KINDS = ("tool", "prompt", "method")
 
 
 class UnusablePattern(WharfingerError, ValueError):
@@ -104,7 +104,7 @@ class TargetPattern(NamedTuple):
 
     text: str
     kind: str
-    """`uri`, `tool`, `prompt`, or `any` for all of them."""
+    """`uri`, `tool`, `prompt`, `method` (of an extension), or `any` for all of them."""
     items: tuple[_Item, ...]
     first: int
     """The positions before the first segment."""
@@ -155,7 +155,7 @@ class TargetPattern(NamedTuple):
 
 
 def parse_pattern(text: str) -> TargetPattern:
-    """Compile a pattern: `tool:NAME`, `prompt:NAME`, a URI with `*` and `**`, or `**` for every URI.
+    """Compile a pattern: a URI with `*` and `**`, `**` for every URI, or `tool:NAME`, `prompt:NAME` or `method:NAME`.
 
     Raises:
         UnusablePattern: it is none of these.

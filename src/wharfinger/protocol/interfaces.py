@@ -83,7 +83,8 @@ class Access(Protocol):
     """What one principal may do. It depends on rules alone, never on whether the target exists.
 
     An action is `read` (which includes lists, completion, search and watching), `call`, `prompt`, `query` or `inspect`.
-    A target is a URI or, for tools and prompts, `tool:NAME` or `prompt:NAME`.
+    A target is a URI or, for `call` and `prompt`, `tool:NAME`, `prompt:NAME`, or `method:NAME` for a method of an
+    extension.
     """
 
     @property
@@ -136,7 +137,7 @@ class Service(Protocol):
 
     A method that is not in `handlers` is not found. If the service also has `header_params`, which maps the name of
     a tool to its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28,
-    `x-mcp-header`).
+    `x-mcp-header`), unless `hides_tool` says for a request that its caller must not learn that the tool exists.
     """
 
     @property

@@ -3,8 +3,8 @@
 What a caller may not read or call looks exactly like what does not exist: the same error, and neither the source nor
 the middleware is called. Whatever an answer contains besides is filtered where it is made, by `request.access`: lists
 in `features.listing`, searches in `server.search`, completions in `features.completion`, notices in
-`subscriptions.watching`, and answers that are composed of several resources in their source (`policy.current`).
-Without a policy, methods have no guard, and `request.access` is None.
+`subscriptions.visible_changes`, and answers that are composed of several resources in their source
+(`policy.current`). Without a policy, methods have no guard, and `request.access` is None.
 """
 
 from __future__ import annotations
@@ -12,36 +12,56 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wharfinger import types as t
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidParams, ProtocolError, ResourceNotFound
-from wharfinger.policy.current import CURRENT_ACCESS
+from wharfinger.policy.current import CURRENT_ACCESS, may_read
 from wharfinger.protocol.interfaces import Access, Authorizer, Decision, Handler
-from wharfinger.protocol.request import Request
+from wharfinger.protocol.methods import CORE
+from wharfinger.protocol.request import Request, no_such_method
 from wharfinger.server.near_uris import add_near_uris
 
 if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
+    from wharfinger.server.subscriptions.visible_changes import VisibleChanges
 
-__all__ = ["AccessControl"]
+__all__ = ["AccessControl", "readable_part"]
+
+_OWN_EXTENSIONS = ("tasks/", "skills/", "resources/")
+"""Methods of extensions that check their own URIs and names."""
 
 
 class AccessControl:
     """Checks the requests of one server."""
 
-    def __init__(self, services: Services, resources: Resources) -> None:
+    def __init__(self, services: Services, resources: Resources, changes: VisibleChanges) -> None:
         self._services = services
         self._resources = resources
+        self._changes = changes
 
     def set(self, authorizer: Authorizer | None) -> None:
-        """Enforce another policy from the next request on; None allows everything."""
+        """Enforce another policy from the next request and notice on; None allows everything.
+
+        Watchers of a list are notified if they see another part of it now.
+        """
+        watching = self._services.notify
+        watching.may_send = None if authorizer is None else self._changes.may_send
+        watching.on_leave = None if authorizer is None else self._changes.forget
+        replaced = self._services.authorizer is not None and authorizer is not None
         self._services.authorizer = authorizer
         self._services.methods.set_guard(None if authorizer is None else self._guarded)
+        if replaced:
+            self._changes.compare_lists(watching.watchers_of_lists())
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        """Return a handler that checks each request of a method first."""
+        """Return a handler that checks each request of a method first, and filters its result."""
         check = _CHECKS.get(method)
+        if check is None and method not in CORE and not method.startswith(_OWN_EXTENSIONS):
+            check = AccessControl.check_method
+        filters = method in _COMPOSED
 
         async def serve(request: Request) -> Any:
             authorizer = self._services.authorizer
@@ -52,7 +72,8 @@ class AccessControl:
             try:
                 if check is not None:
                     await check(self, request, access)
-                return await handler(request)
+                result = await handler(request)
+                return readable_part(request, result) if filters else result
             finally:
                 CURRENT_ACCESS.reset(token)
 
@@ -95,6 +116,12 @@ class AccessControl:
                 "There is no such resource template: send its uriTemplate from resources/templates/list."
             )
 
+    async def check_method(self, request: Request, access: Access) -> None:
+        """Check a method that the author has added, which a rule can name as `method:NAME`."""
+        decision = access.decide("call", f"method:{request.method}")
+        if not decision.allowed:
+            raise self._refusal(decision, no_such_method(request))
+
     def _refusal(self, decision: Decision, missing: ProtocolError) -> ProtocolError:
         """Return the error for a refused request: that of something that does not exist."""
         return missing
@@ -107,3 +134,34 @@ _CHECKS: dict[str, Callable[[AccessControl, Request, Access], Awaitable[None]]] 
     "prompts/get": AccessControl.check_prompt,
     "completion/complete": AccessControl.check_completion,
 }
+
+_COMPOSED = ("resources/read", "tools/call", "prompts/get")
+"""Methods whose results may contain other resources, or links to them."""
+
+
+def readable_part(request: Request, result: Any) -> Any:
+    """Return a result without the links to resources, and the resources, that the current caller may not read.
+
+    A result for one caller must not be kept for all: it stays public only if every caller may read the URI.
+    """
+    if type(result) is t.ReadResourceResult:
+        uri = request.params.uri
+        if request.cache_scope == "public" and not request.access.is_public(uri):
+            request.cache_scope = "private"
+        if len(result.contents) == 1 and result.contents[0].uri == uri:
+            return result
+        contents = [one for one in result.contents if one.uri == uri or may_read(one.uri)]
+        return result if len(contents) == len(result.contents) else msgspec.structs.replace(result, contents=contents)
+    if type(result) is t.CallToolResult:
+        content = [block for block in result.content if _is_readable(block)]
+        return result if len(content) == len(result.content) else msgspec.structs.replace(result, content=content)
+    if type(result) is t.GetPromptResult:
+        messages = [message for message in result.messages if _is_readable(message.content)]
+        return result if len(messages) == len(result.messages) else msgspec.structs.replace(result, messages=messages)
+    return result
+
+
+def _is_readable(block: Any) -> bool:
+    if isinstance(block, t.ResourceLink):
+        return may_read(block.uri)
+    return not isinstance(block, t.EmbeddedResource) or may_read(block.resource.uri)

@@ -60,6 +60,7 @@ class Includable(Protocol):
 class Server(FeatureService):
     """An MCP server of all five revisions. Any number of transports can serve it at the same time.
 
+    `instructions` are for models: a text, or a plain function that returns it for the current caller.
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
     handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
     `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals
@@ -83,7 +84,7 @@ class Server(FeatureService):
         version: str = "0",
         title: str | None = None,
         description: str | None = None,
-        instructions: str | None = None,
+        instructions: str | Callable[[], str | None] | None = None,
         website_url: str | None = None,
         icons: Sequence[t.Icon] | None = None,
         lifespan: Lifespan | None = None,

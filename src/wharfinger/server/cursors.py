@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from wharfinger.errors import InvalidParams, MissingExtra
+from wharfinger.protocol.interfaces import Access
+from wharfinger.protocol.request import Request
 
-__all__ = ["CURSOR", "STATE", "Keys", "Kind"]
+__all__ = ["CURSOR", "STATE", "Keys", "Kind", "keys_for"]
 
 
 class Kind(NamedTuple):
@@ -89,6 +91,12 @@ class Keys:
         import hmac
 
         return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac]
+
+
+def keys_for(keys: Keys, request: Request) -> Keys:
+    """Return the keys that seal a caller's cursors and states; under a policy, only this caller can send them back."""
+    access: Access | None = request.access
+    return keys if access is None else keys.private(f"{access.key} {request.caller.principal.key}")
 
 
 PADDING_BYTES = 256

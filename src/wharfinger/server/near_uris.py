@@ -1,8 +1,9 @@
 """Finds the URIs nearest to one that does not exist, to suggest them in the error.
 
-Only listed URIs are suggested, so the error reveals nothing: a withheld file looks like one that does not exist. If
-middleware may let one caller read what another may not, nothing is suggested. The cost is bounded in documents, in
-time, and in the number of requests that search for suggestions at a time; other requests get the error without them.
+Only listed URIs that the caller may read are suggested, so the error reveals nothing: a withheld file looks like one
+that does not exist. If middleware may let one caller read what another may not, nothing is suggested. The cost is
+bounded in documents, in time, and in the number of requests that search for suggestions at a time; other requests get
+the error without them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import unquote
 
 from wharfinger.content.near_words import distance
 from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.protocol.request import Request
 from wharfinger.server.document_search import PAGE, SourceReader, Stopped
 from wharfinger.server.owners import owner_of
@@ -56,7 +58,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     resources.looking += 1
     try:
         async with asyncio.timeout(2 * SECONDS):
-            known = list(resources.uris())[:DOCUMENTS]
+            known = [uri for uri in resources.uris() if may_read(uri)][:DOCUMENTS]
             error.suggest(await services.pool.run(owner_of(request), _find, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
@@ -76,8 +78,9 @@ def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReade
             try:
                 while left > 0 and time.monotonic() < ends:
                     documents, after = reader.documents(source, after, min(PAGE, left))
-                    yield from (document.uri for document in documents)
-                    left -= len(documents)
+                    readable = [document.uri for document in documents if may_read(document.uri)]
+                    yield from readable
+                    left -= len(readable)
                     if after is None:
                         break
             except (InternalError, OSError, TimeoutError, Stopped):

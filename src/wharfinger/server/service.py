@@ -16,11 +16,12 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.protocol.interfaces import NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.request import ResultMeta
+from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.server.access_control import AccessControl
 from wharfinger.server.extensions import Extensions
 from wharfinger.server.features.completion import Completions
+from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, reports_tool_errors
@@ -28,6 +29,7 @@ from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
+from wharfinger.server.subscriptions.visible_changes import VisibleChanges
 from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
@@ -53,14 +55,14 @@ class FeatureService:
         self,
         info: t.Implementation,
         *,
-        instructions: str | None,
+        instructions: str | Callable[[], str | None] | None,
         lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
         page_size: int | None,
         services: Services,
         tasks: TaskSettings,
     ) -> None:
         self.info = info
-        self.instructions = instructions
+        self._instructions = instructions
         self.result_meta = ResultMeta(info)
         self.services: Services = services
         """Objects that all features of this server share."""
@@ -83,12 +85,18 @@ class FeatureService:
         """The arguments that HTTP headers repeat, by the name of the tool."""
         self.prompts: Prompts = Prompts(services, page_size)
         self.completions = Completions(services, self.prompts, self.resources)
-        self.listening = Listening(services, self.resources, lambda: self.tasks)
+        listings: dict[str, PagedList[Any]] = {
+            "tools": self.tools.listing,
+            "prompts": self.prompts.listing,
+            "resources": self.resources.listing,
+        }
+        self.visible_changes = VisibleChanges(services, self.resources, listings)
+        self.listening = Listening(services, self.resources, self.visible_changes, lambda: self.tasks)
         self.methods.set("subscriptions/listen", self.listening.listen)
         self.notification_handlers: dict[str, NotificationHandler] = {
             "notifications/initialized": self.listening.initialized
         }
-        self.access_control = AccessControl(services, self.resources)
+        self.access_control = AccessControl(services, self.resources, self.visible_changes)
         self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
         """Runs and stores tasks; None if no tool can become one."""
@@ -153,6 +161,13 @@ class FeatureService:
                 mount.other.take_tasks(tasks)
         return tasks
 
+    def hides_tool(self, request: Request) -> bool:
+        """Return whether the policy hides the tool of a call from its caller, so that it looks unknown."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return False
+        return not authorizer.access(request.caller.principal).allows("call", f"tool:{request.params.name}")
+
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         """Return the capabilities that this server declares: those for which it has handlers."""
         has = self.handlers.__contains__
@@ -170,6 +185,11 @@ class FeatureService:
         )
 
     @property
+    def instructions(self) -> str | None:
+        """The instructions for the model that uses the server; a function returns those for the current caller."""
+        return self._instructions() if callable(self._instructions) else self._instructions
+
+    @property
     def limits(self) -> Limits:
         """Bounds on what clients can make this server do or keep."""
         return self.services.limits
@@ -185,6 +205,7 @@ class FeatureService:
             async with AsyncExitStack() as stack:
                 if self.lifespan is not None:
                     self.state = await stack.enter_async_context(logged_lifespan(self.info.name, self.lifespan, self))
+                stack.push_async_callback(self.visible_changes.close)
                 stack.push_async_callback(self.source_watches.end)
                 stack.push_async_callback(self.resources.calls.close)
                 await self.resources.calls.start()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.server.context import Context
+from wharfinger.server.cursors import Keys, keys_for
 from wharfinger.server.features.listing import joined_page
 from wharfinger.server.mounting import WHOLE_SERVER_METHODS
 from wharfinger.server.owners import owner_of
@@ -21,6 +24,7 @@ from wharfinger.types.skills import (
     ListSkillsResult,
     ReadResourceDirectoryRequestParams,
     ReadResourceDirectoryResult,
+    Skill,
 )
 
 if TYPE_CHECKING:
@@ -42,33 +46,39 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         WHOLE_SERVER_METHODS[name] = serve_skills
 
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
-        place = _position(server, "skills", params.cursor)
+        keys = keys_for(server.services.keys, ctx.request)
+        place = _position(keys, "skills", params.cursor)
         methods = [getattr(source, "skills", None) for source in _sources(server)]
         providers = [_no_skills if method is None else ctx.server.pool.adapt(method) for method in methods]
         shown, place = await joined_page(providers, owner_of(ctx.request), place, page_size)
-        cursor = UNSET if place is None else server.services.keys.seal("skills", place)
-        return ListSkillsResult(skills=shown, next_cursor=cursor)
+        while not (readable := [_readable(skill) for skill in shown if may_read(skill.uri)]) and place is not None:
+            shown, place = await joined_page(providers, owner_of(ctx.request), place, page_size)
+        cursor = UNSET if place is None else keys.seal("skills", place)
+        return ListSkillsResult(skills=readable, next_cursor=cursor)
 
     async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:
         source = _source_of(server, params.uri)
         find = getattr(source, "skill", None)
         try:
-            if find is not None:
-                return GetSkillResult(skill=await _adapted(ctx, find)(params.uri))
+            if find is not None and may_read(params.uri):
+                return GetSkillResult(skill=_readable(await _adapted(ctx, find)(params.uri)))
         except ResourceNotFound:
             pass
         raise InvalidParams("There is no skill at this URI: skills/list lists the skills.", data={"uri": params.uri})
 
     async def read_directory(params: ReadResourceDirectoryRequestParams, ctx: Context) -> ReadResourceDirectoryResult:
         purpose = f"directory {params.uri}"
-        key = _position(server, purpose, params.cursor)
+        keys = keys_for(server.services.keys, ctx.request)
+        key = _position(keys, purpose, params.cursor)
         source = _source_of(server, params.uri)
         children = getattr(source, "children", None)
         try:
-            if children is not None:
+            if children is not None and may_read(params.uri):
                 shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
-                cursor = UNSET if key is None else server.services.keys.seal(purpose, key)
-                return ReadResourceDirectoryResult(resources=shown, next_cursor=cursor)
+                while not (readable := [child for child in shown if may_read(child.uri)]) and key is not None:
+                    shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
+                cursor = UNSET if key is None else keys.seal(purpose, key)
+                return ReadResourceDirectoryResult(resources=readable, next_cursor=cursor)
         except ResourceNotFound:
             pass
         raise InvalidParams("This URI is not a directory of this server.", data={"uri": params.uri})
@@ -77,6 +87,13 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     server.extensions.add_method("skills/get", get_skill, extension=EXTENSION, cacheable=True)
     server.extensions.add_method("resources/directory/read", read_directory, extension=EXTENSION)
     server.extensions.declare(EXTENSION, {"directoryRead": True})
+
+
+def _readable(skill: Skill) -> Skill:
+    """Return a skill with only those of its files that the caller may read."""
+    if skill.resources == "dynamic" or all(may_read(file.uri) for file in skill.resources):
+        return skill
+    return msgspec.structs.replace(skill, resources=[file for file in skill.resources if may_read(file.uri)])
 
 
 async def _no_skills(owner: str, after: object, limit: int) -> tuple[list[Any], None]:
@@ -92,9 +109,9 @@ def _source_of(server: FeatureService, uri: str) -> Source | None:
     return next((source for source in _sources(server) if source.matches(uri)), None)
 
 
-def _position(server: FeatureService, purpose: str, cursor: Any) -> Any:
+def _position(keys: Keys, purpose: str, cursor: Any) -> Any:
     """Return the key in a cursor; None if there is no cursor."""
-    return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
+    return None if cursor is UNSET else keys.open(purpose, cursor)
 
 
 def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

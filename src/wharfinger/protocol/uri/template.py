@@ -172,6 +172,24 @@ class UriTemplate:
         """
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
+    def beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
+        """Return the URI up to its query or the first variable without a value, and the variables in this text.
+
+        The third item is whether it is the whole URI before the query.
+        """
+        text, names = "", frozenset[str]()
+        for part in self.parts:
+            if isinstance(part, str):
+                text += part
+                continue
+            if part.operator in ("?", "&", "#"):
+                break
+            expected = {variable.name for variable in part.variables}
+            if not expected <= values.keys():
+                return text, names, False
+            text, names = text + _expand(part, values), names | expected
+        return text.partition("?")[0], names, True
+
     def match(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
         """Return the values with which this template expands to `uri`; None if it does not match.
 

@@ -11,7 +11,9 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
+from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.request import Request
+from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.dependencies import OpenDependencies
 from wharfinger.server.owners import owner_of
 
@@ -47,10 +49,17 @@ class Completions:
         ref, part = self._place(params.ref)
         if part is not None:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
+            if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
+                others = {} if params.context is UNSET else params.context.arguments or {}
+                shown = _readable(request.access, ref.uri, params.argument.name, others, completed.completion)
+                return msgspec.structs.replace(completed, completion=shown)
             return completed
         others = {} if params.context is UNSET else params.context.arguments or {}
         values = await self._find(request, ref, params.argument.name)(params.argument.value, others)
-        return t.CompleteResult(completion=completion_of(values))
+        completion = completion_of(values)
+        if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
+            completion = _readable(request.access, ref.uri, params.argument.name, others, completion)
+        return t.CompleteResult(completion=completion)
 
     def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
         """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
@@ -113,6 +122,29 @@ class Completions:
                 return completion_of(values)  # read while its dependencies are open
 
         return complete_it
+
+
+def _readable(
+    access: Access, text: str, argument: str, others: Mapping[str, str], completion: t.Completion
+) -> t.Completion:
+    """Return those values of a template's variable with which a URI results that the caller may read.
+
+    If other variables are missing, a value stays if the caller may read anything that begins like the URI up to there.
+    A total would count hidden values, so it is left out if some are.
+    """
+    template = UriTemplate(text)
+    shown = [value for value in completion.values if _may_lead(access, template, {**others, argument: value}, argument)]
+    if len(shown) == len(completion.values):
+        return completion
+    return t.Completion(values=shown, total=UNSET, has_more=False)
+
+
+def _may_lead(access: Access, template: UriTemplate, values: Mapping[str, str], argument: str) -> bool:
+    """Return whether the values so far lead to a URI that the caller may read."""
+    uri, names, whole = template.beginning(values)
+    if whole:
+        return access.allows("read", uri) or access.may_read_below(uri if uri.endswith("/") else f"{uri}/")
+    return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
 
 
 def completion_of(values: Any) -> t.Completion:

@@ -17,11 +17,11 @@ from wharfinger.errors import InvalidParams
 from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
-from wharfinger.server.cursors import Keys
+from wharfinger.server.cursors import Keys, keys_for
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
 
-__all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider", "joined_page"]
+__all__ = ["PAGE", "PAGE_BYTES", "CallerView", "PagedList", "Provider", "joined_page", "view_of"]
 
 PAGE = 1000
 """Most entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
@@ -116,7 +116,7 @@ class PagedList(Generic[F]):
         full = self.shown_in_full is not None and request.caller.rules.any_structured_content
         if request.access is not None:
             request.cache_scope = "private"
-            keys = self._keys.private(f"{request.access.key} {request.caller.principal.key}")
+            keys = keys_for(self._keys, request)
             view = view_of(self.name, request.access, keys)
             number, key = (0, 0) if request.params.cursor is UNSET else self._position(request.params.cursor, keys)
             return await self.build(number, key, owner_of(request), full, view)
@@ -182,6 +182,18 @@ class PagedList(Generic[F]):
             if len(shown) >= self.size:
                 break
         return self._result(shown, keys.seal(self.name, [number, after]))
+
+    async def feed(self, update: Callable[[bytes], object], owner: str, view: CallerView) -> None:
+        """Pass the encoded entries that a caller sees to a digest, at most `MAX_EXAMINED`."""
+        left = MAX_EXAMINED
+        for number in range(len(self.providers) + 1):
+            after: Any = None if number else 0
+            while left > 0:
+                entries, after = await self._take(number, after, PAGE, owner, False, view)
+                update(encode(list(entries)))
+                left -= len(entries)
+                if after is None:
+                    break
 
     async def _take(
         self, number: int, after: Any, limit: int, owner: str, full: bool, view: CallerView | None

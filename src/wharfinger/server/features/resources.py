@@ -22,6 +22,7 @@ from wharfinger.errors import (
     ResourceNotFound,
     URLElicitationRequired,
 )
+from wharfinger.policy.current import may_read_below
 from wharfinger.protocol.request import Request, take_hints
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
@@ -348,7 +349,8 @@ class Resources:
 
     def _scope(self, request: Request) -> None:
         """Make a result private if another caller may be refused, or get a different one."""
-        if request.caller.principal.key or self._services.methods.may_differ("resources/read"):
+        by_principal = request.caller.principal.key and request.access is None  # else the policy decides
+        if by_principal or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
@@ -512,6 +514,7 @@ class Resources:
         missing = [
             {"source": source.name, "uri": source.uri, "message": f"{why}; its resources are missing from this list."}
             for source, why in self.missing()
+            if may_read_below(f"{source.uri.rstrip('/')}/" if source.uri else "")
         ]
         if missing:
             page.meta = {**(page.meta or {}), MISSING: missing}

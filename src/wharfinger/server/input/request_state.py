@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidParams
 from wharfinger.protocol.request import InputNeeded, Request
-from wharfinger.server.cursors import STATE
+from wharfinger.server.cursors import STATE, keys_for
 
 if TYPE_CHECKING:
     import asyncio
@@ -126,7 +126,7 @@ class RequestState:
         self._responses = {} if responses is UNSET else responses
         if state is UNSET:
             return
-        sealed: _Sealed = self._services.keys.open(self._purpose(), state, STATE, _Sealed)
+        sealed: _Sealed = keys_for(self._services.keys, self._request).open(self._purpose(), state, STATE, _Sealed)
         if sealed.expires < time.time():
             raise InvalidParams("This requestState has expired: send the request again without it.")
         self._first = False
@@ -228,7 +228,7 @@ class RequestState:
             progress=self.progress,
             logs=max(self.logged, self._logged_before),
         )
-        sealed = self._services.keys.seal(self._purpose(), state, STATE)
+        sealed = keys_for(self._services.keys, self._request).seal(self._purpose(), state, STATE)
         if len(sealed) > limits.state:
             raise InternalError(
                 f"The state of this call is longer than {limits.state} characters (limits.state): "

@@ -18,10 +18,12 @@ from wharfinger.protocol.request import Channel, Request, notify
 from wharfinger.server.features.resource import check_uri
 from wharfinger.server.owners import share_of
 from wharfinger.server.subscriptions.watching import ListenWatcher, SessionWatcher
+from wharfinger.transports.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
+    from wharfinger.server.subscriptions.visible_changes import VisibleChanges
     from wharfinger.server.tasks.task_extension import Tasks
 
 __all__ = ["Listening"]
@@ -32,7 +34,11 @@ log = logging.getLogger("wharfinger.server.subscriptions.listening")
 class Listening:
     """`resources/subscribe`, `resources/unsubscribe` and `subscriptions/listen` of one server."""
 
-    def __init__(self, services: Services, resources: Resources, tasks: Callable[[], Tasks | None]) -> None:
+    def __init__(
+        self, services: Services, resources: Resources, changes: VisibleChanges, tasks: Callable[[], Tasks | None]
+    ) -> None:
+        self._changes = changes
+        self._remembering = BackgroundTasks(report_failures=True)
         self._services = services
         self._watching = services.notify
         self._resources = resources
@@ -49,7 +55,7 @@ class Listening:
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
         check_uri(uri)
-        if not await self._resources.exists(request, uri):
+        if not await self._may_read(request, uri):
             raise ResourceNotFound(uri)
         if self._watching.count(watcher) >= self._services.limits.watched:
             limit = self._services.limits.watched
@@ -58,6 +64,7 @@ class Listening:
         self._check_total(owner, 1)
         self._end_with(watcher)
         self._watching.watch(watcher, uri, owner)
+        await self._changes.remember(watcher, uri, False)
         return t.EmptyResult()
 
     def _check_total(self, owner: str, wanted: int) -> None:
@@ -79,6 +86,8 @@ class Listening:
         self._end_with(watcher)
         for name in self._listed():
             self._watching.watch_list(watcher, name)
+            if self._services.authorizer is not None:
+                self._remembering.start(self._changes.remember(watcher, name, True))
 
     def _end_with(self, watcher: SessionWatcher) -> None:
         """Drop the watcher when its session ends. A client may subscribe before it confirms the handshake."""
@@ -118,8 +127,10 @@ class Listening:
             self._check_total(owner, len(honoured))  # other callers may have watched more meanwhile
             for name in lists:
                 self._watching.watch_list(watcher, name)
+                await self._changes.remember(watcher, name, True)
             for uri in honoured:
                 self._watching.watch(watcher, uri, owner)
+                await self._changes.remember(watcher, uri, False)
             tasks = self._tasks()
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             granted = t.SubscriptionsAcknowledgedNotificationParams(
@@ -147,10 +158,14 @@ class Listening:
         if "resources/read" not in self._services.methods.handlers:
             return False
         try:
-            return await self._resources.exists(request, uri)
+            return await self._may_read(request, uri)
         except Exception:  # the other URIs of the same listen must not fail
             log.exception("Cannot find out whether %s exists", uri)
             return False
+
+    async def _may_read(self, request: Request, uri: str) -> bool:
+        allowed = request.access is None or request.access.allows("read", uri)
+        return allowed and await self._resources.exists(request, uri)
 
     def _listed(self) -> list[str]:
         return [name for name in subscriptions.LISTS if f"{name}/list" in self._services.methods.handlers]

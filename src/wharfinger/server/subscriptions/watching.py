@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 
@@ -77,6 +78,11 @@ class SessionWatcher:
     def __init__(self, session: Session) -> None:
         self.session = session
 
+    @property
+    def principal(self) -> Principal:
+        """Whose session it is."""
+        return self.session.principal
+
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send on the session's own stream."""
         return self.session.send(message(None))
@@ -97,6 +103,11 @@ class ListenWatcher:
         self.request = request
         self.tag = encode(subscriptions.tag(request.id))
 
+    @property
+    def principal(self) -> Principal:
+        """Whose request it is."""
+        return self.request.caller.principal
+
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send on the request's stream, tagged with its id."""
         return self.request.channel.send(self.request, message(self.tag))
@@ -113,6 +124,10 @@ class Watching:
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.on_sent: Callable[[str, int], None] | None = None
         """Called with a URI and the number of watchers that received its change; for logs."""
+        self.may_send: Callable[[Watcher, str, bool, Callable[[subscriptions.Tag], bytes]], bool] | None = None
+        """Returns whether a notice of a change may be sent to a watcher now, under a policy; None: always."""
+        self.on_leave: Callable[[Watcher, str | None], None] | None = None
+        """Called with a watcher and the URI that it left, or None if it left everything."""
         self.observers: list[Observer] = []
         """Search indexes, and the `Watching` of servers in which this one is mounted."""
         self._attach = attach
@@ -164,6 +179,8 @@ class Watching:
         del watchers[watcher]
         self._departures += 1
         self._by_watcher[watcher].discard(uri)
+        if self.on_leave is not None:
+            self.on_leave(watcher, uri)
         self.shares.add(self._owners[watcher], -1)
         if not watchers:
             del self._by_uri[uri]
@@ -183,6 +200,8 @@ class Watching:
             self.unwatch(watcher, uri)
         self._by_watcher.pop(watcher, None)
         self._owners.pop(watcher, None)
+        if self.on_leave is not None:
+            self.on_leave(watcher, None)
         for name, watchers in self._by_list.items():
             if watcher in watchers:
                 del watchers[watcher]
@@ -197,6 +216,10 @@ class Watching:
     def count(self, watcher: Watcher) -> int:
         """Return how many URIs a watcher watches."""
         return len(self._by_watcher.get(watcher, ()))
+
+    def watchers_of_lists(self) -> dict[str, dict[Watcher, None]]:
+        """Return the watchers of each list."""
+        return {name: dict(watchers) for name, watchers in self._by_list.items()}
 
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
@@ -269,7 +292,8 @@ class Watching:
             for watcher in tuple(watchers):
                 if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
                     try:
-                        sent += watcher.send(notice)
+                        if self.may_send is None or self.may_send(watcher, name, is_list, notice):
+                            sent += watcher.send(notice)
                     except Exception:  # the other watchers must still get it
                         log.exception("The change of %s could not be sent to a watcher", name)
                     yield

@@ -53,6 +53,8 @@ class RunningTask:
         self.id = id
         self.key = key
         """Its key in the store."""
+        self.tool = ""
+        """The name of the tool as its caller knows it, by which the policy judges."""
         self.label = ""
         """The method and name that were called, for the log."""
         self.share = share

@@ -36,8 +36,9 @@ from wharfinger.errors import (
     StoreUnusable,
 )
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.interfaces import Store
+from wharfinger.protocol.interfaces import Access, Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Caller, Request, called, described, to_protocol_error, tool_failure
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.owners import share_of
@@ -75,7 +76,10 @@ _TASKS_PREFIX, _WORKERS_PREFIX, _INBOX_PREFIX = "tasks/", "task-workers/", "task
 
 
 class TaskListener(Protocol):
-    """Receives the notifications of tasks."""
+    """Receives the notifications of a principal's tasks."""
+
+    @property
+    def principal(self) -> Principal: ...
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool: ...
 
@@ -85,6 +89,14 @@ class Record(msgspec.Struct, kw_only=True):
 
     worker: str
     state: Raw
+    tool: str = ""
+    """The name of the tool as its caller knows it, by which the policy judges."""
+
+
+class _CalledTool(msgspec.Struct):
+    """The name of a tool in the params that the client sent."""
+
+    name: str
 
 
 class TaskMessage(msgspec.Struct, kw_only=True):
@@ -143,6 +155,8 @@ class Tasks:
         self._shares = Shares()
         self._listeners: dict[str, dict[TaskListener, None]] = {}
         self._listened: dict[TaskListener, set[str]] = {}
+        self._tools: dict[str, str] = {}
+        """The tool of each task that has listeners, as its caller knows it."""
         self._last_sent: dict[str, bytes] = {}
         """The last state that was sent, for each task of another process."""
         self._jobs = BackgroundTasks(report_failures=True)
@@ -168,6 +182,8 @@ class Tasks:
         folder = _folder(request.caller.principal.key)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
         task.label = called(request)
+        if request.access is not None:  # the params have the tool's own name, if its server is mounted
+            task.tool = msgspec.json.decode(request.raw_params, type=_CalledTool).name
         self.running[task.key] = task
         self._shares.add(share)
         try:
@@ -305,7 +321,8 @@ class Tasks:
 
     async def _save(self, task: RunningTask) -> None:
         async with task.save_lock:
-            value = encode(Record(worker="" if task.final_status else self.worker, state=Raw(task.state())))
+            worker = "" if task.final_status else self.worker
+            value = encode(Record(worker=worker, state=Raw(task.state()), tool=task.tool))
             expires = task.expires
             if expires is not None and task.final_status is None:
                 expires += GRACE_SECONDS
@@ -354,12 +371,12 @@ class Tasks:
     async def _find(self, request: Request) -> tuple[RunningTask | None, Record]:
         check_declared(request.caller, request.method)
         key = _key(request.caller.principal.key, request.params.task_id)
-        if key in self.running:
-            return self.running[key], _RUNS_HERE
-        record = await self._load(key)
-        if record is None:
+        task = self.running.get(key)
+        record = await self._load(key) if task is None else None
+        tool = task.tool if task is not None else "" if record is None else record.tool
+        if (task is None and record is None) or not _may_know(request.access, tool):
             raise InvalidParams("There is no such task, or it has expired.")
-        return None, record
+        return task, record or _RUNS_HERE
 
     async def _load(self, key: str) -> Record | None:
         """Return a task from the store. If its process has died, the task is marked as failed first."""
@@ -371,7 +388,7 @@ class Tasks:
                 return record  # its process is alive
             task = self.running.get(key)
             if task is not None:  # this process has started the task meanwhile
-                return Record(worker=self.worker, state=Raw(task.state()))
+                return Record(worker=self.worker, state=Raw(task.state()), tool=task.tool)
             failed, expires = _failed_record(record)
             if await self.store.put(key, encode(failed), expires=expires, instead_of=value):
                 return failed
@@ -447,8 +464,10 @@ class Tasks:
         found: list[str] = []
         for id in ids:
             key = _key(request.caller.principal.key, id)
-            if key in self.running or await self._load(key) is not None:
+            known = self.running.get(key) or await self._load(key)
+            if known is not None and _may_know(request.access, known.tool):
                 found.append(id)
+                self._tools[key] = known.tool
                 self._listeners.setdefault(key, {})[listener] = None
                 self._listened.setdefault(listener, set()).add(key)
         return found
@@ -483,10 +502,14 @@ class Tasks:
         if not listening:
             self._listeners.pop(key, None)
             self._last_sent.pop(key, None)
+            self._tools.pop(key, None)
 
     def _notify(self, key: str, state: bytes) -> None:
+        authorizer = self._services.authorizer
         for listener in tuple(self._listeners.get(key, ())):
-            _notify(listener, state)
+            access = None if authorizer is None else authorizer.access(listener.principal)
+            if _may_know(access, self._tools.get(key, "")):
+                _notify(listener, state)
 
     # -- lifecycle
 
@@ -552,6 +575,11 @@ def _encoded(result: Any) -> bytes:
     return b'{"resultType":"complete"%b%b' % (b"" if body == b"{}" else b",", body[1:])
 
 
+def _may_know(access: Access | None, tool: str) -> bool:
+    """Return whether a caller may learn of a task; a tool that was called before there was a policy has no name."""
+    return access is None or access.allows("call", f"tool:{tool}")
+
+
 def _notify(listener: TaskListener, state: bytes) -> None:
     try:
         listener.send(lambda tag: subscriptions.task_changed(state, tag))
@@ -585,4 +613,4 @@ def _failed_record(record: Record) -> tuple[Record, float | None]:
         "error": {"code": InternalError.code, "message": STOPPED},
     }
     expires = None if state["ttlMs"] is None else now + MIN_KEPT_SECONDS
-    return Record(worker="", state=Raw(encode(state))), expires
+    return Record(worker="", state=Raw(encode(state)), tool=record.tool), expires

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.protocol.request import Request, input_needed
+from wharfinger.server.access_control import readable_part
 from wharfinger.server.features.tools import ToolFeature, ToolOptions, Tools
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
@@ -84,7 +85,7 @@ class TaskTool(ToolFeature):
         try:
             while True:
                 try:
-                    return await self._tools.call(request, self)
+                    return readable_part(request, await self._tools.call(request, self))
                 except BaseException as error:
                     stop = input_needed(error)
                     if stop is None or not isinstance(request.channel, RunningTask):

@@ -164,6 +164,7 @@ class HttpApp:
         """The limits that this service has over every transport."""
         self.separates_trailers = separates_trailers
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "header_params", {})
+        self._hides_tool: Callable[[Request], bool] = getattr(service, "hides_tool", lambda request: False)
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = None if self.protected else contents
         self.calls = OpenCalls(service, self.limits)
@@ -273,7 +274,7 @@ class HttpApp:
             if request.row is None or (handler := service.handlers.get(request.method)) is None:
                 raise no_such_method(request)
             if request.method == "tools/call" and self.header_params:
-                check_arguments(self.header_params.get(request.params.name, ()), headers, request.params.arguments)
+                self._check_arguments(headers, request)
             busy = len(calls.fresh) + len(calls.slow) > self.message_limits.in_flight
             if busy or self.draining or request.row.long:
                 self._admit(call, request, headers)
@@ -335,6 +336,12 @@ class HttpApp:
             return False
         self.calls.hand_over(call)
         return await self.sessions.post_batch(call, headers, principal, body)
+
+    def _check_arguments(self, headers: Mapping[bytes, bytes], request: Request) -> None:
+        """Check the headers that repeat arguments, unless the error would reveal that a hidden tool exists."""
+        repeated = self.header_params.get(request.params.name)
+        if repeated and not self._hides_tool(request):
+            check_arguments(repeated, headers, request.params.arguments)
 
     def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """Check the limits of streams and of a busy server, and whether the server is stopping.

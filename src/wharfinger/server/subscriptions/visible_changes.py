@@ -1,0 +1,196 @@
+"""Decides at delivery, under a policy, which watchers may receive a notice.
+
+A watcher of a resource or list gets a notice only if what it sees has changed. Otherwise a notice would reveal that
+something hidden did: a file added to a directory of which a caller sees a part, or a tool that the caller may not call.
+
+- A resource that the caller may no longer read sends nothing.
+- If the caller may read everything that belongs to it, the notice is sent at once.
+- Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one
+  that the watcher knows, and the notice is sent if they differ. Both are computed in the background, once for all
+  callers who may do the same, and for the first time before a subscription is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wharfinger.errors import WharfingerError
+from wharfinger.policy.current import CURRENT_ACCESS
+from wharfinger.protocol import subscriptions
+from wharfinger.protocol.interfaces import Access
+from wharfinger.protocol.principal import Principal
+from wharfinger.protocol.shares import name_owner
+from wharfinger.server.features.listing import view_of
+from wharfinger.transports.background import BackgroundTasks
+
+if TYPE_CHECKING:
+    from wharfinger.server.features.listing import PagedList
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.services import Services
+
+__all__ = ["VisibleChanges"]
+
+MISSING = "missing"
+"""The state of a resource that cannot be read now."""
+
+REST = 4.0
+"""After computing a state, it is not computed again for this many times as long: a large list changes often."""
+MAX_RESTS = 10_000
+
+Notice = Callable[[subscriptions.Tag], bytes]
+Change = tuple[str, bool]
+"""A URI, or the name of a list, and whether it is a list."""
+
+
+class Subscriber(Protocol):
+    """A watcher that belongs to a principal."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    def send(self, message: Notice) -> bool: ...
+
+
+class VisibleChanges:
+    """The last state of everything watched that its watcher sees only in part."""
+
+    def __init__(self, services: Services, resources: Resources, lists: Mapping[str, PagedList[Any]]) -> None:
+        self._services = services
+        self._resources = resources
+        self._lists = lists
+        self._known: dict[Any, dict[Change, str]] = {}
+        """By watcher, the state that it knows of each URI and list."""
+        self._computing: dict[tuple[Change, str], asyncio.Task[str]] = {}
+        """The states that are being computed, by change and `Access.key`."""
+        self._comparing: dict[tuple[Any, Change], bool] = {}
+        """The comparisons in progress, and whether another change was reported meanwhile."""
+        self._rests: dict[tuple[Change, str], float] = {}
+        """The time before which a state is not computed again."""
+        self._jobs = BackgroundTasks(report_failures=True)
+
+    async def remember(self, watcher: Subscriber, name: str, is_list: bool) -> None:
+        """Remember what a new watcher sees, before its subscription is acknowledged."""
+        access = self._access(watcher)
+        if access is not None and not self._sees_all(access, name, is_list):
+            state = await self._state((name, is_list), access, watcher)
+            self._known.setdefault(watcher, {})[name, is_list] = state
+
+    def forget(self, watcher: Any, name: str | None = None) -> None:
+        """Forget a URI that a watcher no longer watches, or everything about a watcher that has gone."""
+        if name is None:
+            self._known.pop(watcher, None)
+        elif watcher in self._known:
+            self._known[watcher].pop((name, False), None)
+
+    def may_send(self, watcher: Any, name: str, is_list: bool, notice: Notice) -> bool:
+        """Return whether a notice may be sent at once. If that is not certain yet, it is sent later, if at all."""
+        access = self._access(watcher)
+        if access is None or self._sees_all(access, name, is_list):
+            return True
+        if is_list or access.allows("read", name):
+            self._compare(watcher, (name, is_list), notice)
+        return False
+
+    def _compare(self, watcher: Subscriber, change: Change, notice: Notice) -> None:
+        """Compare in the background, once more if a change is reported meanwhile."""
+        if (watcher, change) in self._comparing:
+            self._comparing[watcher, change] = True
+        else:
+            self._comparing[watcher, change] = False
+            self._jobs.start(self._keep_comparing(watcher, change, notice))
+
+    async def _keep_comparing(self, watcher: Subscriber, change: Change, notice: Notice) -> None:
+        try:
+            while True:
+                self._comparing[watcher, change] = False
+                await self._send_if_changed(watcher, change, notice)
+                if not self._comparing[watcher, change]:
+                    return
+        finally:
+            del self._comparing[watcher, change]
+
+    def compare_lists(self, watchers: Mapping[str, Mapping[Any, None]]) -> None:
+        """Notify the watchers of lists who see another part of them, since the policy has changed."""
+        for name, group in watchers.items():
+            notice = subscriptions.list_changed(name)
+            for watcher in group:
+                if hasattr(watcher, "principal"):
+                    self._compare(watcher, (name, True), notice)
+
+    async def close(self) -> None:
+        """Stop computing."""
+        await self._jobs.cancel()
+
+    def _access(self, watcher: Any) -> Access | None:
+        authorizer = self._services.authorizer
+        principal = getattr(watcher, "principal", None)  # None: a mounted server's watcher, which sends nothing
+        return None if authorizer is None or principal is None else authorizer.access(principal)
+
+    def _sees_all(self, access: Access, name: str, is_list: bool) -> bool:
+        """Return whether everything that a notice may be about is visible, or belongs to no source."""
+        if is_list:
+            return False
+        if not access.allows("read", name):
+            return False
+        source = self._resources.source_of(name)
+        if source is None:
+            return True
+        top = source.uri or name
+        return access.reads_all_below(top if top.endswith("/") else f"{top}/")
+
+    async def _send_if_changed(self, watcher: Subscriber, change: Change, notice: Notice) -> None:
+        access = self._access(watcher)
+        if access is None:
+            watcher.send(notice)
+            return
+        state = await self._state(change, access, watcher)
+        known = self._known.setdefault(watcher, {})
+        before = known.get(change)
+        known[change] = state
+        if before is not None and before != state and (change[1] or access.allows("read", change[0])):
+            watcher.send(notice)
+
+    async def _state(self, change: Change, access: Access, watcher: Subscriber) -> str:
+        """Return a text that differs after each change that a caller with this access sees."""
+        key = change, access.key
+        running = self._computing.get(key)
+        if running is not None:  # it may have begun before the change: compute once more after it
+            await asyncio.wait((running,))
+        running = self._computing.get(key)
+        if running is None:
+            running = asyncio.get_running_loop().create_task(self._compute(change, access, watcher.principal))
+            self._computing[key] = running
+            running.add_done_callback(lambda _: self._computing.pop(key, None))
+        return await asyncio.shield(running)
+
+    async def _compute(self, change: Change, access: Access, principal: Principal) -> str:
+        loop, key = asyncio.get_running_loop(), (change, access.key)
+        await asyncio.sleep(self._rests.get(key, 0.0) - loop.time())
+        began = loop.time()
+        try:
+            return await self._read_state(change, access, principal)
+        finally:
+            if len(self._rests) >= MAX_RESTS:
+                self._rests.clear()
+            self._rests[key] = loop.time() + REST * (loop.time() - began)
+
+    async def _read_state(self, change: Change, access: Access, principal: Principal) -> str:
+        CURRENT_ACCESS.set(access)  # for the task of `_compute` alone
+        name, is_list = change
+        owner = name_owner(principal.key, "")
+        try:
+            if is_list:
+                listing = self._lists[name]
+                digest = hashlib.sha256()
+                await listing.feed(digest.update, owner, view_of(listing.name, access, self._services.keys))
+                return digest.hexdigest()
+            source = self._resources.source_of(name)
+            if source is None:
+                return MISSING
+            version = await self._resources.calls.call(source, source.version, owner, name)
+            return f"version {version}"
+        except (WharfingerError, OSError):
+            return MISSING
