@@ -125,7 +125,7 @@ class SourceCalls:
         try:
             if state.starting is not None:
                 await asyncio.wait((state.starting,))
-            found = await self._pool.adapt(function)(owner, *arguments)
+            found = await self._pool.call(owner, function, *arguments)
             if probes:
                 breaker.succeeded()
             return found

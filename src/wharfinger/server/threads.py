@@ -303,7 +303,7 @@ class Pool:
             del self._running[batch.key]
             following = self._collecting.get(batch.key)
             if following is not None:
-                self._start_batch(following)
+                following.future.get_loop().call_soon(self._start_batch, following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
         """Call a function; a plain function runs in a thread. If it returns an awaitable, that is awaited too."""

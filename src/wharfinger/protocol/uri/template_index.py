@@ -113,6 +113,8 @@ class TemplateIndex(Generic[T]):
 
         `check` is that of `UriTemplate.match`.
         """
+        if not self._entries:  # as in a server that has only sources
+            return None
         canonical = canonical_uri(uri)
         if canonical is None:
             return None

@@ -328,7 +328,9 @@ class Resources:
             ResourceNotFound: no source has it.
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
-        source = await self._find_source(uri)
+        source = self._own_source(uri)
+        if source is None and await self.calls.started():
+            source = self._own_source(uri)
         if source is None:
             for part, resources in self._parts:
                 if resources.source_of(uri) is not None:
@@ -442,7 +444,9 @@ class Resources:
                 elif found is None or feature.call.takes_context:
                     await feature.call(read_request(request, uri), values)
                 return True
-            source = await self._find_source(uri)
+            source = self._own_source(uri)
+            if source is None and await self.calls.started():
+                source = self._own_source(uri)
             if source is not None:
                 await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
@@ -455,13 +459,11 @@ class Resources:
             return True
         return False
 
-    async def _find_source(self, uri: str) -> Source | None:
-        """Return this server's source that a URI belongs to. A source that is starting may not know its URIs yet."""
+    def _own_source(self, uri: str) -> Source | None:
+        """Return this server's source that a URI belongs to. One that is starting may not know its URIs yet."""
         for source in self.sources:
             if source.matches(uri):
                 return source
-        if await self.calls.started():
-            return next((source for source in self.sources if source.matches(uri)), None)
         return None
 
     def source_of(self, uri: str) -> Source | None:

@@ -81,7 +81,7 @@ class MethodTable:
 
     def may_differ(self, method: str) -> bool:
         """Return whether the method has middleware that may answer callers differently."""
-        return any(not is_transparent(middleware) for middleware in self._around(method))
+        return bool(self._middleware) and not all(map(is_transparent, self._around(method)))
 
     def has_middleware(self, method: str) -> bool:
         """Return whether the method has any middleware, or a guard."""
