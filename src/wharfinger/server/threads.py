@@ -302,7 +302,7 @@ class Pool:
         if self._running.get(batch.key) is batch:
             del self._running[batch.key]
             following = self._collecting.get(batch.key)
-            if following is not None:
+            if following is not None:  # after the callers of this batch have run: they would wait for the thread
                 following.future.get_loop().call_soon(self._start_batch, following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
