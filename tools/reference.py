@@ -47,7 +47,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.sources": ALL,
         "wharfinger.source": ALL,
         "wharfinger.sources.polling": ALL,
-        "wharfinger.sources.ttl": ("IMMUTABLE", "ttl_ms"),
+        "wharfinger.sources.ttl": ("IMMUTABLE_TTL_MS", "ttl_ms"),
         "wharfinger.sources.folder.file_uri": ("split_path",),
         "wharfinger.sources.windows.window": ("parse", "read_content", "split_query"),
     },

@@ -31,7 +31,7 @@ from benchmarks.agent_tasks.tasks import POSTGRES_TASK, TASKS, Script, Task
 from benchmarks.agent_tasks.transcript import OURS, SERVERS, Transcript, build, client_of
 from benchmarks.harness import environments
 from wharfinger.cli.doctor.survey import tokens
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 
 DATA = environments.HOME / "agent_tasks"
 WARMING_SECONDS = 120.0
@@ -86,7 +86,7 @@ async def run(tasks: Iterable[Task], data: Dataset) -> list[Outcome]:
     ]
 
 
-def faults(outcomes: list[Outcome], budget: int = TOKENS) -> Iterator[str]:
+def faults(outcomes: list[Outcome], budget: int = DEFAULT_TOKENS) -> Iterator[str]:
     """What is not as it has to be."""
     for one in outcomes:
         if one.missing:

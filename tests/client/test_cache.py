@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from wharfinger import Client, Context, InvalidArgument, Server
 from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
-from wharfinger.client.cache import OVERHEAD, CacheStep, Key
+from wharfinger.client.cache import ENTRY_OVERHEAD_BYTES, CacheStep, Key
 from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.request import Request
 from wharfinger.transports.http_server.runner import serve_http
@@ -767,7 +767,7 @@ ops = st.lists(
 )
 
 
-@given(ops, st.integers(0, 4), st.integers(0, 4 * OVERHEAD))
+@given(ops, st.integers(0, 4), st.integers(0, 4 * ENTRY_OVERHEAD_BYTES))
 def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, size: int) -> None:
     clock = Clock()
     cache = Cache(entries=entries, size=size, max_ttl=50, clock=clock)
@@ -777,7 +777,7 @@ def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, 
         return Key("s", READ, f"x:{number}", "me", "v")
 
     def weight(data: bytes) -> int:
-        return len(data) + OVERHEAD + 3
+        return len(data) + ENTRY_OVERHEAD_BYTES + 3
 
     for step in steps:
         match step:

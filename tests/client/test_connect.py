@@ -246,7 +246,7 @@ def test_server_that_ends_at_once_is_reported_with_its_last_lines() -> None:
 
 def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C01, C02: and no process is left."""
-    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
     said = fails(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
     head, _, pid = said.rpartition(" ")
@@ -257,7 +257,7 @@ def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("end", ["", "; sys.exit(1)"])
 def test_what_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
     said = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
     assert said.endswith("\noops")
@@ -274,7 +274,7 @@ def test_64_mib_of_rubbish_first_is_a_prompt_error() -> None:
 
 
 def test_caller_that_gives_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     pids: list[int] = []
     open_child = StdioLink.open
 

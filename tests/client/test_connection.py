@@ -230,7 +230,7 @@ def test_call_that_waits_for_the_next_child_keeps_its_time(tmp_path: Path) -> No
 
 
 def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
 
     async def test() -> None:
         program = tmp_path / "server.py"
@@ -259,7 +259,7 @@ def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypa
 
 
 def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
 
     async def test() -> None:
         started = tmp_path / "started"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.client.retry import READS, is_transient
+from wharfinger.client.retry import READ_METHODS, is_transient
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -38,5 +38,5 @@ def test_only_a_transient_error_is_tried_again(error: Exception, transient: bool
 
 
 def test_what_is_sent_twice_is_a_method_that_changes_nothing() -> None:
-    assert set(METHODS) > READS
-    assert not READS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
+    assert set(METHODS) > READ_METHODS
+    assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.content.encodings import MARKS, WESTERN, decode, encoding_of, has_mark
+from wharfinger.content.encodings import BYTE_ORDER_MARKS, WESTERN, decode, encoding_of, has_mark
 
 WESTERN_TEXTS = [
     "Die Fähre nach Norderney fährt täglich um 8 Uhr – außer sonntags.",
@@ -96,7 +96,9 @@ def test_utf8_with_a_fault_is_not_taken_for_western() -> None:
 def test_what_is_decoded_can_be_encoded_again(data: bytes) -> None:
     found = decode(data)
     if found is not None:
-        mark = next((mark for mark, encoding in MARKS if data.startswith(mark) and encoding == found[1]), b"")
+        mark = next(
+            (mark for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark) and encoding == found[1]), b""
+        )
         assert mark + found[0].encode(found[1]) == data
         assert encoding_of(data, True) == found[1]
 

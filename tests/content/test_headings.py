@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.content.headings import _READERS, HEAD_BYTES, LONGEST, has_heading, heading_of
+from wharfinger.content.headings import _READERS, HEAD_BYTES, MAX_HEADING_CHARACTERS, has_heading, heading_of
 
 MARKDOWN, REST, HTML = "text/markdown", "text/x-rst", "text/html"
 PYTHON, SCRIPT, SHELL = "text/x-python", "text/javascript", "text/x-shellscript"
@@ -94,8 +94,8 @@ def test_what_is_no_text_has_none(data: bytes) -> None:
 
 
 def test_a_heading_is_short_and_printable() -> None:
-    assert heading_of(MARKDOWN, b"# " + b"a" * 500) == "a" * LONGEST + "\u2026"
-    assert heading_of(MARKDOWN, b"# a" + b"a" * (LONGEST - 1)) == "a" * LONGEST
+    assert heading_of(MARKDOWN, b"# " + b"a" * 500) == "a" * MAX_HEADING_CHARACTERS + "\u2026"
+    assert heading_of(MARKDOWN, b"# a" + b"a" * (MAX_HEADING_CHARACTERS - 1)) == "a" * MAX_HEADING_CHARACTERS
     assert heading_of(MARKDOWN, "# red\x1b[31m \u202e text\n".encode()) == "red?[31m ? text"
 
 
@@ -110,7 +110,7 @@ def test_only_the_beginning_is_looked_at() -> None:
 @given(st.sampled_from(sorted(_READERS)), st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_looked_at(kind: str, data: bytes) -> None:
     found = heading_of(kind, data)
-    assert len(found) <= LONGEST + 1 and found.isprintable() and found == found.strip()
+    assert len(found) <= MAX_HEADING_CHARACTERS + 1 and found.isprintable() and found == found.strip()
 
 
 @pytest.mark.parametrize(

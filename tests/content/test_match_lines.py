@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.content import match_lines
 from wharfinger.content.folding import fold
-from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, PASSAGES, Passage, TextMatch, look
+from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, MAX_PASSAGES, Passage, TextMatch, look
 from wharfinger.content.search_query import query_of
 
 
@@ -98,15 +98,15 @@ def test_a_frequent_word_of_a_line_hides_no_other_word() -> None:
 def test_a_few_places_are_returned_that_are_apart() -> None:
     found = seen(filled(*["a depth"] * 20), "depth")
     assert found.counts == (20,)
-    assert len(found.passages) == PASSAGES
+    assert len(found.passages) == MAX_PASSAGES
     lines = sorted(passage.line for passage in found.passages)
-    assert all(after - before >= match_lines.APART for before, after in itertools.pairwise(lines))
+    assert all(after - before >= match_lines.MIN_LINES_APART for before, after in itertools.pairwise(lines))
     assert seen("depth " * (MAX_COUNT + 1), "depth").counts == (MAX_COUNT,)
 
 
 @pytest.mark.parametrize("line_end", ["\n", " "])
 def test_a_text_of_many_blocks_is_searched_to_its_end(line_end: str) -> None:
-    size = match_lines.BLOCK * 5 // 2
+    size = match_lines.BLOCK_CHARACTERS * 5 // 2
     text = ("nothing here" + line_end) * (size // 13) + "the harbourmaster" + line_end
     found = best(text, "harbourmaster")
     assert "the harbourmaster" in found.snippet

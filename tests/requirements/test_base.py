@@ -13,7 +13,7 @@ from tests.server.driving import Wire, ask, looped
 from tests.transcripts.transcript import FOLDER, parse
 from tests.transports.http_support import RawClient, ServerThread, call_tool
 from wharfinger import Server
-from wharfinger.protocol.request import META as RESERVED
+from wharfinger.protocol.request import META_PREFIX as RESERVED
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests.conformance.server import make_server
 from tests.server.driving import Wire, ask, listed, looped
 from tests.transports.http_support import ServerThread, call_tool
 from wharfinger import Context, Server
-from wharfinger.protocol.request import META as RESERVED
+from wharfinger.protocol.request import META_PREFIX as RESERVED
 from wharfinger.sources import files
 
 

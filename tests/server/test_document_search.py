@@ -166,7 +166,7 @@ def test_a_long_text_is_linked_by_the_windows_of_its_places(source: Folder, char
 
 
 def test_no_more_documents_are_kept_in_mind_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_ranking, "KEPT", 3)
+    monkeypatch.setattr(search_ranking, "MAX_RANKED_DOCUMENTS", 3)
     texts = {f"n{number}": "one of them" for number in range(40)} | {"z": "def one(): ..."}
     assert found(Notes(**texts), "one two", 1) == ["z"]
 

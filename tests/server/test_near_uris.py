@@ -47,7 +47,7 @@ def test_the_same_end_or_one_with_a_slip_is_near(uri: str, meant: list[str]) -> 
 @given(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=8))
 def test_any_uris_can_be_compared(uri: str, known: list[str]) -> None:
     found = near_uris(uri, known)
-    assert len(found) <= module.SUGGESTED
+    assert len(found) <= module.MAX_SUGGESTIONS
     assert set(found) <= set(known)
 
 
@@ -76,7 +76,7 @@ async def test_an_unknown_uri_is_answered_with_the_one_that_was_meant(tree: Path
     uri = "file:///w/docs/serach.md"
     assert await refused(server, uri) == f"Resource not found: {uri}. Did you mean file:///w/docs/search.md?"
     assert await refused(server, "note:tide") == "Resource not found: note:tide. Did you mean note:tides?"
-    for uri in ("file:///w/nothing", "file:///w/.env", "file:///w/.emv", "x:" + "y" * module.LONGEST):
+    for uri in ("file:///w/nothing", "file:///w/.env", "file:///w/.emv", "x:" + "y" * module.MAX_COMPARED_CHARACTERS):
         assert await refused(server, uri) == f"Resource not found: {uri}"
 
 
@@ -133,8 +133,8 @@ class Shelf(Source):
 
 @looped
 async def test_no_more_uris_are_compared_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DOCUMENTS", 300)
-    monkeypatch.setattr(module, "SECONDS", 20.0)
+    monkeypatch.setattr(module, "MAX_COMPARED_URIS", 300)
+    monkeypatch.setattr(module, "LISTING_SECONDS", 20.0)
     shelf = Shelf(10_000)
     server = Server("s")
     server.include(shelf)
@@ -145,7 +145,7 @@ async def test_no_more_uris_are_compared_than_the_bound(monkeypatch: pytest.Monk
 
 @looped
 async def test_a_source_that_does_not_answer_delays_the_error_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.02)
+    monkeypatch.setattr(module, "LISTING_SECONDS", 0.02)
     gate = threading.Event()
     server = Server("s")
     server.include(Shelf(10, gate))

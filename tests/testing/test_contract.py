@@ -649,9 +649,9 @@ class EndsOnce(Tiny):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What never happens is not waited for long."""
-    monkeypatch.setattr(read_tests, "DEADLINE", 0.4)
-    monkeypatch.setattr(watch_tests, "DEADLINE", 0.4)
-    monkeypatch.setattr(watch_tests, "QUIET", 0.1)
+    monkeypatch.setattr(read_tests, "DEADLINE_SECONDS", 0.4)
+    monkeypatch.setattr(watch_tests, "DEADLINE_SECONDS", 0.4)
+    monkeypatch.setattr(watch_tests, "QUIET_SECONDS", 0.1)
 
 
 def run(test: str, source: Tiny) -> None:

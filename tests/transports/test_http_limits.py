@@ -12,7 +12,7 @@ import pytest
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, find_app, find_server
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.http_server.http_connection import PIPELINED
+from wharfinger.transports.http_server.http_connection import MAX_PIPELINED_REQUESTS
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 DISCOVER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
@@ -220,18 +220,18 @@ def test_pipelined_requests_are_answered_in_order(wire: RawClient) -> None:
     assert [wire.reply().json["id"] for _ in range(50)] == list(range(50))
 
 
-@pytest.mark.parametrize("count", [PIPELINED, PIPELINED + 1])
+@pytest.mark.parametrize("count", [MAX_PIPELINED_REQUESTS, MAX_PIPELINED_REQUESTS + 1])
 def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int) -> None:
     with http.wire() as wire, suppress(EOFError, ConnectionResetError):
         wire.stateless("resources/read", {"uri": "test://wait"})
         assert http.service.arrived.acquire(timeout=5)
         wire.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
-        if count > PIPELINED:
+        if count > MAX_PIPELINED_REQUESTS:
             assert http.service.left.acquire(timeout=5)
         http.open_gates()
         replies = [wire.reply().status for _ in range(count + 1)]
         assert replies == [200] * (count + 1)
-        assert count == PIPELINED
+        assert count == MAX_PIPELINED_REQUESTS
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ async def test_who_never_answers_is_given_up() -> None:
 
 @looped
 async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_after_it() -> None:
-    line = Line(handler_time=2 * stream_module.TICK)
+    line = Line(handler_time=2 * stream_module.TICK_SECONDS)
     id = await line.asked()
     (request,) = line.server.peer.in_flight.values()
     for _ in range(10):

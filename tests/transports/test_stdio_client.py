@@ -287,7 +287,7 @@ def test_large_line_is_read_in_linear_time() -> None:
 )
 def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C07, C08: the error names the command and what it said last."""
-    monkeypatch.setattr(stdio_client, "GRACE", 0.1)
+    monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
     if reason == "closed its output":  # nothing follows it
         monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
 
@@ -320,7 +320,7 @@ def test_end_of_the_server_is_reported_once() -> None:
 def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C07, C10: the server is gone although its output is still open."""
     monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
-    monkeypatch.setattr(stdio_client, "GRACE", 0.1)
+    monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
 
     async def test() -> None:
         code = "read(); subprocess.Popen(['sleep', '60']); sys.exit(5)"
@@ -333,7 +333,7 @@ def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller(monkeypatch: p
 
 def test_server_that_ignores_everything_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C09: end of input, then SIGTERM, then SIGKILL."""
-    monkeypatch.setattr(stdio_client, "GRACE", 0.1)
+    monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
 
     async def test() -> None:
         code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); m = read(); answer(m)\nwhile True: time.sleep(9)"
@@ -546,7 +546,7 @@ def test_secrets_of_the_host_are_not_inherited(monkeypatch: pytest.MonkeyPatch) 
                 result = got(await ask(link)).decode()
         names = set(__import__("json").loads(result)["env"])
         assert {"MINE", "LC_TIME", "PATH"} <= names
-        assert names <= {*stdio_client.INHERITED, "MINE"} | {name for name in names if name.startswith("LC_")}
+        assert names <= {*stdio_client.INHERITED_VARIABLES, "MINE"} | {name for name in names if name.startswith("LC_")}
         assert len(__import__("json").loads(result)["fds"]) == 4
 
     run(test())

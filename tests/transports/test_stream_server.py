@@ -17,7 +17,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import Method, add_method
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.transports.stream_server import FLUSH, StreamServer
+from wharfinger.transports.stream_server import FLUSH_MESSAGES, StreamServer
 
 
 class Held:
@@ -133,7 +133,7 @@ async def test_answers_of_one_turn_are_written_many_at_a_time() -> None:
     async with Wire(server) as wire:
         wire.stream.data_received(b"".join(read("a:b", number) for number in range(50)))
         await wire.until(lambda: len(wire.answers) == 50)
-        assert len(wire.chunks) <= 50 / FLUSH + 1
+        assert len(wire.chunks) <= 50 / FLUSH_MESSAGES + 1
 
 
 @looped
@@ -305,7 +305,7 @@ async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
 
     @server.resource("a:chatty")
     async def chatty(ctx: Context) -> str:
-        for _ in range(FLUSH):
+        for _ in range(FLUSH_MESSAGES):
             ctx.info("x")
         return await held()
 
@@ -318,7 +318,7 @@ async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
 
         wire.write = hasty  # type: ignore[method-assign]
         wire.put("resources/read", {"uri": "a:chatty"}, 1)
-        await wire.notice(FLUSH)
+        await wire.notice(FLUSH_MESSAGES)
         while not held.ended:
             await asyncio.sleep(0)
         assert held.ended == ["cancelled"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from wharfinger.protocol.http.rules import CLOSE, HttpRefusal
+from wharfinger.protocol.http.rules import CLOSE_HEADERS, HttpRefusal
 from wharfinger.protocol.interfaces import Verify
 from wharfinger.protocol.principal import Principal
 
@@ -32,13 +32,13 @@ def static_token(token: str, subject: str = "token") -> Verify:
         value = headers.get(b"authorization")
         if value is None:
             raise HttpRefusal(
-                401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE)
+                401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE_HEADERS)
             )
         scheme, _, given = value.partition(b" ")
         # Always compare, so that a wrong scheme takes as long as a wrong token.
         same = hmac.compare_digest(given.strip(b" \t"), expected)
         if scheme.lower() != b"bearer" or not same:
-            raise HttpRefusal(401, "The token is not valid.", (_INVALID, *CLOSE))
+            raise HttpRefusal(401, "The token is not valid.", (_INVALID, *CLOSE_HEADERS))
         return principal
 
     return verify

@@ -57,15 +57,15 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 """By list: the methods whose results are outdated once it has changed. Templates have no notification of their own."""
 
-READS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
+READ_METHODS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
 """Methods whose result changes if a resource changes."""
 
-NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
+NOTIFYING_LISTS = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
 MAX_NAME = 8192
 """Characters of a URI or cursor whose result is cached. Servers choose cursors, and they are kept with the result."""
-OVERHEAD = 512
+ENTRY_OVERHEAD_BYTES = 512
 """Approximate bytes that an entry takes in addition to its result."""
 
 IsValid = Callable[[], bool]
@@ -281,7 +281,7 @@ class CacheStep:
         self._rules = rules
         self._notifying = frozenset(
             method
-            for method, name in NOTIFYING.items()
+            for method, name in NOTIFYING_LISTS.items()
             if getattr(getattr(capabilities, name), "list_changed", UNSET) is True
         )
         self._vary = rules.name, self._capabilities
@@ -294,7 +294,7 @@ class CacheStep:
         """Called when a resource (`resource` and its URI) or a list has changed, or may have changed."""
         if kind == "resource":
             self._cache.drop(
-                lambda key: key.server == self._server and key.method in READS and _touches(uri, key.name or "")
+                lambda key: key.server == self._server and key.method in READ_METHODS and _touches(uri, key.name or "")
             )
         else:
             methods = CHANGES[kind]
@@ -476,7 +476,7 @@ def _public(key: Key) -> Key:
 
 
 def _weight(key: Key) -> int:
-    return OVERHEAD + len(key.name or "")
+    return ENTRY_OVERHEAD_BYTES + len(key.name or "")
 
 
 def _touches(one: str, other: str) -> bool:

@@ -42,7 +42,7 @@ LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
 """Bounds on one message of a server. A client accepts larger messages than a server does."""
 MAX_TIMEOUT = 3600.0
 """The maximum seconds of a call, even if its deadline is extended."""
-CONCURRENCY = 32
+CONCURRENT_READS = 32
 """Resources that `read_many` reads at the same time."""
 
 _READ, _CALL = METHODS["resources/read"], METHODS["tools/call"]
@@ -287,7 +287,7 @@ class Client:
         self,
         uris: Iterable[str],
         *,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = CONCURRENT_READS,
         errors: Literal["raise", "return"] = "raise",
         timeout: float | None = None,
         bypass_cache: bool = False,

@@ -46,7 +46,7 @@ Roots = Sequence[Place] | Callable[[], Awaitable[Sequence[Place]]]
 
 MAX_QUESTIONS = 64
 """Questions that one result may have."""
-REJECTED = -1
+REJECTED_CODE = -1
 """The code for a sampling request that the user refused (2025-11-25, sampling: error handling)."""
 ANONYMOUS_MODEL = "unnamed"
 
@@ -226,7 +226,7 @@ class InputHandlers:
         try:
             answer = await self._sampling(params)
         except (Declined, Cancelled) as error:
-            raise ProtocolError(error.text or "The user refused.", code=REJECTED) from None
+            raise ProtocolError(error.text or "The user refused.", code=REJECTED_CODE) from None
         if isinstance(answer, str):
             return t.CreateMessageResult(
                 model=ANONYMOUS_MODEL, role="assistant", content=t.TextContent(text=answer), stop_reason="endTurn"

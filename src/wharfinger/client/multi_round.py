@@ -25,7 +25,7 @@ from msgspec import UNSET, Raw, UnsetType
 from wharfinger import types as t
 from wharfinger.client.calls import Call, Next
 from wharfinger.client.input_handlers import InputHandlers
-from wharfinger.client.results import ASKABLE
+from wharfinger.client.results import MULTI_ROUND_METHODS
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLElicitationRequired
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
@@ -50,7 +50,7 @@ class MultiRoundStep:
 
     def applies_to(self, row: Method) -> bool:
         """Return whether the method's result may ask for input, or the server may send the user to a URL first."""
-        return row.name in ASKABLE or self._handlers.any
+        return row.name in MULTI_ROUND_METHODS or self._handlers.any
 
     async def __call__(self, call: Call, next: Next) -> Any:
         """Raises InvalidResponse if the server asks in too many rounds, or asks what this client does not offer."""

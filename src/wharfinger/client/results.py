@@ -15,16 +15,25 @@ from wharfinger.protocol.methods import Method
 from wharfinger.protocol.request import open_result
 from wharfinger.types.task_extension import TaskStarted
 
-__all__ = ["ASKABLE", "Listing", "ReadResult", "ToolResult", "convert", "data_of", "decode_result", "text_of"]
+__all__ = [
+    "MULTI_ROUND_METHODS",
+    "Listing",
+    "ReadResult",
+    "ToolResult",
+    "convert",
+    "data_of",
+    "decode_result",
+    "text_of",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 Page = tuple[Sequence[T], str | UnsetType]
 
-ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
+MULTI_ROUND_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods whose result may ask for input (2026-07-28, multi round-trip requests)."""
-TASKED = frozenset(("tools/call",))
+TASK_METHODS = frozenset(("tools/call",))
 """Methods whose result may be a task."""
 
 
@@ -59,12 +68,12 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
         kind = UNSET
     complete = kind in (UNSET, "complete")
     try:
-        if stateless and kind == "input_required" and row.name in ASKABLE:
+        if stateless and kind == "input_required" and row.name in MULTI_ROUND_METHODS:
             questions = _decode_questions(raw)
             if not questions.input_requests and questions.request_state is UNSET:
                 raise InvalidResponse("The server requires input, but sends neither a question nor a state to return.")
             return questions
-        if stateless and tasks and kind == "task" and row.name in TASKED:
+        if stateless and tasks and kind == "task" and row.name in TASK_METHODS:
             return _decode_started(raw)
         decode = _WITH_UNKNOWN_CONTENT.get(row.name)
         if decode is not None and complete:

@@ -25,9 +25,9 @@ from wharfinger.protocol.negotiation import supported_in
 if TYPE_CHECKING:
     from wharfinger.client.connection import ConnectionManager
 
-__all__ = ["NEVER", "READS", "Retry", "RetryStep", "is_transient"]
+__all__ = ["NEVER", "READ_METHODS", "Retry", "RetryStep", "is_transient"]
 
-READS = frozenset(
+READ_METHODS = frozenset(
     {
         "completion/complete",
         "ping",
@@ -41,7 +41,7 @@ READS = frozenset(
 )
 """Methods that change nothing, so that they may be served twice."""
 
-UNAVAILABLE = frozenset({502, 503, 504})
+UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 """HTTP statuses of a proxy that cannot reach its server at the moment."""
 MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
 """HTTP statuses without a message, which may mean that a different server now answers at this URL."""
@@ -84,7 +84,7 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, NotAuthorized | NotMCP | UnsupportedRevision):
         return False
     if isinstance(error, ConnectionFailed):
-        return error.status is None or error.status in UNAVAILABLE
+        return error.status is None or error.status in UNAVAILABLE_STATUSES
     return isinstance(error, ConnectionLost)
 
 
@@ -146,4 +146,4 @@ class RetryStep:
             return call.retry
         if call.method == "tools/call":
             return call.params.name in self._harmless
-        return retry.retry_reads and call.method in READS
+        return retry.retry_reads and call.method in READ_METHODS

@@ -60,7 +60,7 @@ MAX_TOOLS = 10_000
 """Tools to remember as called with tasks. Other calls are sent as tasks after the server has refused them."""
 MAX_QUESTIONS = 1000
 """Questions that one task may ask."""
-CANCELLED = -32603
+CANCELLED_CODE = -32603
 """The code of the error for a task that the server cancelled; the protocol defines none."""
 
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
@@ -186,7 +186,7 @@ class TaskStep:
                 if state.task_id != id:
                     raise InvalidResponse("The server answered about a different task than the one in the request.")
             if state.status == "cancelled":
-                raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
+                raise RemoteError(CANCELLED_CODE, "The server cancelled the task of this tools/call.")
             # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
             wait = math.inf if state.status == "input_required" else seconds
             raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
@@ -233,7 +233,7 @@ class TaskStep:
                 if state.status == "failed":
                     raise _failure_of(state)
                 if state.status == "cancelled":
-                    raise RemoteError(CANCELLED, f"The server cancelled the task of this {call.method}.")
+                    raise RemoteError(CANCELLED_CODE, f"The server cancelled the task of this {call.method}.")
                 if state.status == "input_required":
                     await self._answer(whole, state, answered, call.timeout, next)
                 if state is not task or state.status == "working":
@@ -312,5 +312,5 @@ def _failure_of(state: Any) -> RemoteError:
     error = getattr(state, "error", UNSET)
     if isinstance(error, UnsetType):
         text = state.status_message
-        return RemoteError(CANCELLED, "The task failed." if isinstance(text, UnsetType) else text)
+        return RemoteError(CANCELLED_CODE, "The task failed." if isinstance(text, UnsetType) else text)
     return remote_error(error.code, error.message, None if error.data is UNSET else error.data)

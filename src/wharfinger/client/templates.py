@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Template"]
 
-REQUIRED = ("", "+")
+REQUIRED_OPERATORS = ("", "+")
 """Operators of expressions that need a value: without one the URI would have a gap."""
 SHOWN_NAMES = 10
 SHOWN_CHARACTERS = 100
@@ -58,7 +58,7 @@ class Template:
         missing = [
             variable.name
             for part in template.parts
-            if isinstance(part, Expression) and part.operator in REQUIRED
+            if isinstance(part, Expression) and part.operator in REQUIRED_OPERATORS
             for variable in part.variables
             if variable.name not in values
         ]

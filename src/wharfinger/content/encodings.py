@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
-__all__ = ["MARKS", "WESTERN", "Decoded", "decode", "encoding_of", "has_mark"]
+__all__ = ["BYTE_ORDER_MARKS", "WESTERN", "Decoded", "decode", "encoding_of", "has_mark"]
 
 Decoded = tuple[str, str]
 """A text and its encoding."""
@@ -17,14 +17,14 @@ Decoded = tuple[str, str]
 WESTERN = "windows-1252"
 """A superset of ISO 8859-1 with printable characters for the bytes 80 to 9F."""
 
-MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, because it begins with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """Byte order marks and their encodings. They are not part of the text."""
-_MARKS = tuple(mark for mark, _ in MARKS)
+_MARKS = tuple(mark for mark, _ in BYTE_ORDER_MARKS)
 
 
 def has_mark(data: bytes) -> bool:
@@ -38,7 +38,7 @@ def decode(data: bytes) -> Decoded | None:
     Line breaks and a UTF-8 byte order mark are kept. Bytes with a NUL character are not text.
     """
     if data.startswith(_MARKS):
-        for mark, encoding in MARKS:
+        for mark, encoding in BYTE_ORDER_MARKS:
             if data.startswith(mark):
                 return _decoded(data[len(mark) :], encoding)
     if b"\0" in data:
@@ -58,7 +58,7 @@ def encoding_of(head: bytes, complete: bool) -> str:
     if complete:
         found = decode(head)
         return found[1] if found else ""
-    for mark, encoding in MARKS:
+    for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return encoding if _begins(head[len(mark) :], encoding) else ""
     if b"\0" in head:

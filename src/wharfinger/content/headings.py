@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from wharfinger.content.encodings import encoding_of
 from wharfinger.content.text import printable
 
-__all__ = ["HEAD_BYTES", "LONGEST", "has_heading", "heading_of"]
+__all__ = ["HEAD_BYTES", "MAX_HEADING_CHARACTERS", "has_heading", "heading_of"]
 
 HEAD_BYTES = 4_096
 """Bytes at the beginning of a file that are searched for a heading."""
-LONGEST = 120
+MAX_HEADING_CHARACTERS = 120
 """Characters of a heading; a longer one is cut."""
 
-_LINES = 80  # searched in a file
+_SEARCHED_LINES = 80  # searched in a file
 _WORDS = re.compile(r"[^\W_]")  # a letter or digit
 _SPACE = re.compile(r"\s+")
 
@@ -47,11 +47,11 @@ def heading_of(kind: str, head: bytes) -> str:
     if len(head) == HEAD_BYTES:
         text = text.rpartition("\n")[0] or text  # the last line is cut
     found = _SPACE.sub(" ", reader(text)).strip()
-    return printable(found, LONGEST) if _WORDS.search(found) else ""
+    return printable(found, MAX_HEADING_CHARACTERS) if _WORDS.search(found) else ""
 
 
 def _lines(text: str) -> list[str]:
-    return text.split("\n", _LINES)[:_LINES]
+    return text.split("\n", _SEARCHED_LINES)[:_SEARCHED_LINES]
 
 
 def _unescaped(text: str) -> str:

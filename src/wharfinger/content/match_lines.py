@@ -21,27 +21,27 @@ from wharfinger.content.search_query import Query, Word, identifier_parts
 
 __all__ = ["LINE_LENGTH", "Passage", "TextMatch", "look", "score_of"]
 
-BLOCK = 1 << 18
+BLOCK_CHARACTERS = 1 << 18
 """Characters of a block, which is searched at once."""
-OVERLAP = 1 << 10
+OVERLAP_CHARACTERS = 1 << 10
 """Characters of a block that the next one repeats if it ends within a line."""
 MAX_PLACES = 2_000
 """Occurrences of one word in a block that are graded."""
-GRADED = 4
+MAX_GRADED_OCCURRENCES = 4
 """Occurrences of one word in a line that are graded."""
 MAX_COUNT = 1_000
 """Occurrences of one word that are counted."""
-CLOSE = 48
+NEIGHBOUR_SCORED_LINES = 48
 """Lines of a block that are scored with their neighbours."""
-BEST = 8
+DEFINITION_SCORED_LINES = 8
 """Lines of a block that are scored with the definitions around them."""
-PASSAGES = 5
+MAX_PASSAGES = 5
 """The maximum number of places of one text that are returned."""
-APART = 12
+MIN_LINES_APART = 12
 """The minimum number of lines between two such places."""
 REACH, DEFINED_REACH = 6, 24
 """Lines after a line, and after a definition, that count for it; before it, only REACH lines do."""
-OFTEN = 5
+MAX_COUNTED_NEIGHBOURS = 5
 """Neighbours with a word that add to the score; more add nothing."""
 ENCLOSING, ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
@@ -151,7 +151,7 @@ def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, pr
     first, length = 1, 0
     for text, following in _blocks(pieces):
         block = _Block(text, query, given, counts, first, prose)
-        best = heapq.nlargest(PASSAGES * 4, [*best, *block.passages()], key=lambda one: (one.score, -one.line))
+        best = heapq.nlargest(MAX_PASSAGES * 4, [*best, *block.passages()], key=lambda one: (one.score, -one.line))
         first += text.count("\n", 0, following)
         length += following
     missing = any(
@@ -166,7 +166,7 @@ def _apart(passages: Iterable[Passage]) -> Iterator[Passage]:
     """Yield the best passages that are not close to a better one."""
     shown: list[int] = []
     for passage in passages:
-        if len(shown) < PASSAGES and all(abs(passage.line - line) >= APART for line in shown):
+        if len(shown) < MAX_PASSAGES and all(abs(passage.line - line) >= MIN_LINES_APART for line in shown):
             shown.append(passage.line)
             yield passage
 
@@ -178,12 +178,12 @@ def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
     for piece in pieces:
         waiting.append(piece)
         length += len(piece)
-        if length <= BLOCK:
+        if length <= BLOCK_CHARACTERS:
             continue
         text = "".join(waiting)
-        while len(text) > BLOCK:
-            cut = text.rfind("\n", BLOCK // 2, BLOCK) + 1
-            end, following = (cut, cut) if cut else (BLOCK, BLOCK - OVERLAP)
+        while len(text) > BLOCK_CHARACTERS:
+            cut = text.rfind("\n", BLOCK_CHARACTERS // 2, BLOCK_CHARACTERS) + 1
+            end, following = (cut, cut) if cut else (BLOCK_CHARACTERS, BLOCK_CHARACTERS - OVERLAP_CHARACTERS)
             yield text[:end], following
             text = text[following:]
         waiting, length = [text], len(text)
@@ -253,7 +253,7 @@ class _Block:
             line = self.found.get(row)
             if line is None:
                 line = self.found[row] = _Line(len(self.query.words))
-            if line.evidence[number] < 1 and line.graded[number] < GRADED:
+            if line.evidence[number] < 1 and line.graded[number] < MAX_GRADED_OCCURRENCES:
                 line.graded[number] += 1
                 quality = word.quality(self.text, self.folded, at, probe)
                 line.at.append((at, at + len(probe), number))
@@ -265,9 +265,11 @@ class _Block:
         """Return the best places of this block."""
         if not self.found:
             return []
-        rows = heapq.nlargest(CLOSE, self.found, key=lambda row: (self._rough_score(row), -row))
+        rows = heapq.nlargest(NEIGHBOUR_SCORED_LINES, self.found, key=lambda row: (self._rough_score(row), -row))
         graded = sorted((self._with_neighbours(row) for row in rows), key=lambda one: (-one.score, one.line))
-        best = sorted((self._enclosed(one) for one in graded[:BEST]), key=lambda one: (-one.score, one.line))
+        best = sorted(
+            (self._enclosed(one) for one in graded[:DEFINITION_SCORED_LINES]), key=lambda one: (-one.score, one.line)
+        )
         return [one._replace(lines=tuple(self._shown(one))) for one in _apart(best)]
 
     def _rough_score(self, row: int) -> float:
@@ -335,7 +337,10 @@ class _Block:
             for number, quality in enumerate(beside.evidence):
                 evidence[number] = max(evidence[number], fade * quality)
                 often[number] += quality > 0.4
-        repeated = sum(word.weight * min(1.0, many / OFTEN) for word, many in zip(self.query.words, often, strict=True))
+        repeated = sum(
+            word.weight * min(1.0, many / MAX_COUNTED_NEIGHBOURS)
+            for word, many in zip(self.query.words, often, strict=True)
+        )
         bonus = defined + 0.3 * repeated / self.total + self._side_by_side(line)
         return self._passage(row, evidence, bonus, self._factor(row))
 

@@ -6,11 +6,11 @@ It does not use the operating system's tables, so that the result is the same ev
 from __future__ import annotations
 
 from wharfinger.content import encodings
-from wharfinger.content.encodings import MARKS, Decoded
+from wharfinger.content.encodings import BYTE_ORDER_MARKS, Decoded
 
 __all__ = [
+    "BYTE_ORDER_MARKS",
     "DIRECTORY",
-    "MARKS",
     "OCTETS",
     "PDF",
     "SNIFFED_BYTES",

@@ -51,7 +51,7 @@ WEAK_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words that say little about the subject."""
-WEAK = 0.45
+WEAK_WEIGHT = 0.45
 """The weight of a weak word, of a number among words, and of all parts of a dotted name but the last."""
 FILE = re.compile(
     r"[\w.-]+\.(?:py|pyi|md|rst|txt|js|ts|tsx|jsx|json|toml|cfg|ini|ya?ml|csv|html?|css|c|cc|cpp|h|hpp|go|rs|java|kt|rb"
@@ -198,7 +198,7 @@ def query_of(query: str) -> Query:
     useful = [word for word in words if word.phrase or word.text not in STOP_WORDS]
     words = useful or words
     if len(words) > 1:
-        words = [word._replace(weight=WEAK) if _is_weak(word) else word for word in words]
+        words = [word._replace(weight=WEAK_WEIGHT) if _is_weak(word) else word for word in words]
     words = [word._replace(base=word.weight) for word in words]
     whole = " ".join(fold(query).replace('"', " ").split())
     return Query(_unique(words), whole if len(words) > 1 else "")
@@ -230,7 +230,7 @@ def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
         return
     *owners, last = found
     for owner in owners:
-        yield _word(owner, weight * WEAK if "." in bare or ":" in bare else weight)
+        yield _word(owner, weight * WEAK_WEIGHT if "." in bare or ":" in bare else weight)
     yield _word(last, weight)
 
 

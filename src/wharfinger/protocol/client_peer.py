@@ -92,7 +92,7 @@ _decode_routing = msgspec.json.Decoder(_Routing).decode
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 """The id of a response that cannot be decoded. A wrong guess harms only a call to the server that sent it."""
 
-UNREAD = frozenset((ParseError.code, InvalidRequest.code))
+UNREAD_CODES = frozenset((ParseError.code, InvalidRequest.code))
 """The errors that may omit the id: those for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
 MAX_BATCH_MESSAGES = 4096
@@ -190,7 +190,7 @@ class ClientPeer(Generic[W]):
         The server reads messages in order: if a request has a response, everything sent before it was read.
         """
         try:
-            if _decode_code(error).code not in UNREAD:
+            if _decode_code(error).code not in UNREAD_CODES:
                 return None
         except (msgspec.MsgspecError, RecursionError):
             return None

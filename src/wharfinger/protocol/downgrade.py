@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from wharfinger import types as t
 
-__all__ = ["WRAPPED", "is_object", "without_unknown_blocks"]
+__all__ = ["WRAPPED_KEY", "is_object", "without_unknown_blocks"]
 
-WRAPPED = "x-fastmcp-wrap-result"
+WRAPPED_KEY = "x-fastmcp-wrap-result"
 """A mark in an output schema: the value is wrapped in `result`. FastMCP's client and this one unwrap it."""
 
 

@@ -49,7 +49,7 @@ class Phase(Enum):
 
 
 _NOT_YET = 'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
-_GONE = "This session is closed."
+_CLOSED_MESSAGE = "This session is closed."
 
 TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.NEW, "initialize"): Phase.OPENING,
@@ -66,10 +66,10 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.OPEN, "ping"): Phase.OPEN,
     (Phase.OPEN, "notifications/initialized"): Phase.OPEN,
     (Phase.OPEN, ""): Phase.OPEN,
-    (Phase.CLOSED, "initialize"): _GONE,
-    (Phase.CLOSED, "ping"): _GONE,
+    (Phase.CLOSED, "initialize"): _CLOSED_MESSAGE,
+    (Phase.CLOSED, "ping"): _CLOSED_MESSAGE,
     (Phase.CLOSED, "notifications/initialized"): Phase.CLOSED,
-    (Phase.CLOSED, ""): _GONE,
+    (Phase.CLOSED, ""): _CLOSED_MESSAGE,
 }
 """Maps (phase, method) to the next phase or to an error message; the empty method stands for all others."""
 

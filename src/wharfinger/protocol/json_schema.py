@@ -39,7 +39,7 @@ first one, at 10 to 60 µs each."""
 MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
 """The sum of the squared lengths of all texts in a value, for patterns that may be tried at each character."""
-_BACKTRACKS = 100_000
+_MAX_BACKTRACKS = 100_000
 _REGEX_BYTES = 1024 * 1024
 _UNTRUSTED_REGEX_BYTES = 64 * 1024
 
@@ -379,7 +379,7 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
     # The linear engine first. Only the other one, which backtracks, has look-around and back-references.
     engines: tuple[Callable[[], Any], ...] = (
         lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
-        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_BYTES),
+        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_REGEX_BYTES),
     )
     if not trusted:
         engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_UNTRUSTED_REGEX_BYTES),)

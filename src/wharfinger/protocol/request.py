@@ -50,7 +50,7 @@ __all__ = [
     "tool_failure",
 ]
 
-META = "io.modelcontextprotocol/"
+META_PREFIX = "io.modelcontextprotocol/"
 _META_MEMBER = b'"io.modelcontextprotocol/'
 _EMPTY = Raw(b"{}")
 CHUNKED_BYTES = 64 * 1024
@@ -179,7 +179,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
     names = 1
     if meta is UNSET or meta.protocol_version is UNSET:
         if session is None:
-            raise InvalidParams(f'Put "{META}protocolVersion" into params._meta.', http_status=400)
+            raise InvalidParams(f'Put "{META_PREFIX}protocolVersion" into params._meta.', http_status=400)
         caller = (
             session.caller
             if session.phase is Phase.OPEN and method != "initialize"
@@ -192,7 +192,9 @@ def open_request(message: Message, session: Session | None, principal: Principal
         if rules is None or rules.era != "stateless":
             raise UnsupportedVersion(meta.protocol_version[:64], SUPPORTED)
         if meta.client_capabilities is UNSET:
-            raise InvalidParams(f'Put "{META}clientCapabilities" into params._meta; {{}} is fine.', http_status=400)
+            raise InvalidParams(
+                f'Put "{META_PREFIX}clientCapabilities" into params._meta; {{}} is fine.', http_status=400
+            )
         fields = 2 + (meta.log_level is not UNSET)
         if info is UNSET:
             info = None
@@ -235,8 +237,8 @@ def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
     return HandlerFailed(f"Internal error (reference {reference}): the server's log has the details.")
 
 
-_OURS = __file__.rpartition("protocol")[0]
-LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
+_PACKAGE_PREFIX = __file__.rpartition("protocol")[0]
+LIBRARIES = (_PACKAGE_PREFIX, traceback.__file__.rpartition("traceback")[0], "<frozen ")
 """Path prefixes of this package and of the standard library."""
 
 
@@ -274,7 +276,7 @@ class ResultMeta:
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
         if row is not None and row.cacheable and kind is UNSET:  # requests for input are not (2026-07-28, caching)
             members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
-        meta: dict[str, Any] = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
+        meta: dict[str, Any] = {f"{META_PREFIX}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
         opening = encode(members | {"_meta": meta})[:-1]
         # Bounded, because a handler may compute another ttl for each read.
         if own_meta is UNSET and kind is UNSET and len(self.openings) < 1024:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.protocol.jsonrpc import Id, encode_notification
-from wharfinger.protocol.request import META
+from wharfinger.protocol.request import META_PREFIX
 
 __all__ = [
     "LISTS",
@@ -38,7 +38,7 @@ Tag = bytes | None
 
 def tag(id: Id) -> dict[str, Any]:
     """Return the `_meta` that names the listen request; the id keeps its JSON type (2026-07-28, subscriptions)."""
-    return {f"{META}subscriptionId": id}
+    return {f"{META_PREFIX}subscriptionId": id}
 
 
 def lists_of(wanted: t.SubscriptionFilter) -> list[str]:

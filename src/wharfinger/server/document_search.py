@@ -34,15 +34,15 @@ from wharfinger.source import (
 
 __all__ = ["BoundedPieces", "SearchBounds", "SourceReader", "Stopped", "has_text", "search_documents"]
 
-PAGE = 256
+PAGE_DOCUMENTS = 256
 """Documents in each page that is requested from a source."""
 COROUTINE_SECONDS = 60.0
 """Longest time of a source's coroutine."""
 NEAR_CHARACTERS, NEAR_SECONDS = 4 << 20, 0.3
 """Most text, and longest time, to find another spelling of a word that occurs nowhere."""
-MEDIA = ("image/", "audio/", "video/", "font/")
+MEDIA_TYPES = ("image/", "audio/", "video/", "font/")
 """Prefixes of the MIME types whose documents have no text and are not read."""
-MISSING = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
+MISSING_ERRORS = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
 """Errors that a source raises for a document that does not exist, or that the caller may not read."""
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class SourceReader:
         try:
             with _recorded(source):
                 return document_of(self._result(source.stat(uri)))
-        except MISSING:
+        except MISSING_ERRORS:
             return None
 
     def exists(self, source: Source, uri: str) -> bool:
@@ -95,7 +95,7 @@ class SourceReader:
         """Yield the text of a document in pieces; nothing if it is missing or is not text."""
         try:
             yield from self.pieces(source, uri)
-        except (*MISSING, OSError):
+        except (*MISSING_ERRORS, OSError):
             return
 
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
@@ -268,7 +268,7 @@ class _DocumentSearch:
 def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
     after: str | None = None
     while True:
-        documents, after = reader.documents(source, after, PAGE)
+        documents, after = reader.documents(source, after, PAGE_DOCUMENTS)
         yield from documents
         if after is None:
             return
@@ -313,4 +313,4 @@ class BoundedPieces:
 
 def has_text(document: Document) -> bool:
     """Return whether a document of this MIME type may have text."""
-    return not document.mime_type.startswith(MEDIA) or document.mime_type == "image/svg+xml"
+    return not document.mime_type.startswith(MEDIA_TYPES) or document.mime_type == "image/svg+xml"

@@ -20,7 +20,7 @@ from wharfinger.content.near_words import distance
 from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.protocol.request import Request
-from wharfinger.server.document_search import PAGE, SourceReader, Stopped
+from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = ["add_near_uris", "near_uris"]
 
-SECONDS = 0.25
+LISTING_SECONDS = 0.25
 """Longest time to list the sources."""
-DOCUMENTS = 5_000
+MAX_COMPARED_URIS = 5_000
 """Most URIs that are compared."""
 AT_ONCE = 2
 """Most requests that search for suggestions at a time."""
-SUGGESTED = 3
+MAX_SUGGESTIONS = 3
 """Most URIs that are suggested."""
-LONGEST = 400
+MAX_COMPARED_CHARACTERS = 400
 """Most characters of a URI that are compared."""
 
 _SEPARATOR = re.compile(r"[/?#]+")
@@ -49,16 +49,18 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     if resources.may_differ():
         error.suggest(())  # a mounted server does not know of middleware around it
         return
-    if error.near or len(error.uri) > LONGEST or resources.looking >= AT_ONCE:
+    if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.looking >= AT_ONCE:
         return
     sources = [source for source in resources.every_source() if source.cache_scope == "public"]
     # If the URI belongs to a source, only that one is listed, because others may be slow.
     likely = [source for source in sources if source.matches(error.uri)] or sources
-    reader = SourceReader(asyncio.get_running_loop(), SECONDS)
+    reader = SourceReader(asyncio.get_running_loop(), LISTING_SECONDS)
     resources.looking += 1
     try:
         async with asyncio.timeout(2 * SECONDS):
             known = [uri for uri in resources.uris() if may_read(uri)][:DOCUMENTS]
+        async with asyncio.timeout(2 * LISTING_SECONDS):
+            known = list(resources.uris())[:MAX_COMPARED_URIS]
             error.suggest(await services.pool.run(owner_of(request), _find, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
@@ -68,11 +70,11 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
 
 
 def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
-    ends = time.monotonic() + SECONDS
+    ends = time.monotonic() + LISTING_SECONDS
 
     def every() -> Iterator[str]:
         yield from known
-        left = DOCUMENTS - len(known)
+        left = MAX_COMPARED_URIS - len(known)
         for source in sources:
             after: str | None = None
             try:
@@ -81,6 +83,9 @@ def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReade
                     readable = [document.uri for document in documents if may_read(document.uri)]
                     yield from readable
                     left -= len(readable)
+                    documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, left))
+                    yield from (document.uri for document in documents)
+                    left -= len(documents)
                     if after is None:
                         break
             except (InternalError, OSError, TimeoutError, Stopped):
@@ -90,7 +95,7 @@ def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReade
 
 
 def near_uris(uri: str, known: Iterable[str]) -> list[str]:
-    """Return at most SUGGESTED known URIs that end like this one, or almost, the nearest first.
+    """Return at most MAX_SUGGESTIONS known URIs that end like this one, or almost, the nearest first.
 
     The last part must be the same, be misspelled, or have another extension; the parts before it decide between them.
     """
@@ -99,7 +104,7 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
         return []
     missing = uri.partition("?")[0]  # a URI that exists but may not be read is not suggested for itself
     best = heapq.nsmallest(
-        SUGGESTED, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != missing}
+        MAX_SUGGESTIONS, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != missing}
     )
     top = best[0][0] if best else 0.0
     return [one for likeness, _, one in best if likeness <= min(-1.0, top + 0.7)]
@@ -107,7 +112,7 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
 
 def _parts(uri: str) -> list[str]:
     """Return the parts of a path, without scheme, window and escapes."""
-    path = uri[:LONGEST].partition("?")[0].partition("#")[0].rpartition("://")[2]
+    path = uri[:MAX_COMPARED_CHARACTERS].partition("?")[0].partition("#")[0].rpartition("://")[2]
     return [unquote(part).casefold() for part in _SEPARATOR.split(path) if part]
 
 

@@ -45,7 +45,7 @@ __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 LONGEST_QUERY = MAX_QUERY_CHARACTERS
 """The maximum number of characters of a query, and of the name of a source or type."""
 
-WIDER = 10
+FILTERED_LIMIT_FACTOR = 10
 """If a filter may drop hits, this many times more are requested from a source."""
 
 
@@ -146,7 +146,7 @@ async def search(
     left = wanted.limit - len(hits)
     unreachable: list[Source] = []
     if left > 0 and sources:
-        most = left * WIDER if wanted.type or wanted.path else left
+        most = left * FILTERED_LIMIT_FACTOR if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
         pending = {
             source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, most))

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from wharfinger.server.document_search import SourceReader
 
 __all__ = [
+    "ENOUGH_FACTOR",
     "LEAST_BASE",
     "LEAST_SHARE",
-    "RANKED",
     "FoundDocument",
     "FoundHit",
     "Ranking",
@@ -40,26 +40,26 @@ __all__ = [
     "name_worth",
 ]
 
-RANKED = 3
+ENOUGH_FACTOR = 3
 """A search reads documents until this many times the wanted number have all the words."""
 SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 """A hit in a text of at most this size links to the whole text; in a larger one, it links to its window."""
 BEFORE_LINES, AFTER_LINES = 20, 180
 """Lines of such a window before and after the hit."""
-WINDOWS = 3
+MAX_WINDOWS = 3
 """The maximum number of windows of one document, and of places in one window, that are shown."""
-LATER = 0.85
+LATER_HIT_FACTOR = 0.85
 """The factor of a document's second hit; its third has the square."""
-PRESENT = 0.35
+ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a place if the document has it only elsewhere."""
 LEAST_SHARE, LEAST_BASE, LEAST_SCORE = 0.5, 0.6, 0.4
 """A document that lacks words is a hit only if its words have LEAST_SHARE of the query's weight, or LEAST_BASE of the
 weight regardless of how rare words are, and if its score is at least LEAST_SCORE of the best one."""
-KEPT = 500
+MAX_RANKED_DOCUMENTS = 500
 """Documents kept for ranking; more if more hits are wanted."""
-FULL = 8
+FULL_HITS = 8
 """The number of hits that show the lines around each match; later hits show only their best line."""
-ALSO = 0.6
+ALSO_SHOWN_SHARE = 0.6
 """Another place in the window of a hit is shown if it has at least this share of the hit's score."""
 
 MAX_CORRECTED = 8
@@ -118,13 +118,13 @@ class Ranking:
         self.number = 0
         """Documents that have at least one word."""
         self._found: list[tuple[list[bool], list[_Place]]] = []
-        self._kept = max(KEPT, RANKED * limit)
+        self._kept = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
 
     @property
     def enough(self) -> bool:
         """Whether so many documents have all the words that more would hardly change the hits."""
-        return self._complete >= RANKED * self.limit
+        return self._complete >= ENOUGH_FACTOR * self.limit
 
     def add(self, found: FoundDocument) -> None:
         """Add a document, unless it has none of the words or lacks a phrase."""
@@ -156,21 +156,21 @@ class Ranking:
             yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
             return
         places: list[_Place] = []
-        present = [PRESENT * (count > 0) for count in found.match.counts]
+        present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
         large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
             has = tuple(map(max, passage.evidence, present))
             score = score_of(self.query, has, passage.bonus, passage.factor)
-            score = (score + name) * factor * LATER ** len(places)
+            score = (score + name) * factor * LATER_HIT_FACTOR ** len(places)
             known = next((place for place in places if not large or _in_window(place.passages[0], passage)), None)
-            if known is None and len(places) < WINDOWS:
+            if known is None and len(places) < MAX_WINDOWS:
                 places.append(_Place(score, self.number, found, [passage], large))
             elif known is not None and self._is_also_shown(known, passage):
                 known.passages.append(passage)
         yield from places
 
     def _is_also_shown(self, place: _Place, passage: Passage) -> bool:
-        return len(place.passages) < WINDOWS and passage.score >= ALSO * place.passages[0].score
+        return len(place.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * place.passages[0].score
 
     def _share(self, has: Sequence[bool], base: bool = False) -> float:
         """Return a document's share of the weight of all words that occur in some document."""
@@ -202,7 +202,7 @@ class Ranking:
         for place in places:
             if len(hits) == self.limit:
                 break
-            hit = self._hit(place, reader, ends, brief=len(hits) >= FULL)
+            hit = self._hit(place, reader, ends, brief=len(hits) >= FULL_HITS)
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)

@@ -13,9 +13,9 @@ from wharfinger.content import mime
 from wharfinger.content.text import iso, size_text
 from wharfinger.sources.windows.window import SUMMARY
 
-__all__ = ["CHILDREN", "Say", "dated", "described", "listing_text", "modified_at", "summaries"]
+__all__ = ["MAX_CHILDREN", "Say", "dated", "described", "listing_text", "modified_at", "summaries"]
 
-CHILDREN = 1_000
+MAX_CHILDREN = 1_000
 """The most entries that a read of a directory returns."""
 
 Say = Callable[[t.Resource], str]
@@ -30,7 +30,7 @@ def listing_text(
     Args:
         where: The directory, with a slash at its end.
         counted: The numbers of its entries, such as `1 folder and 2 files`.
-        children: The first entries, at most `CHILDREN`.
+        children: The first entries, at most `MAX_CHILDREN`.
         template: If there are more entries, the template whose completion has them.
         say: Returns a few words about a child; by default its size, type and time of change.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["COMPLETIONS", "begins_then_holds"]
+__all__ = ["MAX_COMPLETIONS", "begins_then_holds"]
 
-COMPLETIONS = 101
+MAX_COMPLETIONS = 101
 """The most values of one completion: the protocol allows 100, and one more shows that there are others."""
 
 
@@ -19,8 +19,8 @@ def begins_then_holds(names: Iterable[str], value: str) -> list[str]:
         folded = name.casefold()
         if folded.startswith(wanted):
             begin.append(name)
-        elif wanted in folded and len(contain) < COMPLETIONS:
+        elif wanted in folded and len(contain) < MAX_COMPLETIONS:
             contain.append(name)
-        if len(begin) == COMPLETIONS:
+        if len(begin) == MAX_COMPLETIONS:
             break
-    return (begin + contain)[:COMPLETIONS]
+    return (begin + contain)[:MAX_COMPLETIONS]

@@ -7,7 +7,7 @@ import time
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import DirectoryListing, FileTree, Parts, TreePosition
-from wharfinger.sources.name_completion import COMPLETIONS
+from wharfinger.sources.name_completion import MAX_COMPLETIONS
 
 __all__ = ["complete_path", "typed_name"]
 
@@ -26,9 +26,9 @@ def complete_path(tree: FileTree, value: str) -> list[str]:
         return []
     wanted = typed_name(typed)
     found = _completions(parts, listing, wanted)
-    if wanted and len(found) < COMPLETIONS:
-        found += _complete_deeper(tree, parts, wanted, COMPLETIONS - len(found), set(found))
-    return found[:COMPLETIONS]
+    if wanted and len(found) < MAX_COMPLETIONS:
+        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found))
+    return found[:MAX_COMPLETIONS]
 
 
 def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
@@ -69,8 +69,8 @@ def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[s
             folded = name.casefold()
             if folded.startswith(wanted):
                 begin.append(before + quote(name) + end)
-                if len(begin) >= COMPLETIONS:
+                if len(begin) >= MAX_COMPLETIONS:
                     return begin
-            elif wanted in folded and len(contain) < COMPLETIONS:
+            elif wanted in folded and len(contain) < MAX_COMPLETIONS:
                 contain.append(before + quote(name) + end)
     return begin + contain

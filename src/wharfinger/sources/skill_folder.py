@@ -19,7 +19,7 @@ from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Changed, Document, Source
-from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
@@ -375,7 +375,7 @@ class Skills(Source):
         return msgspec.structs.replace(resource, name=name, title=name, description=description)
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a directory in pages. Outside skills, return only the sub-directories with skills.
 

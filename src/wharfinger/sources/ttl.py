@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["IMMUTABLE", "MAX_TTL_MS", "ttl_ms"]
+__all__ = ["IMMUTABLE_TTL_MS", "MAX_TTL_MS", "ttl_ms"]
 
-IMMUTABLE = 24 * 3600 * 1000
+IMMUTABLE_TTL_MS = 24 * 3600 * 1000
 """For content that never changes, because its URI contains its digest."""
 MAX_TTL_MS = 60_000
 """The maximum for content that may change at any time."""

@@ -15,9 +15,9 @@ import msgspec
 
 from wharfinger.testing.mismatch import Mismatch
 
-__all__ = ["VOLATILE", "Line", "Transcript", "normalized"]
+__all__ = ["VOLATILE_KEYS", "Line", "Transcript", "normalized"]
 
-VOLATILE = frozenset(
+VOLATILE_KEYS = frozenset(
     {
         "clientInfo",
         "serverInfo",
@@ -87,12 +87,12 @@ class Transcript:
     def compare(self, other: Transcript, *, ignore: Collection[str] = ()) -> None:
         """Raise an error unless the other transcript has the same messages.
 
-        The order of members does not matter. Members named in `VOLATILE` or `ignore` are skipped at any depth.
+        The order of members does not matter. Members named in `VOLATILE_KEYS` or `ignore` are skipped at any depth.
 
         Raises:
             Mismatch: a message differs; the first one is named.
         """
-        skipped = VOLATILE | frozenset(ignore)
+        skipped = VOLATILE_KEYS | frozenset(ignore)
         mine, theirs = self._normalized_lines(skipped), other._normalized_lines(skipped)
         for number in range(max(len(mine), len(theirs))):
             one, two = ((lines[number] if number < len(lines) else "nothing") for lines in (mine, theirs))
@@ -117,7 +117,7 @@ class Transcript:
         return [f"{line.sender} {normalized(line.text, skipped)}" for line in self.lines if line.sender != "#"]
 
 
-def normalized(text: str, skipped: frozenset[str] = VOLATILE) -> str:
+def normalized(text: str, skipped: frozenset[str] = VOLATILE_KEYS) -> str:
     """Return a message without the skipped members, and with the others sorted."""
     return msgspec.json.encode(_without(msgspec.json.decode(text), skipped), order="sorted").decode()
 

@@ -35,11 +35,11 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["LARGE", "CancelReason", "Sealer", "answer_exception", "check_unread", "report"]
+__all__ = ["PART_BYTES", "CancelReason", "Sealer", "answer_exception", "check_unread", "report"]
 
 log = logging.getLogger("wharfinger.transports.serving")
 
-LARGE = 256 * 1024
+PART_BYTES = 256 * 1024
 """Bytes: a larger answer is written in parts of this size, as fast as the reader accepts them."""
 
 

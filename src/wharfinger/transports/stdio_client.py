@@ -21,7 +21,7 @@ from wharfinger.content.redaction import HIDDEN, redacted_command, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_client import BLOCKED, StreamLink, show_bytes
+from wharfinger.transports.stream_client import BLOCKED_BYTES, StreamLink, show_bytes
 
 __all__ = ["StdioLink", "inherited"]
 
@@ -46,7 +46,7 @@ _WINDOWS_NAMES = (
     "USERPROFILE",
     "WINDIR",
 )
-INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
+INHERITED_VARIABLES = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 """The environment variables that any program needs. All others may be secrets of the host (security: C21)."""
 
 READ_SIZE = 64 * 1024
@@ -63,7 +63,7 @@ MAX_FORWARDED_LINE = 4096
 """Bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE = 0.3
 """Seconds to wait for the exit code and the ends of both outputs after the first of them has come."""
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds to wait after the child's input is closed, and again after SIGTERM."""
 
 _POSIX = os.name == "posix"
@@ -75,7 +75,8 @@ def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if (name.upper() in INHERITED or name.startswith("LC_")) and not value.startswith("()")  # a function of a shell
+        if (name.upper() in INHERITED_VARIABLES or name.startswith("LC_"))
+        and not value.startswith("()")  # a function of a shell
     }
     return kept | dict(extra or {})
 
@@ -188,7 +189,7 @@ class _Child(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.pid = self._transport.get_pid()
-        self.stdin.set_write_buffer_limits(high=BLOCKED)
+        self.stdin.set_write_buffer_limits(high=BLOCKED_BYTES)
         pipe: Any = self._transport.get_pipe_transport(1)
         if hasattr(pipe, "max_size"):
             pipe.max_size = READ_SIZE
@@ -280,7 +281,7 @@ class _Child(asyncio.SubprocessProtocol):
                     await self._wait_exited()
             await self._start_ending_group()
             # Its last output may still be in the pipes; a grandchild in another group may keep them open.
-            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, OUTPUT_GRACE))
+            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE_SECONDS, OUTPUT_GRACE))
         except asyncio.CancelledError:
             if self.exit_code is None:
                 await (self._end_group() if _POSIX else self._kill())
@@ -289,7 +290,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._transport.close()
 
     async def _wait_exited(self) -> bool:
-        done, _ = await asyncio.wait((self._exited,), timeout=GRACE)
+        done, _ = await asyncio.wait((self._exited,), timeout=GRACE_SECONDS)
         return bool(done)
 
     def _start_ending_group(self) -> asyncio.Task[None]:
@@ -307,7 +308,7 @@ class _Child(asyncio.SubprocessProtocol):
             killer = await asyncio.create_subprocess_exec(
                 "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=_NOWHERE, stderr=_NOWHERE
             )
-            await asyncio.wait_for(killer.wait(), GRACE)
+            await asyncio.wait_for(killer.wait(), GRACE_SECONDS)
         except (OSError, TimeoutError):  # pragma: no cover
             self._signal("SIGKILL")
 

@@ -167,7 +167,7 @@ class _OutputProtocol(asyncio.BaseProtocol):
 class _BlockingWriter(asyncio.WriteTransport):
     """Writes from a thread to a descriptor that the loop cannot wait for."""
 
-    HIGH = 1024 * 1024
+    HIGH_WATER_BYTES = 1024 * 1024
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class _BlockingWriter(asyncio.WriteTransport):
     def write(self, data: Any) -> None:
         self._waiting.append(bytes(data))
         self._size += len(data)
-        if self._size > self.HIGH:
+        if self._size > self.HIGH_WATER_BYTES:
             self._stream.pause_writing()
         self._wake.release()
 
@@ -214,7 +214,7 @@ class _BlockingWriter(asyncio.WriteTransport):
 
     def _written(self, size: int) -> None:
         self._size -= size
-        if self._stream.blocked and self._size < self.HIGH // 2:
+        if self._stream.blocked and self._size < self.HIGH_WATER_BYTES // 2:
             self._stream.resume_writing()
 
 

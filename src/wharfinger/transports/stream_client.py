@@ -50,7 +50,7 @@ logger = logging.getLogger("wharfinger.transports.stream_client")
 
 OnNotification = Callable[[Message], None]
 
-SHOWN = 80
+MAX_QUOTED_BYTES = 80
 """The maximum number of bytes that error messages quote from a line that is not a message."""
 GARBAGE_KEPT = 200
 """Bytes that are kept of the first line that is not a message."""
@@ -58,7 +58,7 @@ UNREAD_TIME = 2.0
 """Seconds in which a response may follow an error without an id that seems to be about its request."""
 MAX_COALESCED = 16
 """Messages that are written together: with more, each side would be idle while the other one works."""
-BLOCKED = 1024 * 1024
+BLOCKED_BYTES = 1024 * 1024
 """Unsent bytes above which new requests wait, because the server does not read."""
 
 
@@ -71,7 +71,7 @@ def not_sent(error: WharfingerError) -> WharfingerError:
 
 def show_bytes(data: bytes) -> str:
     """Return the beginning of a line that is not a message, for an error message."""
-    return redacted_text(repr(bytes(data[:SHOWN])))
+    return redacted_text(repr(bytes(data[:MAX_QUOTED_BYTES])))
 
 
 class _PendingCall(msgspec.Struct, eq=False):

@@ -41,19 +41,19 @@ from wharfinger.protocol.request import (
 from wharfinger.protocol.server_peer import Batch, Event, ServerPeer
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.outbound_requests import PendingRequests, deliver
-from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, check_unread, report
+from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, check_unread, report
 
 __all__ = ["StreamServer"]
 
 log = logging.getLogger("wharfinger.transports.stream_server")
 
-TICK = 1.0
+TICK_SECONDS = 1.0
 """Seconds between two checks of deadlines: one timer per connection, since a timer per request costs 1.8 µs."""
 EAGER: bool = sys.version_info >= (3, 12)
 """Whether a task starts at once, so that a handler that never waits needs no turn of the loop."""
 new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
 """Starts the task of a request."""
-FLUSH = 16
+FLUSH_MESSAGES = 16
 """Small messages that are written together: the reader handles them while the server continues with the others."""
 EXPIRED = -1
 """`Request.started_at` of a request whose deadline has passed."""
@@ -92,7 +92,7 @@ class StreamServer(asyncio.Protocol):
         self.blocked = False
         self.tick = 0
         self.draining = False
-        self.sweeper = self.loop.call_later(TICK, self.sweep)
+        self.sweeper = self.loop.call_later(TICK_SECONDS, self.sweep)
 
     # -- reading
 
@@ -162,7 +162,7 @@ class StreamServer(asyncio.Protocol):
             if self.peer.refusing:
                 raise Overloaded("The answers before this one have not been read: try again when they are.")
             data = self.peer.respond(request, result)
-            if type(data) is not bytes or len(data) > LARGE:
+            if type(data) is not bytes or len(data) > PART_BYTES:
                 data = self.check_unread(request, data)
         except BaseException as error:
             data = self.failed(request, error)
@@ -192,12 +192,12 @@ class StreamServer(asyncio.Protocol):
     def sweep(self) -> None:
         """Cancel the requests whose time is up."""
         self.tick += 1
-        oldest = self.tick - self.service.limits.handler_time / TICK
+        oldest = self.tick - self.service.limits.handler_time / TICK_SECONDS
         for request in self.peer.in_flight.values():
             if request.started_at < oldest and not (request.row is not None and request.row.long):
                 request.started_at = EXPIRED
                 request.task.cancel()
-        self.sweeper = self.loop.call_later(TICK, self.sweep)
+        self.sweeper = self.loop.call_later(TICK_SECONDS, self.sweep)
 
     # -- writing
 
@@ -231,13 +231,13 @@ class StreamServer(asyncio.Protocol):
 
     def write(self, data: bytes | ChunkedMessage) -> None:
         """Write one message in its order; small ones are collected, and written once per turn of the loop."""
-        if self.blocked or self.parked or type(data) is not bytes or len(data) > LARGE:
+        if self.blocked or self.parked or type(data) is not bytes or len(data) > PART_BYTES:
             self.park(data)
             return
         self.out.append(data)
         if len(self.out) == 1:
             self.loop.call_soon(self.flush)
-        elif len(self.out) == FLUSH:
+        elif len(self.out) == FLUSH_MESSAGES:
             self.flush()
 
     def flush(self) -> None:
@@ -251,7 +251,7 @@ class StreamServer(asyncio.Protocol):
         """Queue a message, so that it is written in its order, and in parts if it is large."""
         self.flush()
         self.parked_bytes += len(data)
-        if type(data) is bytes and len(data) <= LARGE:
+        if type(data) is bytes and len(data) <= PART_BYTES:
             self.parked.append(data + b"\n")
             self.parked_small += len(data)
         else:
@@ -294,7 +294,7 @@ class StreamServer(asyncio.Protocol):
 
     def check_unread(self, request: Request, data: bytes | ChunkedMessage | None) -> bytes | ChunkedMessage | None:
         """Return a large answer, or an error in its place if too much is unread already."""
-        if data is None or (len(data) if isinstance(data, bytes) else data.memory) <= LARGE:
+        if data is None or (len(data) if isinstance(data, bytes) else data.memory) <= PART_BYTES:
             return data
         try:
             check_unread(self.unread, self.owner, self.service.limits, data)
@@ -364,7 +364,7 @@ class StreamServer(asyncio.Protocol):
 
 
 def _split(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Split pieces into parts of at most `LARGE` bytes: a transport keeps in memory all that it has accepted."""
+    """Split pieces into parts of at most `PART_BYTES` bytes: a transport keeps in memory all that it has accepted."""
     for piece in pieces:
-        for at in range(0, len(piece), LARGE):
-            yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]
+        for at in range(0, len(piece), PART_BYTES):
+            yield piece if len(piece) <= PART_BYTES else memoryview(piece)[at : at + PART_BYTES]

@@ -9,7 +9,7 @@ from typing import Any, cast
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_client import BLOCKED, StreamLink, show_bytes
+from wharfinger.transports.stream_client import BLOCKED_BYTES, StreamLink, show_bytes
 
 __all__ = ["UnixLink"]
 
@@ -77,7 +77,7 @@ class _SocketProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = made = cast("asyncio.Transport", transport)
-        made.set_write_buffer_limits(high=BLOCKED)
+        made.set_write_buffer_limits(high=BLOCKED_BYTES)
         cast("Any", self._link).write = made.write
 
     def eof_received(self) -> bool:

@@ -17,11 +17,11 @@ from wharfinger.protocol.shares import Shares
 from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
 from wharfinger.transports.stream_server import StreamServer
 
-__all__ = ["CONNECTIONS", "UnixServer", "serve_unix"]
+__all__ = ["MAX_CONNECTIONS", "UnixServer", "serve_unix"]
 
 log = logging.getLogger("wharfinger.transports.unix_server")
 
-CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 """Clients at once; further connections are closed."""
 MODE = 0o600
 """Permissions of the socket: only this user may connect."""
@@ -33,7 +33,7 @@ def serve_unix(
     path: str | os.PathLike[str],
     *,
     mode: int = MODE,
-    connections: int = CONNECTIONS,
+    connections: int = MAX_CONNECTIONS,
     on_ready: Callable[[], None] | None = None,
 ) -> bool:
     """Serve until Ctrl-C or SIGTERM. Returns whether it was Ctrl-C.
@@ -72,7 +72,7 @@ class UnixServer:
     """Serves a service at a path of the file system."""
 
     def __init__(
-        self, service: Service, path: str | os.PathLike[str], *, mode: int = MODE, connections: int = CONNECTIONS
+        self, service: Service, path: str | os.PathLike[str], *, mode: int = MODE, connections: int = MAX_CONNECTIONS
     ) -> None:
         self.path = os.fspath(path)
         self._service = service

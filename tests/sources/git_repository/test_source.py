@@ -17,7 +17,7 @@ from tests.sources.git_repository.conftest import ServedGit, Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
-from wharfinger.sources.ttl import IMMUTABLE
+from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 from wharfinger.sources.windows.window import NEXT
 
 Publish = Callable[..., ServedGit]
@@ -216,7 +216,7 @@ def test_what_is_named_by_its_object_is_good_for_ever(source: ServedGit, history
         f"log/{oid}",
         f"diff/{oid}..{oid}~1",
     ):
-        assert source.read(f"git://repo/{uri}").ttl_ms == IMMUTABLE, uri
+        assert source.read(f"git://repo/{uri}").ttl_ms == IMMUTABLE_TTL_MS, uri
     for uri in ("", "/tree/HEAD", "/tree/v1/hull.txt", f"/commit/{oid[:8]}", f"/diff/{oid}..HEAD"):
         ttl = source.read("git://repo" + uri).ttl_ms
         assert ttl is not UNSET

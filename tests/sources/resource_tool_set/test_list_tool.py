@@ -11,7 +11,7 @@ from tests.sources.resource_tool_set.conftest import Ask, call
 from wharfinger import Client, Server
 from wharfinger.sources import Folder, files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES
 
 
@@ -88,7 +88,7 @@ def test_pages_are_short_if_entries_are_long(tmp_path: Path) -> None:
                 cursor: dict[str, str] = {}
                 while True:
                     result: Any = await client.call_tool(tool, arguments | cursor)
-                    assert len(result.content[0].text) <= TOKENS * 4
+                    assert len(result.content[0].text) <= DEFAULT_TOKENS * 4
                     uris += [entry["uri"] for entry in result.structured[member]]
                     if "nextCursor" not in result.structured:
                         break

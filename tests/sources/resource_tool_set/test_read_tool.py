@@ -17,9 +17,9 @@ from wharfinger import types as t
 from wharfinger.server import Content
 from wharfinger.sources import Folder, files, logs, sql
 from wharfinger.sources.resource_tool_set import read_tool, resource_tools
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget
 
-MOST = TOKENS * 4
+MOST = DEFAULT_TOKENS * 4
 
 
 def ask_of(*parts: Any) -> Ask:
@@ -42,7 +42,7 @@ def texts(ask: Ask, tool: str, **arguments: Any) -> list[str]:
     """The texts of an answer, which together are within the budget."""
     _, blocks = call(ask, tool, **arguments)
     found = [block.text for block in blocks if isinstance(block, t.TextContent)]
-    assert sum(map(len, found)) <= 4 * arguments.get("max_tokens", TOKENS)
+    assert sum(map(len, found)) <= 4 * arguments.get("max_tokens", DEFAULT_TOKENS)
     assert all(found), "an answer has an empty text"
     return found
 

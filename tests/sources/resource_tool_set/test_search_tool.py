@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.source import Hit, Source
 from wharfinger.sources import Folder, files
 from wharfinger.sources.resource_tool_set import resource_tools
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.search import search_index
 
 
@@ -62,7 +62,7 @@ def test_hits_that_do_not_fit_are_counted() -> None:
             return result.structured, len(result.content[0].text)
 
     found, length = asyncio.run(main())
-    assert length <= TOKENS * 4
+    assert length <= DEFAULT_TOKENS * 4
     assert found["note"] == (
         f"{20 - len(found['results'])} more results are too long for this answer: narrow it by path or source."
     )
@@ -252,7 +252,7 @@ def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
             arguments: dict[str, Any] = {"statement": "SELECT * FROM notes"}
             while True:
                 result: Any = await client.call_tool("query", arguments)
-                assert len(result.content[0].text) <= TOKENS * 4
+                assert len(result.content[0].text) <= DEFAULT_TOKENS * 4
                 found = result.structured
                 ids.extend(row[0] for row in found["rows"])
                 assert all(row[1]["characters"] == 70_000 for row in found["rows"])
@@ -308,6 +308,6 @@ def test_a_statement_with_very_many_columns_is_refused(tmp_path: Path) -> None:
     server = Server("wide")
     server.include(Wide())
     server.include(resource_tools(allow_query=True))
-    assert len(str(asked(server, statement="200"))) < TOKENS * 4
+    assert len(str(asked(server, statement="200"))) < DEFAULT_TOKENS * 4
     with pytest.raises(ToolError, match="returns 201 columns: name at most 200 of them"):
         asked(server, statement="201")

@@ -23,7 +23,7 @@ from wharfinger.content.folding import fold
 from wharfinger.server.search import Wanted, search
 from wharfinger.sources import files
 from wharfinger.sources.search import index_search, search_index
-from wharfinger.sources.search.index_store import CHUNK, OVERLAP
+from wharfinger.sources.search.index_store import OVERLAP_CHARACTERS, PART_CHARACTERS
 
 ROOT = Path(wharfinger.__file__).parent
 DOCS = ROOT.parent.parent / "docs"
@@ -55,9 +55,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(20):
         (made / f"random{number}.txt").write_text("".join(random_text.choices(letters, k=3_000)), "utf-8")
     (made / "crlf.txt").write_bytes(b"first Line\r\nsecond line\r\n" * 2_000 + b"last Anchorage\r\n")
-    (made / "long_line.txt").write_text("x" * (CHUNK - 4) + "Harbourmaster" + "y" * CHUNK + "Lighthouse" + "z" * 5_000)
+    (made / "long_line.txt").write_text(
+        "x" * (PART_CHARACTERS - 4) + "Harbourmaster" + "y" * PART_CHARACTERS + "Lighthouse" + "z" * 5_000
+    )
     (made / "borders.txt").write_text(
-        "".join(("." * (CHUNK - 7) + f"Buoy{number}Marker") for number in range(3)) + "." * OVERLAP
+        "".join(("." * (PART_CHARACTERS - 7) + f"Buoy{number}Marker") for number in range(3)) + "." * OVERLAP_CHARACTERS
     )
     (made / "utf16.txt").write_text("Pilotage in sixteen bits\r\n" * 50, "utf-16")
     (made / "norwegian.txt").write_text("FJÆREN ØST FOR ÅLESUND\nSTRASSE Straße ΟΔΌΣ\n", "utf-8")
@@ -91,11 +93,11 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         assert not hits.truncated
         return {hit.uri.partition("?")[0].removeprefix("file:///tree/") for hit in hits}
 
-    finding_seconds, index_search.SECONDS = index_search.SECONDS, 60.0
+    finding_seconds, index_search.READING_SECONDS = index_search.READING_SECONDS, 60.0
     loop.run_until_complete(begin())
     yield lambda query: loop.run_until_complete(found(query))
     loop.run_until_complete(server.close())
-    index_search.SECONDS = finding_seconds
+    index_search.READING_SECONDS = finding_seconds
     loop.close()
 
 

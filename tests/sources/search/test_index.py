@@ -360,7 +360,7 @@ def test_an_index_of_another_version_is_made_anew_without_a_warning(
     run(main())
     (path,) = cache.glob("*.sqlite")
     database = sqlite3.connect(path)
-    database.execute(f"PRAGMA user_version = {index_store.LAYOUT + 1}")
+    database.execute(f"PRAGMA user_version = {index_store.LAYOUT_VERSION + 1}")
     database.commit()
     database.close()
     shelf.read_uris.clear()
@@ -587,7 +587,7 @@ def test_pictures_are_found_by_name_and_not_read(serving: Serving) -> None:
 
 def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(index_search, "SECONDS", 0.3)
+    monkeypatch.setattr(index_search, "READING_SECONDS", 0.3)
 
     class Slow(Shelf):
         def text(self, uri: str) -> Any:
@@ -665,7 +665,7 @@ def test_any_query_is_answered_soon(serving: Serving) -> None:
             for query in HOSTILE:
                 began = time.monotonic()
                 hits = await searched.find(query)
-                assert time.monotonic() - began < 2 * index_search.SECONDS, query[:20]
+                assert time.monotonic() - began < 2 * index_search.READING_SECONDS, query[:20]
                 assert {hit.uri.partition("?")[0] for hit in hits} <= {"shelf://one", "shelf://two", "shelf://three"}
                 assert len(hits.remark) < 2_000
 

@@ -14,7 +14,15 @@ from wharfinger.content.folding import fold
 from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.source import Document
 from wharfinger.sources.search import index_store as module
-from wharfinger.sources.search.index_store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, IndexStore
+from wharfinger.sources.search.index_store import (
+    BEGINNING,
+    NAME_ONLY,
+    OVERLAP_CHARACTERS,
+    PART_CHARACTERS,
+    WHOLE,
+    Filters,
+    IndexStore,
+)
 
 EVERYWHERE = Filters()
 LETTERS = "abcÅå \n\0\"'é漢ß"
@@ -52,16 +60,26 @@ def test_everything_that_holds_a_word_is_found(store: IndexStore, texts: list[st
     assert {f"x:{number}" for number, text in enumerate(texts) if word in fold(text)} <= found
 
 
-@pytest.mark.parametrize("at", [0, CHUNK - 3, CHUNK, CHUNK + OVERLAP - 2, 2 * CHUNK - 5, 3 * CHUNK])
+@pytest.mark.parametrize(
+    "at",
+    [
+        0,
+        PART_CHARACTERS - 3,
+        PART_CHARACTERS,
+        PART_CHARACTERS + OVERLAP_CHARACTERS - 2,
+        2 * PART_CHARACTERS - 5,
+        3 * PART_CHARACTERS,
+    ],
+)
 @pytest.mark.parametrize("word", ["q", "qz", "qzv", "harbour" * 10, "w" * 2_000])
 def test_a_word_across_the_parts_of_a_long_text_is_found(store: IndexStore, at: int, word: str) -> None:
-    text = "." * at + word + "." * (3 * CHUNK - at)
+    text = "." * at + word + "." * (3 * PART_CHARACTERS - at)
     put(store, "x:1", *(text[begin : begin + 100_000] for begin in range(0, len(text), 100_000)))
     assert uris(store, word) == ["x:1"]
 
 
 def test_words_may_be_in_different_parts(store: IndexStore) -> None:
-    put(store, "x:1", "alpha" + "." * 3 * CHUNK + "omega")
+    put(store, "x:1", "alpha" + "." * 3 * PART_CHARACTERS + "omega")
     put(store, "x:2", "alpha")
     assert uris(store, "omega alpha") == ["x:1"]
 

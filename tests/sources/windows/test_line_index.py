@@ -19,7 +19,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("STEP", 32), ("PIECE", 8), ("MARKS", 8), ("SAMPLES", 4), ("SAMPLE", 4)):
+    small = {"STEP_BYTES": 32, "PIECE_BYTES": 8, "MAX_COUNTS": 8, "MAX_SAMPLES": 4, "SAMPLE_BYTES": 4}
+    for name, value in small.items():
         monkeypatch.setattr(line_index, name, value)
 
 

@@ -61,7 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_budget, "WINDOW_BYTES", 64)
     monkeypatch.setattr(window_reader, "WINDOW_LINES", 5)
-    monkeypatch.setattr(window_reader, "_BLOCK", 32)
+    monkeypatch.setattr(window_reader, "_BLOCK_BYTES", 32)
 
 
 # What a URI asks for

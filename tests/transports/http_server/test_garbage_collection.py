@@ -14,7 +14,7 @@ import pytest
 from tests.transports.http_support import RawClient, ServerThread
 from wharfinger import Server
 from wharfinger.transports.http_server.asgi_response import EventStream
-from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
+from wharfinger.transports.http_server.garbage_collection import FREEZE_STEP, THRESHOLDS, Collector
 from wharfinger.transports.http_server.http_connection import Exchange, HttpConnection
 from wharfinger.transports.http_server.open_calls import HttpCall
 from wharfinger.transports.http_server.runner import HttpServer
@@ -58,7 +58,7 @@ def test_of_two_runners_the_last_gives_the_collector_back() -> None:
         with second:
             pass
         assert gc.get_threshold() == THRESHOLDS
-        first.grew(STEP)
+        first.grew(FREEZE_STEP)
         assert gc.get_freeze_count()
 
 
@@ -70,7 +70,7 @@ def test_a_failure_gives_the_collector_back() -> None:
 def test_a_collector_that_is_off_is_left_alone() -> None:
     gc.disable()
     with Collector() as entered:
-        entered.grew(10 * STEP)
+        entered.grew(10 * FREEZE_STEP)
         entered.tick(0)
         assert gc.get_threshold() == FOUND
         assert gc.get_freeze_count() == 0
@@ -90,15 +90,15 @@ def test_what_somebody_has_frozen_stays_frozen() -> None:
 
 def test_a_server_that_grows_by_a_step_is_frozen_anew() -> None:
     with Collector() as entered:
-        entered.grew(STEP - 1)
+        entered.grew(FREEZE_STEP - 1)
         young = Ring()
         assert _is_looked_at(young)
-        entered.grew(STEP)
+        entered.grew(FREEZE_STEP)
         assert not _is_looked_at(young)
         later = Ring()
-        entered.grew(2 * STEP - 1)
+        entered.grew(2 * FREEZE_STEP - 1)
         assert _is_looked_at(later)
-        entered.tick(2 * STEP)
+        entered.tick(2 * FREEZE_STEP)
         assert not _is_looked_at(later)
 
 
@@ -110,7 +110,7 @@ def test_garbage_is_collected_before_it_would_be_frozen() -> None:
     with Collector() as entered:
         garbage = weakref.ref(Ring())
         assert garbage() is not None
-        entered.grew(STEP)
+        entered.grew(FREEZE_STEP)
         assert garbage() is None
 
 
@@ -118,23 +118,23 @@ def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None
     with Collector() as entered:
         ring = Ring()
         garbage = weakref.ref(ring)
-        entered.grew(2 * STEP)
+        entered.grew(2 * FREEZE_STEP)
         del ring
         gc.collect()
-        entered.tick(2 * STEP)
-        entered.tick(STEP + 1)
-        entered.tick(STEP + 1)
+        entered.tick(2 * FREEZE_STEP)
+        entered.tick(FREEZE_STEP + 1)
+        entered.tick(FREEZE_STEP + 1)
         assert garbage() is not None
-        entered.tick(STEP)  # they are still going: not now
+        entered.tick(FREEZE_STEP)  # they are still going: not now
         assert garbage() is not None
-        entered.tick(STEP)
+        entered.tick(FREEZE_STEP)
         assert garbage() is None
         assert gc.get_freeze_count()
 
 
 @pytest.mark.parametrize("sessions", [False, True])
 def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
-    monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.STEP", 5)
+    monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.FREEZE_STEP", 5)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(1 if sessions else 7)]
         for wire in wires:
@@ -236,7 +236,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(
 
 
 def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.transports.http_server.http_connection.SLICE", 2)
+    monkeypatch.setattr("wharfinger.transports.http_server.http_connection.CONNECTIONS_PER_TURN", 2)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(9)]
         for wire in wires:

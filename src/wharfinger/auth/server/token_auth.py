@@ -24,7 +24,7 @@ import msgspec
 
 from wharfinger.auth.server.dpop import PROOF, ReplayedProofs, check_proof
 from wharfinger.auth.server.token_verifier import InvalidToken, TokenVerifier, VerifierUnavailable
-from wharfinger.protocol.http.rules import CLOSE, HttpRefusal
+from wharfinger.protocol.http.rules import CLOSE_HEADERS, HttpRefusal
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.principal import Principal
 
@@ -106,7 +106,7 @@ class TokenAuth:
         except InvalidToken as error:
             raise self._refuse(url, "invalid_token", str(error)) from None
         except VerifierUnavailable:
-            fields = ((b"retry-after", b"5"), *CLOSE)
+            fields = ((b"retry-after", b"5"), *CLOSE_HEADERS)
             raise HttpRefusal(503, "The token cannot be verified now: try again soon.", fields) from None
         if principal is None:
             raise self._refuse(url, "invalid_token", "This server does not accept the token.")
@@ -147,14 +147,16 @@ class TokenAuth:
         metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
         challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
-        return HttpRefusal(401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE))
+        return HttpRefusal(
+            401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE_HEADERS)
+        )
 
     def insufficient_scope(self, url: str, scopes: Sequence[str]) -> HttpRefusal:
         """Return the 403 for an operation that needs these scopes (RFC 6750 §3.1, RFC 9728 §5.1)."""
         needed = " ".join(dict.fromkeys((*self.require_scopes, *scopes)))
         challenge = f'Bearer error="insufficient_scope", scope="{needed}", resource_metadata="{metadata_url(url)}"'
         return HttpRefusal(
-            403, f"The token needs the scope {needed}.", ((b"www-authenticate", challenge.encode()), *CLOSE)
+            403, f"The token needs the scope {needed}.", ((b"www-authenticate", challenge.encode()), *CLOSE_HEADERS)
         )
 
     def metadata(self, url: str) -> bytes:

@@ -24,7 +24,7 @@ BY_KIND = {
     "text/xml": "xml",
     "text/yaml": "yaml",
 }
-PLAIN = frozenset(("text/plain", "text/csv", ""))
+PLAIN_TYPES = frozenset(("text/plain", "text/csv", ""))
 
 
 def print_highlighted(text: str, kind: str, uri: str) -> bool:
@@ -60,7 +60,7 @@ def language_of(kind: str, uri: str) -> str:
     from rich.syntax import Syntax
 
     name = uri.partition("?")[0].rpartition("/")[2]
-    file = name if base in PLAIN else f"x{guess_extension(base) or ''}"
+    file = name if base in PLAIN_TYPES else f"x{guess_extension(base) or ''}"
     found = Syntax.guess_lexer(file) if "." in file else ""
     return "" if found in ("default", "text") else found
 

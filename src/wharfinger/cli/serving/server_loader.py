@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_server", "source_file", "split_place"]
 
-PREFERRED = ("server", "app", "mcp")
+PREFERRED_NAMES = ("server", "app", "mcp")
 """Names that are preferred if a module has several servers."""
 
 
@@ -111,7 +111,7 @@ def find_server(module: ModuleType, place: str, name: str) -> Server:
         problem = f"is a {type(value).__name__}, not a Server" if hasattr(module, name) else "does not exist"
         raise click.UsageError(f"{name!r} {problem} in {place}; it has {server_names(module)}.")
     found = {name: server for name, server in servers(module).items() if not server.parents}
-    for usual in PREFERRED:
+    for usual in PREFERRED_NAMES:
         if usual in found:
             return found[usual]
     distinct = {id(server): server for server in found.values()}

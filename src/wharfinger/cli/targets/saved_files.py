@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["name_of_uri", "new_file"]
 
-RESERVED = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
+RESERVED_NAME = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
 """Names of devices on Windows."""
 NAME_CHARACTERS = 100
 
@@ -22,7 +22,7 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
         path = uri
     last = unquote(path.rstrip("/").rpartition("/")[2])
     name = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|]+', "-", last).strip(" .-")[:NAME_CHARACTERS]
-    return f"_{name}" if RESERVED.match(name) else name or fallback
+    return f"_{name}" if RESERVED_NAME.match(name) else name or fallback
 
 
 def new_file(folder: Path, name: str, kind: str, data: bytes) -> Path:

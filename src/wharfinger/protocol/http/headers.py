@@ -25,7 +25,7 @@ __all__ = [
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_EXACT = 2**53 - 1
+_MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader represents exactly."""
 
 
@@ -156,7 +156,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, int) and abs(value) > _EXACT:
+    if isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER:
         raise ValueError("An integer in a header must lie within ±(2**53 - 1).")
     return str(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wharfinger.protocol.http.rules import CLOSE, Headers, HttpRefusal
+from wharfinger.protocol.http.rules import CLOSE_HEADERS, Headers, HttpRefusal
 
 __all__ = ["LOOPBACK", "HostOriginPolicy"]
 
@@ -78,13 +78,13 @@ class HostOriginPolicy:
     def _check_host(self, value: bytes | None) -> None:
         parsed = None if value is None else _parse_host(value.decode("latin-1"))
         if value is None or parsed is None:
-            raise HttpRefusal(400, "The request needs one well-formed Host header.", CLOSE)
+            raise HttpRefusal(400, "The request needs one well-formed Host header.", CLOSE_HEADERS)
         if not self._any_host and parsed not in self._hosts and (parsed[0], None) not in self._hosts:
             raise HttpRefusal(
                 403,
                 "This Host is not allowed. If it is a name of this server, allow it: --allow-host NAME "
                 "or --public-url URL (allow_hosts=, public_url=).",
-                CLOSE,
+                CLOSE_HEADERS,
             )
         if len(self._known_hosts) < 64:
             self._known_hosts.add(value)
@@ -96,7 +96,7 @@ class HostOriginPolicy:
             raise HttpRefusal(
                 403,
                 "This Origin is not allowed. If the page is yours, allow it: --allow-origin ORIGIN (allow_origins=).",
-                CLOSE,
+                CLOSE_HEADERS,
             )
         if len(self._known_pairs) < 64:
             self._known_pairs.add((host, value))

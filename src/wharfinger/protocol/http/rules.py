@@ -24,7 +24,7 @@ from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS
 __all__ = [
     "ACCEPTS_EVENTS",
     "ACCEPTS_JSON",
-    "CLOSE",
+    "CLOSE_HEADERS",
     "ENDPOINTS",
     "EVENT_STREAM",
     "JSON",
@@ -58,7 +58,7 @@ LAST_EVENT = b"last-event-id"
 JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
 ENDPOINTS = frozenset({"/mcp", "/mcp/"})
 
-CLOSE: Pairs = ((b"connection", b"close"),)
+CLOSE_HEADERS: Pairs = ((b"connection", b"close"),)
 """For refusals that leave a body unread: close, so that the rest is not read as the next request."""
 
 
@@ -159,7 +159,9 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
         elif name.startswith(b"mcp-"):
             raise HeaderMismatch("A routing header occurs twice in the request: send each Mcp-… header once.")
         elif name in _UNIQUE_HEADERS:
-            raise HttpRefusal(400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE)
+            raise HttpRefusal(
+                400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE_HEADERS
+            )
         else:
             values[name].append(value)
     return {name: (b"; " if name == b"cookie" else b", ").join(found) for name, found in values.items()}
@@ -198,25 +200,27 @@ def check_post(headers: Headers, limit: int) -> int:
     """
     kind = headers.get(b"content-type")
     if kind != JSON and not _is_json(kind):
-        raise HttpRefusal(415, "The body must be JSON in UTF-8: send Content-Type: application/json.", CLOSE)
+        raise HttpRefusal(415, "The body must be JSON in UTF-8: send Content-Type: application/json.", CLOSE_HEADERS)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise HttpRefusal(415, "The body must not be compressed.", (*CLOSE, (b"accept-encoding", b"identity")))
+        raise HttpRefusal(415, "The body must not be compressed.", (*CLOSE_HEADERS, (b"accept-encoding", b"identity")))
     length = headers.get(b"content-length")
     if length is not None:
         # RFC 9112 §6.1: a message with both is an attempt at request smuggling.
         if b"transfer-encoding" in headers or not length.isdigit():
-            raise HttpRefusal(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE)
+            raise HttpRefusal(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE_HEADERS)
         if len(length) > 18 or int(length) > limit:
             raise too_large(limit)
     accepted = accepted_types(headers.get(b"accept"))
     if not accepted & ACCEPTS_JSON:
-        raise HttpRefusal(406, "Send Accept: application/json, text/event-stream.", CLOSE)
+        raise HttpRefusal(406, "Send Accept: application/json, text/event-stream.", CLOSE_HEADERS)
     return accepted
 
 
 def too_large(limit: int) -> HttpRefusal:
     """Return the refusal of a body over the limit."""
-    return HttpRefusal(413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE)
+    return HttpRefusal(
+        413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE_HEADERS
+    )
 
 
 def _is_json(kind: bytes | None) -> bool:

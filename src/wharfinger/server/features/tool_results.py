@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.protocol.downgrade import WRAPPED
+from wharfinger.protocol.downgrade import WRAPPED_KEY
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.media import Media
 from wharfinger.server.owners import owner_of
@@ -214,7 +214,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
         root, inner = {}, schema
     else:
         root, inner = _moved(root), _moved(inner)
-    return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True} | root
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED_KEY: True} | root
 
 
 def _moved(part: Any) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["debug_errors", "develop"]
 
 log = logging.getLogger("wharfinger.server")
 
-BLOCKED = 0.25
+BLOCKED_SECONDS = 0.25
 """Seconds that the event loop may be blocked before the log reports it."""
 
 
@@ -58,10 +58,10 @@ class Watchdog:
                 loop.call_soon_threadsafe(turned.set)
             except RuntimeError:  # the loop is closed
                 return
-            if not turned.wait(BLOCKED):
+            if not turned.wait(BLOCKED_SECONDS):
                 self._warn(sys._current_frames().get(thread))
                 turned.wait()
-            time.sleep(BLOCKED / 5)
+            time.sleep(BLOCKED_SECONDS / 5)
 
     def _warn(self, frame: FrameType | None) -> None:
         """Log the innermost line of the author's code that blocks the loop's thread, and its traceback."""

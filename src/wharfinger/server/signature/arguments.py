@@ -50,7 +50,7 @@ __all__ = [
 
 MAX_DECODERS = 256
 """Decoders to cache; functions whose parameters have the same names and types share one."""
-_EXACT = 2**53
+_MAX_EXACT_INTEGER = 2**53
 """Not every JSON reader can represent larger integers exactly."""
 
 
@@ -528,7 +528,7 @@ def _with_integers(data: bytes) -> bytes | None:
 
     def whole(value: Any) -> Any:
         nonlocal changed
-        if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
             changed = True
             return int(value)
         if isinstance(value, list):

@@ -10,7 +10,7 @@ from wharfinger import types as t
 from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Changed, Document, Source, SourceUnavailable, brief
-from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
@@ -25,7 +25,7 @@ from wharfinger.sources.windows.window import (
     SUMMARY,
 )
 
-__all__ = ["CHILDREN", "ENCODING", "SUMMARY", "Count", "Folder", "UnusableFolder", "files", "size_text"]
+__all__ = ["ENCODING", "MAX_CHILDREN", "SUMMARY", "Count", "Folder", "UnusableFolder", "files", "size_text"]
 
 MIB = 1 << 20
 COUNTING_SECONDS = 0.4
@@ -137,7 +137,7 @@ class Folder(Source):
         return found
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a directory in pages: sub-directories by name, then files by name.
 

@@ -19,7 +19,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document
-from wharfinger.sources.directories import CHILDREN, Say, dated, listing_text, modified_at, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, Say, dated, listing_text, modified_at, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.annotating import annotations_of
 from wharfinger.sources.folder.file_content import (
@@ -48,7 +48,7 @@ from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     ENCODING,
     GUESSED,
-    WHOLE,
+    MAX_READ_BYTES,
     WINDOW,
     Window,
     digest_of,
@@ -105,7 +105,7 @@ class TreeResources:
         label: str,
         *,
         inside: str = "",
-        max_size: int = WHOLE,
+        max_size: int = MAX_READ_BYTES,
         adjust: Adjust | None = None,
         versioned: bool = True,
         utf8_only: bool = False,
@@ -201,7 +201,7 @@ class TreeResources:
         return resources, None
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a directory in pages: sub-directories by name, then files by name.
 
@@ -301,7 +301,7 @@ class TreeResources:
                 with holds():
                     resource = self._resource(parts, mime.DIRECTORY, os.stat(opened.handle), uri)
                 if resource is not None:
-                    children, _ = self._children(opened, parts, None, CHILDREN)
+                    children, _ = self._children(opened, parts, None, MAX_CHILDREN)
                     resource.meta = self._meta(digest(self._listing_text(parts, opened, children))) or UNSET
         except NotServed:
             raise ResourceNotFound(uri) from None
@@ -363,7 +363,7 @@ class TreeResources:
         return contents, status.st_mtime
 
     def _read_directory(self, uri: str, parts: Parts, place: OpenDirectory) -> tuple[list[t.ResourceContents], float]:
-        children, _ = self._children(place, parts, None, CHILDREN)
+        children, _ = self._children(place, parts, None, MAX_CHILDREN)
         text = self._listing_text(parts, place, children)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, say=self._say)
@@ -376,7 +376,7 @@ class TreeResources:
         folders, others = len(listing.directories), len(listing.files)
         where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
         counted = f"{many(folders, 'folder')} and {many(others, self._noun)}"
-        more = self.template if folders + others > CHILDREN else ""
+        more = self.template if folders + others > MAX_CHILDREN else ""
         return listing_text(where, counted, children, more, say=self._say)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:

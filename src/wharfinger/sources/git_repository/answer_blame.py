@@ -27,7 +27,7 @@ from wharfinger.sources.windows.window import NEXT, Window, continuation, parse,
 
 __all__ = ["BlameAnswer"]
 
-LINES = 200
+DEFAULT_LINES = 200
 """Lines of a window if the URI has no `lines`."""
 MOST_LINES = 5_000
 """The most lines of any window."""
@@ -35,7 +35,7 @@ CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
 """Characters after which these two windows end early."""
 LONGEST_LINE = 2_000
 """Characters of one line that are shown."""
-SECONDS = 20.0
+HISTORY_SECONDS = 20.0
 """Timeout for reading the history of a file."""
 
 _HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) \d+ (\d+)(?: \d+)?").fullmatch
@@ -83,7 +83,7 @@ class BlameAnswer(GitAnswer):
         found = known.get(key)
         if found is None:
             output = await run_git(
-                self.repository.private, "rev-list", "-n1", self._commit.oid, "--", self._path, seconds=SECONDS,
+                self.repository.private, "rev-list", "-n1", self._commit.oid, "--", self._path, seconds=HISTORY_SECONDS,
                 partial=True,
             )  # fmt: skip
             found = known.put(key, output.data.decode("ascii").strip() or self._commit.oid)
@@ -147,7 +147,7 @@ class BlameAnswer(GitAnswer):
         try:
             output = await run_git(
                 self.repository.private, "blame", "--porcelain", f"-L{first},{last}", self._commit.oid, "--",
-                self._path, seconds=SECONDS,
+                self._path, seconds=HISTORY_SECONDS,
             )  # fmt: skip
         except GitFailed as error:
             if not error.why:
@@ -193,14 +193,14 @@ def _range(window: Window | None, number: int) -> tuple[int, int]:
         InvalidArgument: it has no lines.
     """
     if window is None:
-        return 1, min(LINES, number)
+        return 1, min(DEFAULT_LINES, number)
     if window.kind == "tail":
         return max(1, number - min(window.first, MOST_LINES) + 1), number
     if window.kind != "lines":
         raise InvalidArgument("Blame is read by lines: write lines=1-200 or tail=50.")
     if window.first > number:
         raise InvalidArgument(f"The file has {number:,} lines: lines={window.first}- begins after its end.")
-    last = window.first + LINES - 1 if window.last is None else window.last
+    last = window.first + DEFAULT_LINES - 1 if window.last is None else window.last
     return window.first, min(last, number, window.first + MOST_LINES - 1)
 
 

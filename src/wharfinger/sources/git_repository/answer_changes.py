@@ -36,12 +36,12 @@ from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, 
 
 __all__ = ["ChangesAnswer"]
 
-NAMED = 200
+MAX_PATHS = 200
 """The most changed, and the most untracked, paths that the text names."""
 UNTRACKED_BYTES = 1 << 20
 """Bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0
-SECONDS = 5.0
+COMPARISON_SECONDS = 5.0
 """Timeout for comparing the working tree with the index."""
 
 
@@ -102,8 +102,8 @@ class ChangesAnswer(GitAnswer):
         """Refresh the copy of the index, so that files whose status alone changed do not count as changed."""
         await run_git(
             self.repository.private, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
-            work_tree=compared.folder, index=compared.index_file, output_bytes=2 * INDEX_BYTES, seconds=SECONDS,
-            codes=(0, 1),
+            work_tree=compared.folder, index=compared.index_file, output_bytes=2 * INDEX_BYTES,
+            seconds=COMPARISON_SECONDS, codes=(0, 1),
         )  # fmt: skip
 
     async def _find_untracked(self, compared: WorkingTree) -> list[bytes]:
@@ -162,13 +162,13 @@ class ChangesAnswer(GitAnswer):
         lines = [f"Changes since {head} that are not committed:"]
         # A change that was staged and then undone in the working tree is in the index only.
         every = {**staged, **{change.path: change for change in self._changed}}
-        for path in sorted(every)[:NAMED]:
+        for path in sorted(every)[:MAX_PATHS]:
             change = every[path]
             moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
             lines.append(f"  {change.status} {moved}{shown(os.fsdecode(path))}{'  (staged)' if path in staged else ''}")
-        lines += [f"  and {len(every) - NAMED:,} more"] * (len(every) > NAMED)
-        lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:NAMED]]
-        lines += [f"  and {len(self._untracked) - NAMED:,} more untracked"] * (len(self._untracked) > NAMED)
+        lines += [f"  and {len(every) - MAX_PATHS:,} more"] * (len(every) > MAX_PATHS)
+        lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:MAX_PATHS]]
+        lines += [f"  and {len(self._untracked) - MAX_PATHS:,} more untracked"] * (len(self._untracked) > MAX_PATHS)
         return "\n".join(lines) + "\n"
 
     def _after(self) -> bytes:

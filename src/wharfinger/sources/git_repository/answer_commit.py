@@ -16,9 +16,9 @@ from wharfinger.sources.git_repository.parsing import Commit, Tag
 
 __all__ = ["CommitAnswer", "commit_resource", "tree_before"]
 
-PATHS = 300
+MAX_PATHS = 300
 """The most changed paths that the text names."""
-SECONDS = 3.0
+COMPARISON_SECONDS = 3.0
 """How long changed paths are searched for."""
 
 
@@ -48,7 +48,9 @@ class CommitAnswer(GitAnswer):
         commit = self.commit
         try:
             before = await tree_before(self.objects, commit)
-            changed, more = await changes(self.repository.private, before, commit.tree, most=PATHS, seconds=SECONDS)
+            changed, more = await changes(
+                self.repository.private, before, commit.tree, most=MAX_PATHS, seconds=COMPARISON_SECONDS
+            )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True
         return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]

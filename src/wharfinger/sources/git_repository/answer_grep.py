@@ -25,11 +25,11 @@ from wharfinger.sources.windows.window import NEXT, continuation
 
 __all__ = ["GrepAnswer"]
 
-LINES = 100
+WINDOW_LINES = 100
 """Lines of one window."""
-MOST = 10_000
+MAX_FOUND_LINES = 10_000
 """The most lines that a search finds."""
-CHARACTERS = 32_000
+WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early."""
 LINE_CHARACTERS = 300
 """Characters of a line that are shown."""
@@ -37,7 +37,7 @@ LONGEST_TEXT = 1_000
 """The most characters of a text to search for."""
 FOUND_BYTES = 8 << 20
 """Bytes of git's output that are read."""
-SECONDS = 10.0
+SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the lines found so far."""
 
 
@@ -74,9 +74,9 @@ class GrepAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         text, path, after = self._asked()
         found, cut = await self._search(text, path)
-        window = found[after : after + LINES]
+        window = found[after : after + WINDOW_LINES]
         blocks: list[str] = []
-        room, number = CHARACTERS, 0
+        room, number = WINDOW_CHARACTERS, 0
         for name, lines in groupby(window, key=lambda line: line.path):
             uri = self.uris.tree(self.address.rev, tuple(os.fsdecode(name).split("/")))
             block = [f"{shown(os.fsdecode(name))}  {uri}"]
@@ -122,12 +122,12 @@ class GrepAnswer(GitAnswer):
         output = await run_git(
             self.repository.private, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color", "--full-name",
             "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *([path] if path else []),
-            most=FOUND_BYTES, seconds=SECONDS, partial=True, codes=(0, 1),
+            most=FOUND_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
         )  # fmt: skip
-        return parse_grep(output.data, self._commit.tree)[:MOST], output.cut
+        return parse_grep(output.data, self._commit.tree)[:MAX_FOUND_LINES], output.cut
 
     def _title(self, text: str, number: int, after: int, end: int, cut: str) -> str:
-        ended = {"time": f" in the first {SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
+        ended = {"time": f" in the first {SEARCH_SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
         where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
         rev = f"{shown(self.address.rev)} ({self._commit.oid[:12]})"
         if not number:
@@ -138,7 +138,7 @@ class GrepAnswer(GitAnswer):
             )
         if after >= number:
             return f"No more than {many(number, 'line')}{where} at {rev} have “{shown(text)}”.\n"
-        more = "At least " if cut or number >= MOST else ""
+        more = "At least " if cut or number >= MAX_FOUND_LINES else ""
         span = "" if (after, end) == (0, number) else f", of which these are {after + 1}-{end}"
         return f"{more}{many(number, 'line')}{where} at {rev} with “{shown(text)}”{ended}{span}:\n\n"
 

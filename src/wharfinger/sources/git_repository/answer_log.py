@@ -23,7 +23,7 @@ from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_text import log_entry
 from wharfinger.sources.git_repository.git_uris import Parts, plain_path
-from wharfinger.sources.git_repository.history import LIMIT, SECONDS, LogSelection, Stretch
+from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SECONDS, LogSelection, Stretch
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.windows.window import NEXT, continuation
@@ -31,11 +31,11 @@ from wharfinger.sources.windows.window_budget import limited, window_bytes
 
 __all__ = ["LogAnswer"]
 
-MOST = 1_000
+MAX_LIMIT_COMMITS = 1_000
 """The most commits of one window."""
 PLAIN_CHARACTERS = 32_000
 """Characters after which a window ends if the URI has no `limit`."""
-LONGEST = 1_000
+MAX_TEXT_CHARACTERS = 1_000
 """The most characters of a text to search for."""
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?(?:Z|([+-])(\d\d):?(\d\d))?", re.ASCII
@@ -86,7 +86,7 @@ class LogAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         query = self.address.query
-        limit = _number(query.get("limit", str(LIMIT)))
+        limit = _number(query.get("limit", str(DEFAULT_COMMITS)))
         after = query.get("after")
         if after is not None and not (is_full(after) and len(after) == self.repository.private.length):
             digits = self.repository.private.length
@@ -162,16 +162,18 @@ class LogAnswer(GitAnswer):
 
 
 _CUTS = {
-    "time": f"after {SECONDS:g} s",
+    "time": f"after {SEARCH_SECONDS:g} s",
     "size": "here, since it is long",
     "failure": "at a commit that cannot be read (see `git fsck`)",
 }
 
 
 def _number(value: str) -> int:
-    if value.isascii() and value.isdecimal() and len(value) < 6 and 1 <= int(value) <= MOST:
+    if value.isascii() and value.isdecimal() and len(value) < 6 and 1 <= int(value) <= MAX_LIMIT_COMMITS:
         return int(value)
-    raise InvalidArgument(f"limit= must be a number of commits from 1 to {MOST:,}, such as limit={LIMIT}.")
+    raise InvalidArgument(
+        f"limit= must be a number of commits from 1 to {MAX_LIMIT_COMMITS:,}, such as limit={DEFAULT_COMMITS}."
+    )
 
 
 def _path(value: str) -> Parts:
@@ -184,8 +186,8 @@ def _path(value: str) -> Parts:
 def _searched(name: str, value: str | None) -> str:
     if value is None:
         return ""
-    if not value or len(value) > LONGEST or "\0" in value or "\n" in value:
-        raise InvalidArgument(f"{name}= must be one line of text, of at most {LONGEST:,} characters.")
+    if not value or len(value) > MAX_TEXT_CHARACTERS or "\0" in value or "\n" in value:
+        raise InvalidArgument(f"{name}= must be one line of text, of at most {MAX_TEXT_CHARACTERS:,} characters.")
     return value
 
 

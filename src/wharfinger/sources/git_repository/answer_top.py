@@ -9,7 +9,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import CHILDREN, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import clock, subject, top_text
 from wharfinger.sources.git_repository.object_reader import MissingObject
@@ -18,7 +18,7 @@ from wharfinger.sources.git_repository.revision_names import short_name
 
 __all__ = ["TopAnswer", "head_words"]
 
-NAMED = 50
+MAX_NAMED_REFERENCES = 50
 """The most branches, and the most tags, that the text names."""
 
 
@@ -44,7 +44,7 @@ class TopAnswer(GitAnswer):
             ("Tags, newest first:", self._names(TAGS, tags)),
         ]
         text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._how())
-        children, _ = await self.children(None, CHILDREN)
+        children, _ = await self.children(None, MAX_CHILDREN)
         return [self.text(text), *summaries(children)]
 
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -63,11 +63,11 @@ class TopAnswer(GitAnswer):
         return f"{words}, {clock(commit.committer)}, “{subject(commit)}”"
 
     def _names(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
-        for name in names[:NAMED]:
+        for name in names[:MAX_NAMED_REFERENCES]:
             oid = self.references.names[prefix + name]
             yield f"{shown(name)} at {oid[:12]}  {self.uris.tree(short_name(prefix + name, self.references))}"
-        if len(names) > NAMED:
-            yield f"and {len(names) - NAMED:,} more: see the completion of rev"
+        if len(names) > MAX_NAMED_REFERENCES:
+            yield f"and {len(names) - MAX_NAMED_REFERENCES:,} more: see the completion of rev"
 
     def _how(self) -> list[str]:
         return [

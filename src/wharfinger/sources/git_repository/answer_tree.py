@@ -15,7 +15,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import CHILDREN, dated, listing_text, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, dated, listing_text, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
@@ -96,7 +96,7 @@ class TreeAnswer(GitAnswer):
 
     async def _directory(self) -> list[t.ResourceContents]:
         entries = await self.objects.tree(self.entry.oid)
-        children, key = await self.children(None, CHILDREN)
+        children, key = await self.children(None, MAX_CHILDREN)
         folders = sum(is_tree(entry.mode) for entry in entries)
         where = "".join([f"{shown(part)}/" for part in (self.repository.label, *self.address.parts)])
         counted = f"{many(folders, 'folder')} and {many(len(entries) - folders, 'file')}"

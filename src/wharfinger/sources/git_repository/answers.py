@@ -13,7 +13,7 @@ from wharfinger.sources.git_repository.history import Histories
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.git_repository.references import ReferenceReader, References
 from wharfinger.sources.git_repository.revision_names import GitRevision, resolve
-from wharfinger.sources.ttl import IMMUTABLE, ttl_ms
+from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 
 __all__ = ["GitAnswer", "Repository"]
@@ -86,7 +86,7 @@ class GitAnswer:
 
     def ttl_ms(self) -> int:
         """Return the milliseconds for which the answer may be reused."""
-        return IMMUTABLE if self.fixed else min(MOVING_MS, ttl_ms(self.modified))
+        return IMMUTABLE_TTL_MS if self.fixed else min(MOVING_MS, ttl_ms(self.modified))
 
     def text(self, text: str, **meta: object) -> t.ResourceContents:
         """Return a text as the first content."""

@@ -13,8 +13,8 @@ from wharfinger.sources.git_repository.git_objects import is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, REMOTES, TAGS, References
-from wharfinger.sources.git_repository.revision_names import SHORTEST, resolve, short_name
-from wharfinger.sources.name_completion import COMPLETIONS
+from wharfinger.sources.git_repository.revision_names import MIN_DIGITS, resolve, short_name
+from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.path_completion import typed_name
 
 __all__ = ["complete"]
@@ -51,10 +51,10 @@ async def _revisions(repository: Repository, references: References, value: str)
     found = [name for name in names if name.casefold().startswith(wanted)]
     if wanted:
         found += [name for name in names if wanted in name.casefold()[1:] and not name.casefold().startswith(wanted)]
-    if len(found) < COMPLETIONS and len(value) >= SHORTEST and _HEX(value):
-        infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, COMPLETIONS))
+    if len(found) < MAX_COMPLETIONS and len(value) >= MIN_DIGITS and _HEX(value):
+        infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, MAX_COMPLETIONS))
         found += [oid if len(value) > 12 else oid[:12] for oid, info in infos.items() if info.kind == "commit"]
-    return found[:COMPLETIONS]
+    return found[:MAX_COMPLETIONS]
 
 
 async def _paths(repository: Repository, references: References, value: str, context: Mapping[str, str]) -> list[str]:
@@ -76,19 +76,19 @@ async def _paths(repository: Repository, references: References, value: str, con
         name = entry.part.casefold()
         if name.startswith(wanted):
             begin.append(_completion((*parts, entry.part), entry))
-            if len(begin) >= COMPLETIONS:
+            if len(begin) >= MAX_COMPLETIONS:
                 return begin
         elif wanted in name:
             contain.append(_completion((*parts, entry.part), entry))
     found = dict.fromkeys(begin + contain)
-    if wanted and len(found) < COMPLETIONS and is_tree(folder.mode):
+    if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
         ends = time.monotonic() + COMPLETION_SECONDS
         async for below, entry in objects.walk(folder.oid):
-            if len(found) >= COMPLETIONS or time.monotonic() > ends:
+            if len(found) >= MAX_COMPLETIONS or time.monotonic() > ends:
                 break
             if wanted in below[-1].casefold():
                 found[_completion((*parts, *below), entry)] = None
-    return list(found)[:COMPLETIONS]
+    return list(found)[:MAX_COMPLETIONS]
 
 
 def _completion(parts: Parts, entry: GitTreeEntry) -> str:

@@ -28,7 +28,7 @@ LARGEST_PATCH_BYTES = 16 << 20
 """The largest patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
 """The largest patch of a binary file."""
-SECONDS = 10.0
+DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
 # A submodule is shown as the name of its commit. Only the comparison of a working tree would look into one.
@@ -70,7 +70,7 @@ async def changes(
     path: bytes = b"",
     *,
     most: int | None = None,
-    seconds: float = SECONDS,
+    seconds: float = DIFF_SECONDS,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[TreeChange], bool]:
     """Return the paths that differ between two trees or commits, in order, and whether there are more.
@@ -135,7 +135,7 @@ async def patches(
             break
         data, cut = await run_git(
             private, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments, most=most,
-            seconds=SECONDS, partial=True, work_tree=working.folder, index=working.index_file,
+            seconds=DIFF_SECONDS, partial=True, work_tree=working.folder, index=working.index_file,
         )  # fmt: skip
         pieces = _pieces(data)[: -1 if cut else None]  # the last one is incomplete
     texts: list[str] = []

@@ -39,7 +39,7 @@ __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
 SMALL_BYTES = 1 << 20
 """The most bytes that are read of a small file: HEAD, config, shallow."""
-SCANNED = 200_000
+MAX_DIRECTORY_ENTRIES = 200_000
 """The most entries of one directory that are read."""
 
 _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
@@ -110,7 +110,7 @@ def _scan(directory: Handle) -> list[tuple[str, os.stat_result]]:
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
             except OSError:  # it was removed meanwhile
                 continue
-            if len(found) >= SCANNED:
+            if len(found) >= MAX_DIRECTORY_ENTRIES:
                 break
     return found
 

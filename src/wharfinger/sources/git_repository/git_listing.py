@@ -30,11 +30,11 @@ from wharfinger.sources.git_repository.references import BRANCHES, TAGS, Referen
 from wharfinger.sources.git_repository.revision_names import short_name
 from wharfinger.sources.page_keys import bad_cursor
 
-__all__ = ["RECENT", "SEARCHED", "documents", "page", "top_children"]
+__all__ = ["LISTED_COMMITS", "SEARCHED_COMMITS", "documents", "page", "top_children"]
 
-RECENT = 100
+LISTED_COMMITS = 100
 """Commits of HEAD that are listed."""
-SEARCHED = 10_000
+SEARCHED_COMMITS = 10_000
 """Commits of HEAD whose messages are searched."""
 MAX_ROUNDS = 20
 """The most rounds in which a page collects its documents."""
@@ -91,14 +91,14 @@ class _List:
     def _named(self, prefix: str, name: str, position: str) -> _Row:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
-    async def commits(self, after: str, most: int = RECENT) -> AsyncIterator[_Row]:
+    async def commits(self, after: str, most: int = LISTED_COMMITS) -> AsyncIterator[_Row]:
         """Yield the newest commits. A position is the number of commits so far, and the name of the last one."""
         if self.tip is None:
             return
         number, _, oid = after.partition(":")
         shown = int(number) if after else 0
         while shown < most:
-            wanted = min(RECENT, most - shown)
+            wanted = min(LISTED_COMMITS, most - shown)
             boundary = self.repository.references.boundary
             try:
                 stretch = await self.repository.histories.stretch(self.tip, boundary, oid or None, wanted)
@@ -167,7 +167,7 @@ async def _page(
 ) -> tuple[list[t.Resource], str | None]:
     found: list[t.Resource] = []
     while True:
-        listed, rows, key = await _rows(repository, references, after, limit - len(found), parts, RECENT)
+        listed, rows, key = await _rows(repository, references, after, limit - len(found), parts, LISTED_COMMITS)
         found += await listed.resources(rows)
         if found or key is None:  # only the last page may be empty
             return found, key
@@ -238,7 +238,7 @@ async def documents(
     """
     found: list[Document] = []
     for _ in range(MAX_ROUNDS):
-        _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED)
+        _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED_COMMITS)
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
         found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
         waiting: list[Awaitable[Document]] = [_commit_document(repository, row.commit) for row in rows if row.commit]

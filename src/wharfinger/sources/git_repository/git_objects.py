@@ -55,7 +55,7 @@ LARGE_SECONDS = 60.0
 """Timeout for writing such a file."""
 MAX_TAGS = 10
 """The longest chain of tags, each of which names the next."""
-DEEPEST = 512
+MAX_FOLDER_LEVELS = 512
 """Levels of folders that a walk enters."""
 SNIFFED_WHOLE_BYTES = MIB
 """The largest blob that is read whole to get its first bytes."""
@@ -264,7 +264,7 @@ class GitObjects:
             entry = entries[place]
             path = (*parts, entry.part)
             yield path, entry
-            if is_tree(entry.mode) and len(path) < DEEPEST:
+            if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS:
                 try:
                     stack.append((path, await self.tree(entry.oid), 0))
                 except (MissingObject, InvalidArgument):  # a read of this tree reports the error

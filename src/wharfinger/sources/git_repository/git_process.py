@@ -65,7 +65,7 @@ OUTPUT_BYTES = 64 << 20
 """The most output of one command."""
 QUICK_SECONDS = 5.0
 """Commands with at most this deadline do not wait for longer ones."""
-COMMANDS = 8
+MAX_COMMANDS = 8
 """The most quick commands, and the most other ones, that run at a time. Others wait for at most `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
@@ -230,7 +230,7 @@ async def run_git(
     """
     name = os.fsdecode(arguments[0])
     loop = asyncio.get_running_loop()
-    lanes = _lanes.setdefault(loop, (asyncio.Semaphore(COMMANDS), asyncio.Semaphore(COMMANDS)))
+    lanes = _lanes.setdefault(loop, (asyncio.Semaphore(MAX_COMMANDS), asyncio.Semaphore(MAX_COMMANDS)))
     slots = lanes[seconds <= QUICK_SECONDS]
     try:
         await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)

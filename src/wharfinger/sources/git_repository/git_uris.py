@@ -19,7 +19,7 @@ __all__ = ["GitAddress", "GitUris", "Parts", "plain_path", "quote_rev", "unquote
 Parts = tuple[str, ...]
 """File names below the top of a tree, as `os.fsdecode` gives them."""
 
-LONGEST = 65_536  # the most characters of a URI
+MAX_URI_CHARACTERS = 65_536  # the most characters of a URI
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~]")
 
 
@@ -107,8 +107,8 @@ class GitUris:
             ResourceNotFound: it cannot name anything in this repository.
             InvalidArgument: its query cannot be read.
         """
-        if len(uri) > LONGEST or "#" in uri or not self.matches(uri):
-            raise ResourceNotFound(uri[:LONGEST])
+        if len(uri) > MAX_URI_CHARACTERS or "#" in uri or not self.matches(uri):
+            raise ResourceNotFound(uri[:MAX_URI_CHARACTERS])
         base, query = split_query(uri, "surrogateescape")
         if base in (self.top, self._inside):
             _check_query(base, query, ())

@@ -13,17 +13,17 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_objects import GitObjects
 from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, GitFailed, run_git
 
-__all__ = ["EVERYTHING", "LIMIT", "MOST", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
+__all__ = ["DEFAULT_COMMITS", "EVERYTHING", "MAX_LOG_COMMITS", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
 
-MOST = 100_000
+MAX_LOG_COMMITS = 100_000
 """The most commits of one log. For older ones, read the log of its last commit."""
-LIMIT = 50
+DEFAULT_COMMITS = 50
 """Commits of a window if the URI has no `limit`."""
-FIRST = 500
+MIN_RUN_COMMITS = 500
 """The fewest commits that a run of `git log` returns, if there are that many."""
-SECONDS = 10.0
+SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
-KEPT = 8 * MOST
+MAX_CACHED_COMMITS = 8 * MAX_LOG_COMMITS
 """The most commits in all histories that are kept."""
 
 
@@ -56,7 +56,7 @@ class LoggedCommit(NamedTuple):
 class Stretch(NamedTuple):
     """Some commits of a log. `after` is the last of them, None at the end of the log.
 
-    `cut` is why the log ends before the first commit: `time`, `failure`, or `size` after `MOST` commits.
+    `cut` is why the log ends before the first commit: `time`, `failure`, or `size` after `MAX_LOG_COMMITS` commits.
     """
 
     commits: list[LoggedCommit]
@@ -75,7 +75,7 @@ class Histories:
 
     def __init__(self, objects: GitObjects) -> None:
         self._objects = objects
-        self._kept: BoundedCache[tuple[str, int, LogSelection], _History] = BoundedCache(KEPT)
+        self._kept: BoundedCache[tuple[str, int, LogSelection], _History] = BoundedCache(MAX_CACHED_COMMITS)
 
     async def stretch(
         self, tip: str, boundary: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
@@ -94,11 +94,13 @@ class Histories:
             GitFailed: git cannot read the history.
         """
         key = (tip, boundary, selection)
-        wanted = limit + 1 if selection.pickaxe else max(FIRST, limit + 1)  # `-S` compares all files of each commit
+        wanted = (
+            limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
+        )  # `-S` compares all files of each commit
         while True:
             history = self._kept.get(key)
             if history is None or not (history.complete or len(history.commits) >= wanted):
-                history = await self._read(tip, selection, min(wanted, MOST))
+                history = await self._read(tip, selection, min(wanted, MAX_LOG_COMMITS))
                 self._kept.put(key, history, len(history.commits) + 100)
             begin = 0 if after is None else _place_after(history.commits, after)
             if begin is not None and (history.complete or len(history.commits) > begin + limit):
@@ -127,7 +129,7 @@ class Histories:
         path = [selection.path] if selection.path else []
         private = self._objects.private
         try:
-            output = await run_git(private, *command, tip, "--", *path, seconds=SECONDS, partial=True)
+            output = await run_git(private, *command, tip, "--", *path, seconds=SEARCH_SECONDS, partial=True)
         except GitFailed:
             if not follow:
                 raise
@@ -137,7 +139,7 @@ class Histories:
         if output.cut:
             return _History(commits, True, output.cut)
         if len(commits) > most:
-            return _History(commits[:most], most >= MOST, "size" if most >= MOST else "")
+            return _History(commits[:most], most >= MAX_LOG_COMMITS, "size" if most >= MAX_LOG_COMMITS else "")
         return _History(commits, True, "")
 
 

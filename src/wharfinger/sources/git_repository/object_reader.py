@@ -5,8 +5,8 @@
     data = await reader.contents(info.oid)          # checked against its name; at most WHOLE_BYTES
 
 Requests that wait are written to a process together, and their answers are read in order, so that many small objects
-cost few system calls. A repository has up to `SHARE` processes, and an event loop up to `PROCESSES`. If a repository
-needs another one, the process that was idle longest is ended.
+cost few system calls. A repository has up to `MAX_REPOSITORY_PROCESSES` processes, and an event loop up to
+`MAX_PROCESSES`. If a repository needs another one, the process that was idle longest is ended.
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
@@ -36,21 +36,21 @@ __all__ = ["WHOLE_BYTES", "AmbiguousName", "DamagedObject", "GitObject", "Missin
 
 WHOLE_BYTES = 32 << 20
 """The largest object that is read whole."""
-PROCESSES = 16
+MAX_PROCESSES = 16
 """The most processes of one event loop."""
-SHARE = max(1, min(4, os.cpu_count() or 1))
+MAX_REPOSITORY_PROCESSES = max(1, min(4, os.cpu_count() or 1))
 """The most processes of one repository."""
-DEPTH = 64
+MAX_PROCESS_REQUESTS = 64
 """The most requests that one process has at a time. Half of them are answered before it gets more."""
-SPREAD = 8
+BUSY_REQUESTS = 8
 """If all processes have this many requests, another one is started."""
 BYTES_AHEAD = 64 << 20
 """The most bytes that one repository's processes are asked for and have not yet sent."""
-WAITING = 20_000
+MAX_WAITING_REQUESTS = 20_000
 """The most requests that wait."""
 OBJECT_SECONDS = 10.0
 """Timeout for reading one object."""
-SERVED = 20_000
+REQUESTS_PER_PROCESS = 20_000
 """Requests after which a process is replaced, so that its processor time stays below the limit."""
 PROCESSOR_SECONDS = 120.0
 """Processor time of one process."""
@@ -60,7 +60,7 @@ LONG_BYTES = 1 << 20
 """The digest of longer contents is computed in a thread, because it would block the event loop."""
 KEPT_BYTES = 16 << 20
 """Memory for contents that are kept for the next read."""
-KNOWN = 50_000
+MAX_KNOWN_OBJECTS = 50_000
 """The most objects whose kind and size are kept."""
 PIPE_BYTES = 1 << 20
 KILLED = "git ended"
@@ -115,7 +115,7 @@ class ObjectReader:
         self.place = place
         self._hash = "sha256" if length == 64 else "sha1"
         self._full = re.compile(rf"[0-9a-f]{{{length}}}").fullmatch
-        self._infos: BoundedCache[str, GitObject] = BoundedCache(KNOWN)
+        self._infos: BoundedCache[str, GitObject] = BoundedCache(MAX_KNOWN_OBJECTS)
         self._kept: BoundedCache[str, bytes] = BoundedCache(KEPT_BYTES)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[_Request] = deque()
@@ -200,7 +200,7 @@ class ObjectReader:
         if loop is not self._loop:
             self._forget(Overloaded("This repository is read on another event loop now: try again."))
             self._loop, self._pump_scheduled = loop, False
-        if len(self._queue) >= WAITING:
+        if len(self._queue) >= MAX_WAITING_REQUESTS:
             raise Overloaded("Too many reads of this repository are waiting: try again later.")
         try:
             return await self._request(name, wants_data, size)
@@ -255,11 +255,11 @@ class ObjectReader:
                 break
             ahead = self._bytes_ahead
             batch: list[_Request] = []
-            while self._queue and len(process.requests) + len(batch) < DEPTH:
+            while self._queue and len(process.requests) + len(batch) < MAX_PROCESS_REQUESTS:
                 request = self._queue[0]
                 if batch and (request.alone or batch[0].alone or ahead + request.size > BYTES_AHEAD):
                     break
-                if len(batch) >= SPREAD and len(self._processes) < SHARE:
+                if len(batch) >= BUSY_REQUESTS and len(self._processes) < MAX_REPOSITORY_PROCESSES:
                     break  # the next process takes the others
                 ahead += request.size
                 batch.append(self._queue.popleft())
@@ -269,15 +269,15 @@ class ObjectReader:
         """Return a process for the next request; None if the request must wait."""
         usable = [process for process in self._processes if not (process.retired or process.has_alone)]
         process = min(usable, key=lambda one: len(one.requests), default=None)
-        load = len(process.requests) if process else DEPTH
+        load = len(process.requests) if process else MAX_PROCESS_REQUESTS
         if load == 0:
             return process
-        if len(self._processes) < SHARE and (load >= SPREAD or request.alone):
+        if len(self._processes) < MAX_REPOSITORY_PROCESSES and (load >= BUSY_REQUESTS or request.alone):
             started = _CatFile.start(self)
             if started is not None:
                 self._processes.append(started)
                 return started
-        if request.alone or load > DEPTH // 2 or self._bytes_ahead + request.size > BYTES_AHEAD:
+        if request.alone or load > MAX_PROCESS_REQUESTS // 2 or self._bytes_ahead + request.size > BYTES_AHEAD:
             return None
         return process
 
@@ -317,10 +317,10 @@ class _Processes:
 
     def have_room(self, reader: ObjectReader) -> bool:
         """Return whether another process may start. If not, end an idle one; `reader` is called when it has ended."""
-        if len(self.running) < PROCESSES:
+        if len(self.running) < MAX_PROCESSES:
             return True
         self.waiting[reader] = None
-        # A process that is ending still counts, or there could be more than `PROCESSES`.
+        # A process that is ending still counts, or there could be more than `MAX_PROCESSES`.
         if not any(process.retired and not process.requests for process in self.running):
             idle = next((process for process in self.running if not process.requests), None)
             if idle is not None:
@@ -415,7 +415,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._to_send += request.command
         self._to_send += b"flush\0"
         self._served += len(requests)
-        if self._served >= SERVED:
+        if self._served >= REQUESTS_PER_PROCESS:
             self.retire()
         if self._transport is not None:
             self._flush()
@@ -478,7 +478,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._watch()
             if self.retired and not self.requests:
                 self.end()
-            elif len(self.requests) <= DEPTH // 2:
+            elif len(self.requests) <= MAX_PROCESS_REQUESTS // 2:
                 self._reader.pump_soon()
             if not self.requests:
                 self._processes.call_waiting()

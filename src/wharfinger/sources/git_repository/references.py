@@ -24,9 +24,9 @@ from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References", "RepositoryGone", "read_references"]
 
 BRANCHES, TAGS, REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
-MOST = 200_000
+MAX_REFERENCES = 200_000
 """The most references that are read."""
-DEEP = 64
+MAX_FOLDER_LEVELS = 64
 """Levels of folders of references."""
 SETTLED_NS = 100_000_000
 """Age of a file after which any change gives it another status: file system clocks tick every few milliseconds."""
@@ -103,7 +103,7 @@ async def read_references(private: PrivateDirectory, hidden: frozenset[str] = fr
     elif not head and private.found.own.look("HEAD") is None:
         raise RepositoryGone(f"The repository {private.found.root} was moved or removed.")
     kinds = (BRANCHES, TAGS, REMOTES)
-    arguments = (f"--count={MOST}", "--format=%(objectname) %(refname)", *kinds)
+    arguments = (f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)", *kinds)
     names: dict[str, str] = {}
     for line in (await run_git(private, "for-each-ref", *arguments, seconds=QUICK_SECONDS)).data.split(b"\n")[:-1]:
         oid, _, name = os.fsdecode(line).partition(" ")
@@ -175,7 +175,7 @@ class ReferenceReader:
             try:
                 format_ = "--format=%(creatordate:unix) %(refname)"
                 output = await run_git(
-                    self._private, "for-each-ref", f"--count={MOST}", format_, TAGS, seconds=QUICK_SECONDS
+                    self._private, "for-each-ref", f"--count={MAX_REFERENCES}", format_, TAGS, seconds=QUICK_SECONDS
                 )
                 for line in output.data.split(b"\n")[:-1]:
                     seconds, _, name = os.fsdecode(line).partition(" ")
@@ -237,9 +237,9 @@ def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links:
                 if entry.is_symlink():
                     links.append(path)
                 elif entry.is_dir(follow_symlinks=False):
-                    if deep < DEEP:
+                    if deep < MAX_FOLDER_LEVELS:
                         _scan(entry.path, path, marks, links, deep + 1)
-                elif len(marks) < MOST:
+                elif len(marks) < MAX_REFERENCES:
                     status = entry.stat(follow_symlinks=False)
                     marks.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
     except OSError:  # it was removed meanwhile

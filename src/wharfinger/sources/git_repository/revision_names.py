@@ -14,13 +14,13 @@ from wharfinger.sources.git_repository.git_objects import GitObjects
 from wharfinger.sources.git_repository.object_reader import AmbiguousName
 from wharfinger.sources.git_repository.references import References
 
-__all__ = ["SHORTEST", "GitRevision", "UnknownRevision", "is_full", "resolve", "short_name"]
+__all__ = ["MIN_DIGITS", "GitRevision", "UnknownRevision", "is_full", "resolve", "short_name"]
 
-SHORTEST = 4
+MIN_DIGITS = 4
 """The fewest digits of an abbreviated object name, as in git."""
-STEPS = 1_000
+MAX_GENERATIONS = 1_000
 """The most generations that a revision may go back."""
-CANDIDATES = 50
+MAX_CANDIDATES = 50
 """The most objects with the same first digits that are examined."""
 
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
@@ -59,9 +59,10 @@ async def resolve(name: str, references: References, objects: GitObjects) -> Git
     if parsed is None:
         raise UnknownRevision(name)
     steps = _STEP.findall(parsed[2])
-    if sum([int(number or 1) for kind, number in steps if kind == "~"]) + len(steps) > STEPS:
+    if sum([int(number or 1) for kind, number in steps if kind == "~"]) + len(steps) > MAX_GENERATIONS:
         raise InvalidArgument(
-            f"{name[:100]} goes back more than {STEPS:,} commits: find the commit in the log, and use its name."
+            f"{name[:100]} goes back more than {MAX_GENERATIONS:,} commits: "
+            "find the commit in the log, and use its name."
         )
     found = await _named(parsed[1], references, objects)
     if not steps:
@@ -88,7 +89,7 @@ async def _named(name: str, references: References, objects: GitObjects) -> GitR
             return GitRevision(oid, False)
     except AmbiguousName:
         pass
-    candidates = await objects.reader.starting_with(name, CANDIDATES)
+    candidates = await objects.reader.starting_with(name, MAX_CANDIDATES)
     if len(candidates) > 1:
         # As in git, the first digits of a commit's name mean the commit, even if other objects share them.
         infos = await objects.infos(candidates)

@@ -16,7 +16,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Changed, Document, Source, UriParameter
-from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_top import head_words
@@ -32,7 +32,7 @@ from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.windows.window import PARAMETERS, WHOLE
+from wharfinger.sources.windows.window import MAX_READ_BYTES, PARAMETERS
 
 __all__ = ["GitSource", "git"]
 
@@ -53,7 +53,7 @@ def git(
     *,
     label: str | None = None,
     every: float = POLL_SECONDS,
-    max_size: int = WHOLE,
+    max_size: int = MAX_READ_BYTES,
     git_dir: str | os.PathLike[str] | None = None,
 ) -> GitSource:
     """Publish a git repository: `server.include(git("."))`.
@@ -120,7 +120,7 @@ class GitSource(Source):
         return await git_listing.page(self.repository, await self._now(), after, limit)
 
     async def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a folder, or of the top."""
         return await self._answered(uri, lambda answer: answer.children(after, limit))
@@ -278,7 +278,7 @@ async def _searched(answer: GitAnswer) -> tuple[str, ...]:
         if is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode):
             return ()
         content = await answer.objects.content(entry.oid)
-        if content.size > WHOLE:
+        if content.size > MAX_READ_BYTES:
             return ()
         decode = partial(mime.decode_text, content.read(0, content.size))
         decoded = decode() if content.size <= INLINE_BYTES else await asyncio.to_thread(decode)

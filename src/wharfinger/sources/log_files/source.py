@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source, UnusableSource, version_of
-from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
@@ -143,7 +143,7 @@ class Logs(Source):
         return self.files.page(after, limit)
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the entries of a directory in pages: sub-directories by name, then logs by name.
 

@@ -31,7 +31,7 @@ __all__ = [
     "writable",
 ]
 
-LAST = "\U0010ffff"
+LAST_CHARACTER = "\U0010ffff"
 """The last character: `directory + LAST` sorts after everything in a directory."""
 
 
@@ -156,7 +156,7 @@ def writable(key: str) -> bool:
 
 def after_directory(directory: str) -> str:
     """Return a key that sorts after everything in a directory, to continue a list there."""
-    return directory + LAST
+    return directory + LAST_CHARACTER
 
 
 def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:

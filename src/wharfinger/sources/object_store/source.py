@@ -11,10 +11,10 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source
-from wharfinger.sources.directories import CHILDREN, listing_text, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
-from wharfinger.sources.name_completion import COMPLETIONS
+from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.object_store.object_descriptions import describe
 from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
@@ -46,7 +46,7 @@ PATIENCE_SECONDS = 3.0
 """How long a list of several sources waits for this store."""
 MAX_REQUESTS = 10
 """Requests to the store for one page. Several are needed if many names cannot be served."""
-ATTEMPTS = 3
+READ_ATTEMPTS = 3
 """Attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"
 """Start of each key of a page."""
@@ -145,7 +145,7 @@ class Objects(Source):
         return self.store.page("", 1)
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the direct entries of a directory, in the order of their keys.
 
@@ -233,7 +233,7 @@ class Objects(Source):
 
     def _use_object(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
         """Call `use` with one version of an object's content. Returns None if there is no such object."""
-        for _ in range(ATTEMPTS):
+        for _ in range(READ_ATTEMPTS):
             info = self._object(uri)
             if info is None:
                 return None
@@ -244,7 +244,7 @@ class Objects(Source):
         raise StoreFailed(f"{uri} changes faster than it can be read: try again later.")
 
     def _read_directory(self, uri: str, directory: str) -> t.ReadResourceResult:
-        infos, more = self._level(directory, "", CHILDREN)
+        infos, more = self._level(directory, "", MAX_CHILDREN)
         children = [self._resource(info) for info in infos]
         folders = sum(info.directory for info in infos)
         counted = f"{many(folders, 'folder')} and {many(len(infos) - folders, 'object')}"
@@ -269,7 +269,7 @@ class Objects(Source):
         if slash and not parts:
             return []
         directory = "".join([f"{part}/" for part in parts])
-        infos, _ = self._level(directory, "", COMPLETIONS, begin)
+        infos, _ = self._level(directory, "", MAX_COMPLETIONS, begin)
         return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
@@ -334,7 +334,7 @@ class Objects(Source):
         return self._directory_version(directory)
 
     def _directory_version(self, directory: str) -> str:
-        return signature(self._level(directory, "", CHILDREN)[0])
+        return signature(self._level(directory, "", MAX_CHILDREN)[0])
 
     def _first(self, number: int) -> Iterator[ObjectInfo]:
         """Yield the first objects that are served."""

@@ -14,15 +14,15 @@ import msgspec
 
 from wharfinger.errors import ToolError
 
-__all__ = ["MAX_TOKENS", "TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell"]
+__all__ = ["DEFAULT_TOKENS", "MAX_TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell"]
 
-TOKENS = 10_000
+DEFAULT_TOKENS = 10_000
 """Tokens of an answer, unless the caller sets another number."""
 MIN_TOKENS = 500
 MAX_TOKENS = 100_000
 CHARACTERS_PER_TOKEN = 4
 """An estimate, because tokenizers differ; `wharfinger doctor` uses the same."""
-NOTES = 1_000
+NOTES_CHARACTERS = 1_000
 """Characters of an answer that are reserved for the next call and other remarks, without the URIs in them."""
 CELL_CHARACTERS = 2_000
 """Characters of one value in a row that is too long for the budget."""
@@ -36,7 +36,7 @@ _ENDS: tuple[tuple[str, float], ...] = (
 class Budget(NamedTuple):
     """The size of an answer in tokens."""
 
-    tokens: int = TOKENS
+    tokens: int = DEFAULT_TOKENS
 
     @classmethod
     def of(cls, tokens: int) -> Budget:
@@ -56,12 +56,12 @@ class Budget(NamedTuple):
 
     def room(self, uri: str) -> int:
         """Return the characters left for the text at a URI; the rest is for the remarks, which repeat the URI."""
-        return self.characters - min(self.characters // 2, NOTES + 2 * len(uri))
+        return self.characters - min(self.characters // 2, NOTES_CHARACTERS + 2 * len(uri))
 
     @property
     def argument(self) -> str:
         """The argument that sets the same budget in the next call; empty for the default."""
-        return "" if self.tokens == TOKENS else f" and max_tokens={self.tokens}"
+        return "" if self.tokens == DEFAULT_TOKENS else f" and max_tokens={self.tokens}"
 
 
 def end_of_part(text: str, begin: int, room: int) -> int:

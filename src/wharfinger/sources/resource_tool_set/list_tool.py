@@ -16,7 +16,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.source_calls import MISSING
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.answer_budget import NOTES, Budget, fitting
+from wharfinger.sources.resource_tool_set.answer_budget import NOTES_CHARACTERS, Budget, fitting
 from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
 from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 
@@ -24,9 +24,9 @@ __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 
 MAX_ENTRIES = 100
 """Most entries in one result."""
-ROOM = Budget().characters - 3 * NOTES
+ENTRIES_CHARACTERS = Budget().characters - 3 * NOTES_CHARACTERS
 """Most characters of the entries in one result; the rest is for the cursor."""
-TEMPLATES = 50
+MAX_TEMPLATES = 50
 """Most templates in one result."""
 
 
@@ -44,7 +44,7 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
     shown = page.resources
     begin = next((at + 1 for at, resource in enumerate(shown) if resource.uri == last), 0)
     entries = [brief(resource) for resource in shown[begin : begin + MAX_ENTRIES]]
-    del entries[fitting(entries, ROOM) :]
+    del entries[fitting(entries, ENTRIES_CHARACTERS) :]
     following: str | None = None
     if begin + len(entries) < len(shown):
         following = _cursor(server_cursor, entries[-1]["uri"])
@@ -68,7 +68,7 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     """
     if not uri:
         return as_json(_top(ctx))
-    contents = await read(ctx, uri, ROOM)  # also checks that this caller may read it
+    contents = await read(ctx, uri, ENTRIES_CHARACTERS)  # also checks that this caller may read it
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
     if source is None or children is None:
@@ -78,7 +78,9 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         try:
             listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)
             entries = [brief(resource) for resource in listed]
-            if (number := fitting(entries, ROOM)) < len(entries):  # only the source knows the key after an entry
+            if (number := fitting(entries, ENTRIES_CHARACTERS)) < len(
+                entries
+            ):  # only the source knows the key after an entry
                 listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, number)
                 entries = [brief(resource) for resource in listed]
         except (ResourceNotFound, InvalidParams):
@@ -99,10 +101,10 @@ def _top(ctx: Context[Any]) -> dict[str, Any]:
     tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
     templates = [template_entry(None, feature.shown()) for _, feature in resources.templates.items()]
     templates += [template_entry(source, template) for source in sources for template in source.templates]
-    del templates[TEMPLATES:]
-    del templates[fitting(templates, ROOM // 2) :]
+    del templates[MAX_TEMPLATES:]
+    del templates[fitting(templates, ENTRIES_CHARACTERS // 2) :]
     entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]
-    found: dict[str, Any] = {"entries": entries[: fitting(entries, ROOM // 2)]}
+    found: dict[str, Any] = {"entries": entries[: fitting(entries, ENTRIES_CHARACTERS // 2)]}
     if templates:
         found["templates"] = templates
     if not tops and not templates:

@@ -19,7 +19,7 @@ from wharfinger.content.text import size_text
 from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.answer_budget import TOKENS, Budget, end_of_part, json_length
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget, end_of_part, json_length
 from wharfinger.sources.resource_tool_set.tool_text import clipped, read
 from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, queries_of
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
@@ -30,7 +30,7 @@ MAX_IMAGE_BYTES = 3 << 20
 """Largest image that is returned without `binary`. Hosts refuse larger ones."""
 HINT_CHARACTERS = 700
 """Longest list of further queries."""
-TRIES = 3
+MAX_READS = 3
 """Most reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
 
 
@@ -45,7 +45,7 @@ class DocumentText(msgspec.Struct, kw_only=True):
 
 
 async def read_resource(
-    uri: str, ctx: Context[Any], start: int = 0, max_tokens: int = TOKENS, binary: bool = False
+    uri: str, ctx: Context[Any], start: int = 0, max_tokens: int = DEFAULT_TOKENS, binary: bool = False
 ) -> t.CallToolResult:
     """Read one resource: text, an image, the listing of a folder. A long one ends with the call that continues.
 
@@ -66,7 +66,7 @@ async def read_resource(
     return t.CallToolResult(content=[*blocks, *(t.TextContent(text=f"[{note}]") for note in notes)])
 
 
-async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = TOKENS) -> DocumentText:
+async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DEFAULT_TOKENS) -> DocumentText:
     """Fetch the text of one search result. A long one ends with the call that continues.
 
     Args:
@@ -106,7 +106,7 @@ async def _read_within(
     """
     size = room
     contents = await read(ctx, uri, size)
-    for _ in range(TRIES):
+    for _ in range(MAX_READS):
         text = contents[0].text or ""
         if WINDOW not in _meta(contents[0]) or (long := length(text)) <= room:
             break

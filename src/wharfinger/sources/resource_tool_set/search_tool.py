@@ -16,7 +16,7 @@ from wharfinger.server.search import source_name
 from wharfinger.source import Hit, Hits, Source
 from wharfinger.sources.resource_tool_set.answer_budget import (
     CELL_CHARACTERS,
-    NOTES,
+    NOTES_CHARACTERS,
     Budget,
     fitting,
     json_length,
@@ -45,7 +45,7 @@ MAX_NAMED = 10
 MAX_COLUMNS = 200
 MAX_SKIP = 9_900
 """Most rows that a query skips; a source returns at most 10,000."""
-ROOM = Budget().characters - 2 * NOTES
+RESULTS_CHARACTERS = Budget().characters - 2 * NOTES_CHARACTERS
 """Characters of all hits or rows in one result."""
 
 
@@ -80,7 +80,7 @@ async def search(
         hits = await ctx.search(query, MAX_RESULTS, source=source, type=type, path=path)
     results = [_result(hit) for hit in hits]
     notes = [note for note in (hits.remark, hits.truncated) if note]
-    if (number := fitting(results, ROOM // (2 if links else 1))) < len(results):
+    if (number := fitting(results, RESULTS_CHARACTERS // (2 if links else 1))) < len(results):
         notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
         del results[number:], hits[number:]
     if not results:
@@ -108,15 +108,15 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         raise ToolError(f"Choose a database with `source`: {names}.")
     database: Any = chosen[0]
     run = partial(ctx.server.resources.calls.call, database, partial(database.query, limit=skip + MAX_ROWS))
-    with errors_for_models(), window_budget(ROOM):  # which shortens long values already in the database
+    with errors_for_models(), window_budget(RESULTS_CHARACTERS):  # which shortens long values already in the database
         answer: QueryResult = await run(owner_of(ctx.request), statement)
     if len(answer.columns) > MAX_COLUMNS:
         raise ToolError(f"The statement returns {len(answer.columns):,} columns: name at most {MAX_COLUMNS} of them.")
     rows = answer.rows[skip:]
-    if json_length(rows) > ROOM:
-        most = min(CELL_CHARACTERS, ROOM // len(answer.columns) // 2)
+    if json_length(rows) > RESULTS_CHARACTERS:
+        most = min(CELL_CHARACTERS, RESULTS_CHARACTERS // len(answer.columns) // 2)
         rows = [[short_cell(cell, most) for cell in row] for row in rows]
-    number = fitting(rows, ROOM)
+    number = fitting(rows, RESULTS_CHARACTERS)
     found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
     if database_name := _optional(answer, "database"):
         dialect = _optional(answer, "dialect")

@@ -11,23 +11,31 @@ from wharfinger.content.search_query import Query, Word
 from wharfinger.errors import InternalError
 from wharfinger.server.document_search import BoundedPieces, SourceReader, has_text
 from wharfinger.server.search import not_searched
-from wharfinger.server.search_ranking import RANKED, FoundDocument, Ranking, correct, is_aside, is_prose, name_text
+from wharfinger.server.search_ranking import (
+    ENOUGH_FACTOR,
+    FoundDocument,
+    Ranking,
+    correct,
+    is_aside,
+    is_prose,
+    name_text,
+)
 from wharfinger.source import Document, Hits, Source
-from wharfinger.sources.search.index_store import TEXT, Filters, IndexRow, IndexStore
+from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, Filters, IndexRow, IndexStore
 
 __all__ = ["find"]
 
-CANDIDATES = 20_000
+MAX_CANDIDATES = 20_000
 """Most documents that one search takes from the index."""
-SECONDS = 2.0
+READING_SECONDS = 2.0
 """Longest time for which one search reads documents."""
-READ = 100
+MIN_READ_DOCUMENTS = 100
 """Fewest documents that a search reads if it has time."""
-ASIDE = 0.3
+ASIDE_PENALTY = 0.3
 """Subtracted from the promise of a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
 """After this time, a search with enough hits ends, even if it has read fewer documents."""
-DOUBTFUL = 30
+MAX_DOUBTFUL_DOCUMENTS = 30
 """If at most this many documents may have a word, they are read to see whether one has it."""
 NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3
 """Most documents and text, and longest time, to find another spelling of a word that occurs nowhere."""
@@ -44,7 +52,7 @@ class IndexedSearch:
         self._reader = reader
         self._filters = filters
         self._limit = limit
-        self._ends = time.monotonic() + SECONDS
+        self._ends = time.monotonic() + READING_SECONDS
         self._down: dict[str, Source] = {}
 
     def hits(self, query: Query, complete: bool) -> Hits:
@@ -53,7 +61,7 @@ class IndexedSearch:
         Raises:
             sqlite3.DatabaseError: the index is damaged.
         """
-        most = max(CANDIDATES, self._limit)
+        most = max(MAX_CANDIDATES, self._limit)
         rows, weighted, counts = self._store.find(query, self._filters, most)
         ranking = Ranking(weighted, self._limit)
         looked_at = self._read(rows, ranking)
@@ -70,7 +78,9 @@ class IndexedSearch:
         hits.remark = remark or hits.remark
         if time.monotonic() > self._ends:
             left = len(rows) - looked_at
-            hits.truncated = f"The search took its {SECONDS:g} s: {left:,} documents that may match too were not read."
+            hits.truncated = (
+                f"The search took its {READING_SECONDS:g} s: {left:,} documents that may match too were not read."
+            )
         if len(rows) >= most:
             hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
         if self._down:
@@ -79,13 +89,13 @@ class IndexedSearch:
 
     def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
         """Read the documents until there are enough hits, and return how many were tried."""
-        rows = sorted(rows, key=lambda row: ASIDE * is_aside(row.title) - row.promise)
+        rows = sorted(rows, key=lambda row: ASIDE_PENALTY * is_aside(row.title) - row.promise)
         quick = time.monotonic() + QUICK_SECONDS
-        least = RANKED * self._limit
+        least = ENOUGH_FACTOR * self._limit
         looked_at = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._ends or (ranking.number >= least and (now > quick or looked_at >= READ)):
+            if now > self._ends or (ranking.number >= least and (now > quick or looked_at >= MIN_READ_DOCUMENTS)):
                 break
             looked_at += 1
             source = self._sources.get(row.source)
@@ -106,7 +116,7 @@ class IndexedSearch:
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
             match = look(
-                BoundedPieces(self._reader.text(source, row.uri), TEXT, self._ends),
+                BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._ends),
                 query,
                 names,
                 prose=is_prose(row.title),
@@ -120,10 +130,10 @@ class IndexedSearch:
 
         Returns False if a source that may have the word is down.
         """
-        if count > DOUBTFUL or self._down:
+        if count > MAX_DOUBTFUL_DOCUMENTS or self._down:
             return False
         query = Query((word,))
-        ranking = Ranking(query, DOUBTFUL)
+        ranking = Ranking(query, MAX_DOUBTFUL_DOCUMENTS)
         self._read(self._store.find(query, self._filters, count).rows if count else [], ranking)
         return not ranking.number and not self._down
 

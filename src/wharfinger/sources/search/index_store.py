@@ -26,19 +26,28 @@ from wharfinger.content.search_query import Query
 from wharfinger.server.search_ranking import LEAST_BASE, LEAST_SHARE, name_of
 from wharfinger.source import Document
 
-__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexRows", "IndexStore", "IndexedVersion", "OtherLayout"]
+__all__ = [
+    "MAX_TEXT_CHARACTERS",
+    "NAME_ONLY",
+    "Filters",
+    "IndexRow",
+    "IndexRows",
+    "IndexStore",
+    "IndexedVersion",
+    "OtherLayout",
+]
 
-APPLICATION = 0x57686173
+APPLICATION_ID = 0x57686173
 """`PRAGMA application_id` of an index file."""
-LAYOUT = 1
+LAYOUT_VERSION = 1
 """`PRAGMA user_version`: the layout of its tables."""
-CHUNK = 1 << 18
+PART_CHARACTERS = 1 << 18
 """Characters of one part of a document."""
-TEXT = 64 << 20
+MAX_TEXT_CHARACTERS = 64 << 20
 """Characters of one document that are indexed."""
-OVERLAP = 256
+OVERLAP_CHARACTERS = 256
 """Characters at the end of a part that the next part repeats, so that no word is cut."""
-GRAM = 3
+GRAM_CHARACTERS = 3
 """Characters of a trigram."""
 MAX_ORPHANS = 20_000
 """The index is rebuilt if it has more rows of changed parts than this, and more of them than of other parts."""
@@ -46,10 +55,10 @@ BATCH_CHARACTERS = 4 << 20
 """Most characters that wait to be indexed."""
 CHECK_BYTES = 1 << 26
 """A smaller file is checked when it is opened; damage in a larger one shows when it is used."""
-END = "\n" * (GRAM - 1)
+END = "\n" * (GRAM_CHARACTERS - 1)
 """Appended to every part, so that each character begins a trigram."""
-LAST = "\U0010ffff"
-FEW = 200
+LAST_CHARACTER = "\U0010ffff"
+FEW_DOCUMENTS = 200
 """If no more documents than this have a word, all of them are read, whether they define a name or not."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
@@ -57,8 +66,8 @@ NAME_ONLY, WHOLE, BEGINNING = range(3)
 """How much of a document's text is indexed: none, because the index is full; all of it; its first TEXT characters."""
 
 _TABLES = f"""
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {LAYOUT};
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {LAYOUT_VERSION};
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, uri TEXT NOT NULL, title TEXT NOT NULL,
     kind TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, extent INTEGER NOT NULL, changed INTEGER NOT NULL,
@@ -86,7 +95,7 @@ ON CONFLICT (source, uri) DO UPDATE SET title = excluded.title, kind = excluded.
     version = excluded.version, extent = excluded.extent, changed = excluded.changed
 RETURNING id
 """
-_HOLDS = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE grams MATCH ?)"
+_DOCUMENTS_WITH = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE grams MATCH ?)"
 _HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
 
 
@@ -163,9 +172,9 @@ class IndexStore:
         if not execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             self._writer.executescript(_TABLES)
         application, layout = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        if application == APPLICATION and layout != LAYOUT:
+        if application == APPLICATION_ID and layout != LAYOUT_VERSION:
             raise OtherLayout(f"it has layout {layout} of another version")
-        if application != APPLICATION:
+        if application != APPLICATION_ID:
             raise sqlite3.DatabaseError("it is not an index of this version")
         if self.path.stat().st_size < CHECK_BYTES and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
@@ -324,7 +333,7 @@ class IndexStore:
                 query = query.weighted(_rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
                 return IndexRows([], query, counts)
-            phrases = _phrases(query) if max(counts) > FEW else ()
+            phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
             likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
             numbers = range(len(query.words))
             joins = " ".join(f"LEFT JOIN held{at} ON held{at}.document = documents.id" for at in numbers)
@@ -341,9 +350,10 @@ class IndexStore:
             needed = "".join(
                 f" AND held{at}.document IS NOT NULL" for at, word in enumerate(query.words) if word.phrase
             )
+            is_likely = f"(documents.id IN ({_DOCUMENTS_WITH}))" if likely else "0"
             statement = f"""
                 SELECT source, uri, title, kind, name, changed,
-                    {weight} + 0.2 * ({named}) + 0.2 * {f"(documents.id IN ({_HOLDS}))" if likely else "0"} AS promise
+                    {weight} + 0.2 * ({named}) + 0.2 * {is_likely} AS promise
                 FROM documents {joins} WHERE {where}{needed} AND {least}
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
@@ -380,11 +390,11 @@ class IndexStore:
         Raises:
             sqlite3.DatabaseError: the file is damaged.
         """
-        text = _clean(word)[:OVERLAP]
+        text = _clean(word)[:OVERLAP_CHARACTERS]
         around = [
             " AND ".join(map(_matching, kept))
             for at in range(len(text))
-            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM])
+            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
             and sum(map(len, kept)) >= len(text) // 2
         ]
         if not around:
@@ -393,7 +403,7 @@ class IndexStore:
             where, filter_values = self._where(reader, filters)
             rows = reader.execute(
                 f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
-                f"AND documents.id IN ({_HOLDS}) ORDER BY changed DESC LIMIT ?",
+                f"AND documents.id IN ({_DOCUMENTS_WITH}) ORDER BY changed DESC LIMIT ?",
                 (*filter_values, " OR ".join(f"({each})" for each in around), most),
             )
             return [IndexRow(*row) for row in rows]
@@ -430,16 +440,16 @@ def _phrases(query: Query) -> Iterator[str]:
 
 def _holding(probe: str) -> tuple[str, list[object]]:
     """Return an SQL query for the documents that may have a text, and its arguments."""
-    probe = _clean(probe)[: OVERLAP + 1]
-    if len(probe) < GRAM:
-        return _HOLDS_SHORT, [probe, probe + LAST]
-    return _HOLDS, [_matching(probe)]
+    probe = _clean(probe)[: OVERLAP_CHARACTERS + 1]
+    if len(probe) < GRAM_CHARACTERS:
+        return _HOLDS_SHORT, [probe, probe + LAST_CHARACTER]
+    return _DOCUMENTS_WITH, [_matching(probe)]
 
 
 def _matching(text: str) -> str:
     """Return an FTS5 query for the first 64 trigrams of a text."""
-    text = _clean(text)[: OVERLAP + 1]
-    grams = dict.fromkeys(text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1)))
+    text = _clean(text)[: OVERLAP_CHARACTERS + 1]
+    grams = dict.fromkeys(text[at : at + GRAM_CHARACTERS] for at in range(max(1, len(text) - GRAM_CHARACTERS + 1)))
     return " AND ".join(_quoted(gram) for gram in list(grams)[:64])
 
 
@@ -487,19 +497,19 @@ class _Counted:
 
 
 def _parts(pieces: Iterable[str]) -> Iterator[str]:
-    """Split a text into parts of CHUNK characters, each with the OVERLAP characters after it."""
+    """Split a text into parts of PART_CHARACTERS characters, each with the OVERLAP_CHARACTERS characters after it."""
     waiting: list[str] = []
     length = 0
     for piece in pieces:
         waiting.append(piece)
         length += len(piece)
-        if length < CHUNK + OVERLAP:
+        if length < PART_CHARACTERS + OVERLAP_CHARACTERS:
             continue
         text = "".join(waiting)
         at = 0
-        while length - at >= CHUNK + OVERLAP:
-            yield text[at : at + CHUNK + OVERLAP]
-            at += CHUNK
+        while length - at >= PART_CHARACTERS + OVERLAP_CHARACTERS:
+            yield text[at : at + PART_CHARACTERS + OVERLAP_CHARACTERS]
+            at += PART_CHARACTERS
         waiting, length = [text[at:]], length - at
     rest = "".join(waiting)
     if rest:

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.errors import InternalError
-from wharfinger.server.document_search import PAGE, SourceReader, Stopped, has_text
+from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source
-from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, IndexedVersion, IndexStore
+from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, NAME_ONLY, IndexedVersion, IndexStore
 
 __all__ = ["Indexing", "Progress"]
 
@@ -33,7 +33,7 @@ WALK_SECONDS = 2.0
 """Shortest time between two walks."""
 RETRY_SECONDS = 10.0
 """Time after which an index that failed is opened again."""
-SHARE = 10
+PAUSE_FACTOR = 10
 """The pause after a walk is this many times as long as the walk."""
 REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
@@ -149,8 +149,8 @@ class Indexing:
     def _wait(self, store: IndexStore, cost: float) -> None:
         """Wait for the next walk, and meanwhile index URIs that are reported as changed."""
         now = time.monotonic()
-        next_walk = now + max(WALK_SECONDS, SHARE * cost)
-        earliest = now + max(WALK_SECONDS / 2, SHARE / 2 * cost)
+        next_walk = now + max(WALK_SECONDS, PAUSE_FACTOR * cost)
+        earliest = now + max(WALK_SECONDS / 2, PAUSE_FACTOR / 2 * cost)
         while not self._reader.stopped.is_set():
             now = time.monotonic()
             if now >= next_walk or (self._walk_requested and now >= earliest):
@@ -159,7 +159,7 @@ class Indexing:
             self._wake.wait((earliest if self._walk_requested else next_walk) - now)
             self._wake.clear()
             cost = self._index_notified(store)
-            self._reader.stopped.wait(min(SHARE * cost, WALK_SECONDS))
+            self._reader.stopped.wait(min(PAUSE_FACTOR * cost, WALK_SECONDS))
 
     def _index_notified(self, store: IndexStore) -> float:
         """Index the URIs that were reported as changed, and return how many seconds that took."""
@@ -217,7 +217,7 @@ class Indexing:
         began = time.monotonic()
         again = began >= self._read_again.get(key, 0.0)
         while True:
-            documents, after = self._reader.documents(source, after, PAGE)
+            documents, after = self._reader.documents(source, after, PAGE_DOCUMENTS)
             known = store.known(key, [document.uri for document in documents])
             for document in documents:
                 self._yield_cpu(store)
@@ -230,7 +230,7 @@ class Indexing:
             yield
         if again:
             now = time.monotonic()
-            self._read_again[key] = now + max(REREAD_SECONDS, SHARE * (now - began))
+            self._read_again[key] = now + max(REREAD_SECONDS, PAUSE_FACTOR * (now - began))
         self.progress.empty = self.progress.empty - {key} if seen else self.progress.empty | {key}
         store.remove_missing(key, seen)
         store.commit()
@@ -244,7 +244,7 @@ class Indexing:
     def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size
         text = self._reader.text(source, document.uri) if has_text(document) else ()
-        return store.put(key, document, text, 0 if full else TEXT)
+        return store.put(key, document, text, 0 if full else MAX_TEXT_CHARACTERS)
 
     def _yield_cpu(self, store: IndexStore) -> None:
         """If it is time, sleep, so that other threads run, and commit, so that searches find what was indexed."""

@@ -36,7 +36,7 @@ __all__ = [
     "unique_names",
 ]
 
-MAX_EXACT = 2**53 - 1
+MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
 MAX_HEX_BYTES = 32
@@ -88,7 +88,7 @@ def _nested(value: object, limit: int) -> object:
 def number(value: int | float) -> object:
     """Return a number, or a string if JSON cannot express it exactly."""
     if isinstance(value, int):
-        return value if -MAX_EXACT <= value <= MAX_EXACT else str(value)
+        return value if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else str(value)
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

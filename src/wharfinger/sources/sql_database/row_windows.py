@@ -47,7 +47,7 @@ WINDOW_SIZE = 32_000
 """Bytes of values in a window whose URI states no number of rows: about 10,000 tokens with the names of columns."""
 MAX_PLACE_LENGTH = 4_000
 """Characters of a row's place in the order, which is part of the URI of the next window."""
-RESERVED = ("limit", "after", "before", "tail", "rows")
+RESERVED_NAMES = ("limit", "after", "before", "tail", "rows")
 """Parameters that are not names of columns."""
 HOW_TO_ASK = "?<column>=<value>&order=-<column>&columns=a,b&limit=20"
 """The parameters for rows, as people and models read them."""
@@ -64,7 +64,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
 _RANGE = re.compile(r"([1-9][0-9]{0,11})-([1-9][0-9]{0,11})?").fullmatch
 _EXAMPLES = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
-_OTHERS = f"{', '.join(RESERVED)}, order=-date (- for descending), columns=a,b"
+_OTHERS = f"{', '.join(RESERVED_NAMES)}, order=-date (- for descending), columns=a,b"
 
 
 class RowQuery(NamedTuple):
@@ -94,7 +94,7 @@ def parse_rows(uri: str) -> RowQuery:
     Raises:
         InvalidArgument: it is not valid. The message says how to write it.
     """
-    query, choice = read_choice(read_pairs(uri), RESERVED)
+    query, choice = read_choice(read_pairs(uri), RESERVED_NAMES)
     limit = _number(query, "limit")
     left = {name: value for name, value in query.items() if name != "limit"}
     if len(left) > 1:

@@ -17,7 +17,7 @@ from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import CHILDREN, described, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, described, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
@@ -117,7 +117,7 @@ class Database(Source):
         return [resource for _, resource in found[:limit]], last
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the direct entries of the database or of a schema: schemas, or tables and views.
 

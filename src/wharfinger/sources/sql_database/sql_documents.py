@@ -12,7 +12,7 @@ import msgspec
 from wharfinger.errors import ProtocolError, WharfingerError
 from wharfinger.source import Document
 from wharfinger.sources.etag import digest
-from wharfinger.sources.name_completion import COMPLETIONS, begins_then_holds
+from wharfinger.sources.name_completion import MAX_COMPLETIONS, begins_then_holds
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
@@ -89,7 +89,7 @@ def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTa
         except (BadKey, LookupError, WharfingerError):
             continue
         found |= dict.fromkeys(text for row in rows if (text := join_key(row.key)).startswith(value))
-    return list(found)[:COMPLETIONS]
+    return list(found)[:MAX_COMPLETIONS]
 
 
 # Documents

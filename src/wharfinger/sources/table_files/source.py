@@ -15,7 +15,7 @@ from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import CHILDREN, described
+from wharfinger.sources.directories import MAX_CHILDREN, described
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
@@ -23,7 +23,7 @@ from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
-from wharfinger.sources.name_completion import COMPLETIONS
+from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
 from wharfinger.sources.table_files.formats import FORMATS, MAX_CELL_LENGTH, OpenFile, TableFile, format_of
@@ -179,7 +179,7 @@ class Tables(Source):
         return self.files.page(after, limit)
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = CHILDREN
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the entries of a folder: folders by name, then tables by name.
 
@@ -333,7 +333,7 @@ class Tables(Source):
             return []
         begin = f"{join_parts(parts)}/{typed}" if parts else typed
         found = [(child.uri[len(self.files.inside) :], child.mime_type == mime.DIRECTORY) for child in children]
-        return [path + "/" * directory for path, directory in found if path.startswith(begin)][:COMPLETIONS]
+        return [path + "/" * directory for path, directory in found if path.startswith(begin)][:MAX_COMPLETIONS]
 
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
@@ -343,7 +343,9 @@ class Tables(Source):
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
         sign = "-" * typed.startswith("-")
-        return [f"{before}{comma}{sign}{name}" for name in names if name.startswith(typed[len(sign) :])][:COMPLETIONS]
+        return [f"{before}{comma}{sign}{name}" for name in names if name.startswith(typed[len(sign) :])][
+            :MAX_COMPLETIONS
+        ]
 
     def text(self, uri: str) -> Iterator[str]:
         """Yield the text of a file, or the rows of a Parquet file, in pieces. Stops after 64 MiB."""

@@ -47,7 +47,7 @@ MAX_REQUESTS = 64
 """Requests in flight; others wait. This also stops servers that publish each other in a circle."""
 MAX_MESSAGE_LENGTH = 300
 """Characters of another server's error message that are passed on."""
-UNREACHABLE = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
+UNREACHABLE_ERRORS = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
 class UpstreamUnreachable(SourceUnavailable):
@@ -94,7 +94,7 @@ class UpstreamClient:
         try:
             async with self._slots:
                 result = await request(await self.client())
-        except UNREACHABLE as error:
+        except UNREACHABLE_ERRORS as error:
             self.failed(error, began)
             raise self._unreachable() from None
         except RemoteError as error:
@@ -142,7 +142,7 @@ class UpstreamClient:
 
     def failed(self, error: WharfingerError, began: float | None = None) -> None:
         """Record an error of a request that began at `began`; some mean that the server cannot be reached."""
-        if self.closed or not isinstance(error, UNREACHABLE):
+        if self.closed or not isinstance(error, UNREACHABLE_ERRORS):
             return
         was_down = self._breaker.down
         self._breaker.failed(_brief(error) or type(error).__name__, began)

@@ -2,8 +2,8 @@
 
 The index is a list of counts: how many line ends there are before each MiB. To find line N, bisection finds the block
 in which the line begins, and only that block is read. The counts are made when they are needed, beginning with the
-first, and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the memory
-is bounded for any size.
+first, and kept. With more than `MAX_COUNTS` of them, every other one is dropped and the distance doubles, so that the
+memory is bounded for any size.
 
 A content that only grew (a log) keeps its counts, if samples of the counted bytes are still the same (`grew`). UTF-16
 and UTF-32 are reduced to one byte for each code unit, with a mark for each line end (`line_ends`).
@@ -32,16 +32,16 @@ __all__ = [
     "nth_end",
 ]
 
-STEP = 1 << 20
+STEP_BYTES = 1 << 20
 """Bytes between two counts, until the distance doubles."""
-PIECE = 64 << 10  # bytes that are read at once between two counts
-MARKS = 16_384  # even
+PIECE_BYTES = 64 << 10  # bytes that are read at once between two counts
+MAX_COUNTS = 16_384  # even
 """Most counts of one content (128 KiB); with more, every other one is dropped."""
-KEPT = 64
+MAX_CONTENTS = 64
 """Contents of one source whose counts are kept (at most 8 MiB)."""
-SAMPLES = 16
+MAX_SAMPLES = 16
 """Most samples that are compared to see whether a content only grew."""
-SAMPLE = 64  # bytes of each
+SAMPLE_BYTES = 64  # bytes of each
 SCAN_SECONDS = 5.0
 """Longest time of one search for a line. The next search continues where it ended."""
 
@@ -92,7 +92,7 @@ class LineIndex:
 
     def __init__(self) -> None:
         self.form: Form = (1, False)
-        self.step = STEP
+        self.step = STEP_BYTES
         self._counts = array("Q", (0,))  # line ends before each multiple of `step`
         self._samples: list[tuple[int, bytes]] = []
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class LineIndex:
     def _block(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
         """Return the block that has line end `number` or ends the search, or None after counting one more block."""
         if form != self.form:
-            self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
+            self.form, self.step, self._counts, self._samples = form, STEP_BYTES, array("Q", (0,)), []
         at = bisect_left(self._counts, number)
         known = at < len(self._counts)
         beyond = until is not None and self.scanned > until
@@ -151,17 +151,17 @@ class LineIndex:
     def _extend(self, content: RandomAccess) -> bool:
         """Add a count. Returns False if the content has become shorter meanwhile."""
         begin, number, data = self.scanned, self._counts[-1], b""
-        for at in range(begin, begin + self.step, STEP):
-            data = content.read(at, STEP)
-            if len(data) < STEP:
+        for at in range(begin, begin + self.step, STEP_BYTES):
+            data = content.read(at, STEP_BYTES)
+            if len(data) < STEP_BYTES:
                 return False
             ends, mark = line_ends(data, self.form)
             number += ends.count(mark)
         self._counts.append(number)
-        self._samples.append((self.scanned - SAMPLE, data[-SAMPLE:]))
-        if len(self._samples) > SAMPLES:
+        self._samples.append((self.scanned - SAMPLE_BYTES, data[-SAMPLE_BYTES:]))
+        if len(self._samples) > MAX_SAMPLES:
             del self._samples[1:-1:2]
-        if len(self._counts) > MARKS:
+        if len(self._counts) > MAX_COUNTS:
             self._counts = self._counts[::2]
             self.step *= 2
         return True
@@ -178,7 +178,7 @@ def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> Li
     """Return where `line` begins in a block; the end of the content if that comes first."""
     offset, end, number = block
     while offset < end:
-        data = content.read(offset, min(PIECE, end - offset))
+        data = content.read(offset, min(PIECE_BYTES, end - offset))
         if not data:
             break
         ends, mark = line_ends(data, form)
@@ -236,7 +236,7 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
 class LineIndexes:
     """The indexes of a source's contents. The least recently used ones are dropped."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_CONTENTS) -> None:
         self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(kept)
 
     def of(

@@ -6,11 +6,11 @@ import codecs
 from collections.abc import Iterator
 
 from wharfinger.sources.windows.line_index import RandomAccess
-from wharfinger.sources.windows.window_reader import HEAD, writing_of
+from wharfinger.sources.windows.window_reader import HEAD_BYTES, writing_of
 
-__all__ = ["PIECE", "text_pieces"]
+__all__ = ["PIECE_BYTES", "text_pieces"]
 
-PIECE = 256 << 10
+PIECE_BYTES = 256 << 10
 """Bytes that are decoded at a time."""
 
 
@@ -20,14 +20,14 @@ def text_pieces(content: RandomAccess) -> Iterator[str]:
     Bytes that cannot be decoded become U+FFFD, and a NUL becomes a space, so that the rest can still be found.
     """
     size = content.size
-    head = content.read(0, HEAD)
+    head = content.read(0, HEAD_BYTES)
     writing = writing_of(head, size)
     if not writing.is_text or head.startswith(b"%PDF-"):
         return
     decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
     offset = writing.mark
     while offset < size:
-        data = content.read(offset, PIECE)
+        data = content.read(offset, PIECE_BYTES)
         if not data:
             break
         offset += len(data)

@@ -21,7 +21,7 @@ from wharfinger.source import UriParameter
 from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, RandomAccess
 from wharfinger.sources.windows.window_budget import WINDOW_BYTES, has_budget, limited
 from wharfinger.sources.windows.window_reader import (
-    HEAD,
+    HEAD_BYTES,
     WINDOW_LINES,
     View,
     Window,
@@ -32,12 +32,12 @@ from wharfinger.sources.windows.window_reader import (
 __all__ = [
     "ENCODING",
     "GUESSED",
+    "MAX_READ_BYTES",
     "NEXT",
     "PARAMETERS",
     "PREVIOUS",
     "REMARK",
     "SUMMARY",
-    "WHOLE",
     "WINDOW",
     "WINDOW_BYTES",
     "WINDOW_LINES",
@@ -81,9 +81,9 @@ PARAMETERS: Mapping[str, UriParameter] = {
 }
 """Parameters for a window of a file, for `Source.parameters`."""
 
-WHOLE = 32 << 20
+MAX_READ_BYTES = 32 << 20
 """Most bytes that are read at once: as a whole content, or as a window with both ends."""
-STORED = 1 << 20
+STREAM_ABOVE_BYTES = 1 << 20
 """A blob of more bytes can be read while it is sent."""
 
 
@@ -175,7 +175,7 @@ def read_content(
     content: RandomAccess,
     window: Window | None,
     *,
-    whole: int = WHOLE,
+    whole: int = MAX_READ_BYTES,
     meta: Mapping[str, object] | None = None,
     lines: LineIndex | None = None,
     keep: Callable[[], t.StoredBytes] | None = None,
@@ -254,8 +254,8 @@ def _whole(
     uri: str, name: str, content: RandomAccess, meta: dict[str, object], keep: Callable[[], t.StoredBytes] | None
 ) -> t.ResourceContents:
     size = content.size
-    if keep is not None and size > STORED:
-        head = content.read(0, HEAD)
+    if keep is not None and size > STREAM_ABOVE_BYTES:
+        head = content.read(0, HEAD_BYTES)
         kind = mime.classify(name, head[: mime.SNIFFED_BYTES], writing_of(head, size).is_text)
         if kind == mime.PDF or not writing_of(head, size).is_text:
             return _blob(uri, kind, t.stored_blob(keep()), meta)

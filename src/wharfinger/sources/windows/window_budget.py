@@ -15,7 +15,7 @@ __all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "limited", "window_budget
 
 WINDOW_BYTES = 256 << 10
 """Most bytes of a window with an open end, without a budget."""
-CELLS = 16
+CELLS_PER_BUDGET = 16
 """One value of a row may take the budget divided by this number."""
 
 _BUDGET: ContextVar[int | None] = ContextVar("window_budget", default=None)
@@ -49,4 +49,4 @@ def limited(most: int) -> int:
 def cell_bytes(most: int) -> int:
     """Return the most bytes of one value in a row: `most`, or a sixteenth of the budget if that is less."""
     budget = _BUDGET.get()
-    return most if budget is None else min(most, max(1, budget // CELLS))
+    return most if budget is None else min(most, max(1, budget // CELLS_PER_BUDGET))

@@ -26,14 +26,14 @@ from wharfinger.sources.windows.line_index import (
 )
 from wharfinger.sources.windows.window_budget import WINDOW_BYTES, limited, window_bytes
 
-__all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
+__all__ = ["HEAD_BYTES", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
 
 WINDOW_LINES = 2_000
 """Most lines of a window with an open end."""
-HEAD = 64 << 10
+HEAD_BYTES = 64 << 10
 """Bytes at the beginning of a content from which its encoding is detected."""
 
-_BLOCK = 256 << 10  # bytes that are read at once from the end
+_BLOCK_BYTES = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
@@ -106,7 +106,7 @@ class View:
         self.content = content
         self.size = content.size
         self.whole = whole
-        head = content.read(0, min(HEAD, self.size))
+        head = content.read(0, min(HEAD_BYTES, self.size))
         self.writing = writing_of(head, self.size)
         self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.writing.is_text)
         if self.kind == mime.PDF:
@@ -230,7 +230,7 @@ class View:
         missing = lines + ends_line(self.content, self.size, self.writing.form)
         at = self.size
         while at > lowest:
-            begin = max(lowest, at - _BLOCK) // writing.unit * writing.unit
+            begin = max(lowest, at - _BLOCK_BYTES) // writing.unit * writing.unit
             data = self.content.read(begin, at - begin)
             ends, mark = line_ends(data, self.writing.form)
             here = ends.count(mark)
@@ -245,7 +245,7 @@ class View:
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
-        data = self.content.read(at, _BLOCK)
+        data = self.content.read(at, _BLOCK_BYTES)
         ends, mark = line_ends(data, self.writing.form)
         first = ends.find(mark)
         if first >= 0:
@@ -296,7 +296,8 @@ def writing_of(head: bytes, size: int) -> Writing:
     if not encoding:
         return BINARY
     unit = {"utf-16": 2, "utf-32": 4}.get(encoding[:6], 1)
-    mark = next((len(mark) for mark, marked in mime.MARKS if marked == encoding and head.startswith(mark)), 0)
+    marks = (mark for mark, of in mime.BYTE_ORDER_MARKS if of == encoding and head.startswith(mark))
+    mark = len(next(marks, b""))
     return Writing(encoding, unit, encoding.endswith("-be"), mark)
 
 

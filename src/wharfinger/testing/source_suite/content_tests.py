@@ -14,9 +14,9 @@ from wharfinger.source import version_of
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
-    NEVER,
+    ABSENT_PATHS,
     NEXT,
-    ODD,
+    ODD_PATHS,
     answered,
     below,
     brief,
@@ -29,7 +29,7 @@ from wharfinger.testing.source_suite.read_tests import (
 
 __all__ = ["ContentTests"]
 
-WINDOWS = 400
+MAX_WINDOWS = 400
 """Windows that are followed."""
 RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
 
@@ -89,7 +89,7 @@ class ContentTests(ContractBase):
 
     def test_hostile_uris_lead_nowhere(self, driver: SourceDriver) -> None:
         """Any URI below the top is answered, or refused with ResourceNotFound or InvalidArgument."""
-        for uris, refused in ((below(driver.source, NEVER), True), (below(driver.source, ODD), False)):
+        for uris, refused in ((below(driver.source, ABSENT_PATHS), True), (below(driver.source, ODD_PATHS), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
                 claimed = driver.source.matches(uri)
                 expect(isinstance(claimed, bool), "matches", f"matches({brief(uri)}) is {claimed!r}.")
@@ -112,7 +112,7 @@ class ContentTests(ContractBase):
         pieces: list[str | bytes] = []
         asked: list[str] = []
         following: str | None = self.windowed
-        while following is not None and len(asked) < WINDOWS:
+        while following is not None and len(asked) < MAX_WINDOWS:
             expect(following not in asked, "Windows", f"The next windows lead in a circle, at {following}.")
             expect(
                 driver.source.matches(following),

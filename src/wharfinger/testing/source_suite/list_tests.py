@@ -16,10 +16,10 @@ from wharfinger.source import Source, version_of
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
-    NEVER,
+    ABSENT_PATHS,
+    MAX_RESOURCES,
     NEXT,
-    ODD,
-    SAMPLE,
+    ODD_PATHS,
     URI,
     answered,
     below,
@@ -36,8 +36,8 @@ from wharfinger.testing.source_suite.read_tests import (
 
 __all__ = ["ListTests"]
 
-FOREIGN = ("other-scheme-of-nobody://elsewhere/x", "", "no uri", "urn:", "://", "other-scheme-of-nobody:")
-GARBAGE = ("not a key of any source", "\0", "\U0001f4a5", '{"no":"key"}', "9" * 5_000, "")
+FOREIGN_URIS = ("other-scheme-of-nobody://elsewhere/x", "", "no uri", "urn:", "://", "other-scheme-of-nobody:")
+INVALID_KEYS = ("not a key of any source", "\0", "\U0001f4a5", '{"no":"key"}', "9" * 5_000, "")
 ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
 
 
@@ -51,7 +51,7 @@ class ListTests(ContractBase):
         own = [*([source.uri] if source.uri else []), self.missing, *(item.uri for item in sample(driver))]
         for uri in own:
             expect(source.matches(uri) is True, clause, f"matches({uri!r}) must be True.")
-        foreign = list(FOREIGN)
+        foreign = list(FOREIGN_URIS)
         if source.uri and not source.uri.endswith("/"):
             foreign += [source.uri + "-other", source.uri + "-other/x", source.uri + "x/y"]
         for uri in foreign:
@@ -88,7 +88,7 @@ class ListTests(ContractBase):
             "templates": repr(source.templates),
             "the list": repr(sample(driver)),
         }
-        for uri in (self.missing, *below(source, NEVER), *below(source, ODD)):
+        for uri in (self.missing, *below(source, ABSENT_PATHS), *below(source, ODD_PATHS)):
             error = answered(driver, "read", uri)
             if isinstance(error, Exception):
                 texts[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
@@ -104,7 +104,7 @@ class ListTests(ContractBase):
         for method, arguments in (("page", ()), ("documents", ()), ("children", (driver.source.uri,))):
             if method == "children" and not is_directory(driver, driver.source.uri):
                 continue
-            for key in GARBAGE:
+            for key in INVALID_KEYS:
                 answer = answered(driver, method, *arguments, key, 5)
                 expect(
                     isinstance(answer, InvalidArgument),
@@ -191,7 +191,7 @@ class ListTests(ContractBase):
             pytest.skip("has no top directory")
         for directory in directories(driver):
             same_in_all_sizes(partial(_child_uris, driver, directory), self.live)
-            for child in driver.children(directory, SAMPLE, max_pages=1):
+            for child in driver.children(directory, MAX_RESOURCES, max_pages=1):
                 check_resource(child, "children")
                 expect(
                     driver.source.matches(child.uri),

@@ -17,11 +17,11 @@ from wharfinger.source import VERSION, Source
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
 
 __all__ = [
-    "DEADLINE",
-    "NEVER",
+    "ABSENT_PATHS",
+    "DEADLINE_SECONDS",
+    "MAX_RESOURCES",
     "NEXT",
-    "ODD",
-    "SAMPLE",
+    "ODD_PATHS",
     "URI",
     "answered",
     "attempt",
@@ -42,20 +42,20 @@ __all__ = [
     "version_of_contents",
 ]
 
-SAMPLE = 40
+MAX_RESOURCES = 40
 """Resources of a list that are checked one by one, at most."""
-COMPLETIONS = 101
+MAX_COMPLETIONS = 101
 """Values of a completion: one more than are shown says that there are others."""
-DEADLINE = 10.0
+DEADLINE_SECONDS = 10.0
 """Seconds within which a change must be reported."""
 NEXT = "wharfinger/next"
 """In `_meta` of a window: the URI of the next one."""
-NEVER = (
+ABSENT_PATHS = (
     *("../etc/passwd", "../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e"),
     *("a%00b", "a\0b", "%", "%zz", "%c3%28", "\ud800", "a/" * 20_000),
 )
 """Appended to a top URI: nothing may be found there."""
-ODD = (
+ODD_PATHS = (
     *("//", "./", "?", "?=", "?a=b&a=c", "?lines=1-2&lines=3-4", "?%00=1", "?lines=9-1", "?tail=-1", "?bytes=x"),
     *("?nobody=knows", "#fragment", "%252e%252e/x", "*", "{path}", "'; drop table x; --", "--help", "con", "a\nb"),
 )
@@ -68,7 +68,7 @@ _STAMP = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 def sample(driver: SourceDriver) -> list[t.Resource]:
     """Return the first resources of the list."""
-    found: list[t.Resource] = driver.pages(SAMPLE, 1)
+    found: list[t.Resource] = driver.pages(MAX_RESOURCES, 1)
     return found
 
 
@@ -89,7 +89,7 @@ def attempt(function: Callable[[], Any]) -> Any:
 
 def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
     """Wait until the condition holds; raise with `problem` if it does not in time."""
-    ends = time.monotonic() + DEADLINE
+    ends = time.monotonic() + DEADLINE_SECONDS
     while not holds():
         expect(time.monotonic() < ends, clause, problem)
         time.sleep(0.02)
@@ -101,8 +101,8 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
     twice = {uri for uri in whole if whole.count(uri) > 1} if len(whole) < 1_000 else ()
     expect(not twice, "Pages", f"Listed twice: {few(twice)}.")
     for limit in () if live else (1, 2, 7):
-        found = uris(limit, SAMPLE)
-        wanted = whole[: len(found)] if len(found) >= limit * SAMPLE else whole
+        found = uris(limit, MAX_RESOURCES)
+        wanted = whole[: len(found)] if len(found) >= limit * MAX_RESOURCES else whole
         problem = f"In pages of {limit} the list differs from that in pages of 1,000: {few(set(wanted) ^ set(found))}."
         expect(found == wanted, "Pages", problem)
 
@@ -111,7 +111,7 @@ def directories(driver: SourceDriver, limit: int = 20) -> list[str]:
     """Return the top directory and those below it, at most `limit`."""
     found = [driver.source.uri]
     for directory in found:
-        for child in driver.children(directory, SAMPLE, max_pages=1):
+        for child in driver.children(directory, MAX_RESOURCES, max_pages=1):
             if len(found) < limit and child.mime_type == DIRECTORY and child.uri not in found:
                 found.append(child.uri)
     return found
@@ -157,7 +157,7 @@ def completed(
     found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
     values = values_of(found)
     problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
-    expect(is_texts(values) and len(values) <= COMPLETIONS, "complete", problem)
+    expect(is_texts(values) and len(values) <= MAX_COMPLETIONS, "complete", problem)
     return list(values)
 
 

@@ -12,8 +12,8 @@ from wharfinger.source import Document, Hit
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
-    COMPLETIONS,
-    SAMPLE,
+    MAX_COMPLETIONS,
+    MAX_RESOURCES,
     answered,
     attempt,
     brief,
@@ -27,7 +27,7 @@ from wharfinger.testing.source_suite.read_tests import (
 __all__ = ["SearchTests"]
 
 QUERIES = ("", " ", "\0", '"', "(", "a" * 10_000, "%", "*", "NEAR(a b)", "a OR", "-", "'; --", "\ud800", "\U0001f4a5")
-JUNK = ("\0", "../../..", "%zz", "%", "a" * 100_000, "\ud800", "'; --", "*", "//")
+JUNK_VALUES = ("\0", "../../..", "%zz", "%", "a" * 100_000, "\ud800", "'; --", "*", "//")
 
 
 class SearchTests(ContractBase):
@@ -81,22 +81,22 @@ class SearchTests(ContractBase):
         for template, argument in ((first, "no-such-argument"), ("nobody:{x}", "x"), ("", "")):
             found = values_of(driver.ask("complete", template, argument, "", {}))
             expect(list(found) == [], "complete", f"complete({template!r}, {argument!r}) must be empty: {found!r}")
-        for value in JUNK:
+        for value in JUNK_VALUES:
             for context in ({}, {variable: value}, {"nobody": value}):
                 found = values_of(answered(driver, "complete", first, variable, value, context))
                 problem = f"complete() of {brief(value)} must be a list of texts, not {brief(found)}."
                 expect(is_texts(found), "complete", problem)
-                problem = f"complete() returned {len(found)} values: {COMPLETIONS} at most."
-                expect(len(found) <= COMPLETIONS, "complete", problem)
+                problem = f"complete() returned {len(found)} values: {MAX_COMPLETIONS} at most."
+                expect(len(found) <= MAX_COMPLETIONS, "complete", problem)
 
     def test_documents_are_what_can_be_searched(self, driver: SourceDriver) -> None:
         """Every document is a resource with a version, whose text comes in pieces."""
         documents: list[Document] = driver.pages(1_000, 1, "documents")
         if not self.live:
-            of_one = [document.uri for document in driver.pages(1, SAMPLE, "documents")]
+            of_one = [document.uri for document in driver.pages(1, MAX_RESOURCES, "documents")]
             of_all = [document.uri for document in documents][: len(of_one)]
             expect(of_one == of_all, "documents", f"documents() in pages of one differs: {of_one[:5]}, {of_all[:5]}.")
-        for document in documents[:SAMPLE]:
+        for document in documents[:MAX_RESOURCES]:
             uri = document.uri
             expect(isinstance(document, Document), "documents", f"documents() returned {document!r}.")
             expect(driver.source.matches(uri), "documents", f"{uri} is a document, but matches() is False.")

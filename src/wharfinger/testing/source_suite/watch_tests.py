@@ -17,8 +17,8 @@ from wharfinger.source import Source, SourceUnavailable
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ChangeRecorder, ContractBroken, SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
-    DEADLINE,
-    SAMPLE,
+    DEADLINE_SECONDS,
+    MAX_RESOURCES,
     attempt,
     brief,
     bytes_of,
@@ -27,7 +27,7 @@ from wharfinger.testing.source_suite.read_tests import (
 
 __all__ = ["WatchTests"]
 
-QUIET = 0.5
+QUIET_SECONDS = 0.5
 """Seconds in which no change may be reported."""
 ERAS = ("2025-11-25", "2026-07-28")
 
@@ -46,9 +46,11 @@ class WatchTests(ContractBase):
         for time_ in ("first", "second"):
             changes.clear()
             self.change_again(driver, uri)
-            heard = changes.receives(uri, DEADLINE)
+            heard = changes.receives(uri, DEADLINE_SECONDS)
             expect(
-                heard, "Watching", f"{uri} changed a {time_} time, and its watcher heard nothing within {DEADLINE:g} s."
+                heard,
+                "Watching",
+                f"{uri} changed a {time_} time, and its watcher heard nothing within {DEADLINE_SECONDS:g} s.",
             )
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
@@ -57,14 +59,18 @@ class WatchTests(ContractBase):
         changes = ChangeRecorder()
         driver.ask("page", None, 10)
         self._watch(driver, None, changes)
-        time.sleep(QUIET)  # changes from before the watch may still arrive
+        time.sleep(QUIET_SECONDS)  # changes from before the watch may still arrive
         changes.clear()
         added = self.add(driver.source)
         if added is None:
             driver.on_loop("unwatch", None)
             pytest.skip("its list never changes")
-        heard = changes.receives(None, DEADLINE)
-        expect(heard, "Watching", f"{added} was added, and after {DEADLINE:g} s the list's watcher had heard nothing.")
+        heard = changes.receives(None, DEADLINE_SECONDS)
+        expect(
+            heard,
+            "Watching",
+            f"{added} was added, and after {DEADLINE_SECONDS:g} s the list's watcher had heard nothing.",
+        )
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
 
     def test_data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return(self, driver: SourceDriver) -> None:
@@ -76,7 +82,7 @@ class WatchTests(ContractBase):
         driver.ask("stat", uri)
         for watched in (uri, None):
             self._watch(driver, watched, changes)
-        time.sleep(QUIET)
+        time.sleep(QUIET_SECONDS)
         changes.clear()
         bring_back = self.hide(driver.source)
         if bring_back is None:
@@ -100,8 +106,9 @@ class WatchTests(ContractBase):
 
     def _expect_heard(self, changes: ChangeRecorder, uri: str, what: str) -> None:
         for watched in (uri, None):
-            problem = f"The data {what}, and after {DEADLINE:g} s the watcher of {watched or 'the list'} was not told."
-            expect(changes.receives(watched, DEADLINE), "Unavailable", problem)
+            watcher = f"the watcher of {watched or 'the list'}"
+            problem = f"The data {what}, and after {DEADLINE_SECONDS:g} s {watcher} was not told."
+            expect(changes.receives(watched, DEADLINE_SECONDS), "Unavailable", problem)
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:
         blocked_seconds = driver.on_loop("watch", uri, changes)
@@ -112,10 +119,10 @@ class WatchTests(ContractBase):
     ) -> None:
         blocked_seconds = driver.on_loop("unwatch", uri)
         expect(blocked_seconds < 1, "Watching", f"unwatch({uri!r}) blocked the event loop for {blocked_seconds:.1f} s.")
-        time.sleep(QUIET)  # earlier changes may still arrive
+        time.sleep(QUIET_SECONDS)  # earlier changes may still arrive
         changes.clear()
         do()
-        heard = changes.received(2 * QUIET)
+        heard = changes.received(2 * QUIET_SECONDS)
         expect(not heard, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {heard}")
 
     def test_watching_twice_and_unwatching_what_is_unknown_is_harmless(self, driver: SourceDriver) -> None:
@@ -162,7 +169,7 @@ class WatchTests(ContractBase):
             direct = [item.uri for item in driver.pages(1_000)]
             if not self.live:
                 expect([item.uri for item in listed] == direct, "page", "A client lists other resources than page().")
-            for item in listed[: SAMPLE // 4]:
+            for item in listed[: MAX_RESOURCES // 4]:
                 read = [bytes_of(content) for content in served.read(item.uri)]
                 same = self.live or read == [bytes_of(content) for content in driver.ask("read", item.uri).contents]
                 expect(same, "read", f"A client reads something else in {item.uri} than read() returns.")
@@ -181,8 +188,8 @@ class WatchTests(ContractBase):
             pytest.skip("this suite cannot change the source")
         with SourceDriver(source) as driver, driver.served(revision) as served, served.watching(uri) as changes:
             self.change_again(driver, uri)
-            heard = changes.receives(uri, DEADLINE)
-            expect(heard, "Watching", f"{uri} changed, and after {DEADLINE:g} s its client had heard nothing.")
+            heard = changes.receives(uri, DEADLINE_SECONDS)
+            expect(heard, "Watching", f"{uri} changed, and after {DEADLINE_SECONDS:g} s its client had heard nothing.")
 
 
 async def _listed(client: Client) -> list[t.Resource]:

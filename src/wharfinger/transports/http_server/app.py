@@ -13,7 +13,7 @@ from wharfinger.errors import InternalError, InvalidRequest, Overloaded, Protoco
 from wharfinger.protocol.http.headers import HeaderParam, check_arguments
 from wharfinger.protocol.http.host_origin import HostOriginPolicy
 from wharfinger.protocol.http.rules import (
-    CLOSE,
+    CLOSE_HEADERS,
     ENDPOINTS,
     SESSION,
     STATELESS_VERSIONS,
@@ -53,7 +53,7 @@ from wharfinger.transports.http_server.asgi_response import (
 from wharfinger.transports.http_server.legacy_sse import MESSAGES, SSE, SseSessions
 from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.sessions import HttpSessions
-from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, report
+from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, report
 
 __all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
 
@@ -187,7 +187,7 @@ class HttpApp:
         try:
             headers = read_headers(scope["headers"])  # a copy: some servers append to theirs while the body arrives
             if not self.separates_trailers and b"transfer-encoding" in headers:
-                raise HttpRefusal(411, _NO_CHUNKS, CLOSE)
+                raise HttpRefusal(411, _NO_CHUNKS, CLOSE_HEADERS)
             self.host_policy.check(headers)
             if b"origin" in headers and (origin := self.host_policy.shared_with(headers)):
                 send = _allow_origin(send, origin)
@@ -296,7 +296,7 @@ class HttpApp:
             data, status = answer
         finally:
             calls.end(call)
-        if type(data) is bytes and len(data) <= LARGE and call.stream is None and not call.headers:
+        if type(data) is bytes and len(data) <= PART_BYTES and call.stream is None and not call.headers:
             length = (b"content-length", b"%d" % len(data))
             await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
             await send({"type": "http.response.body", "body": data})
@@ -325,7 +325,7 @@ class HttpApp:
                 if not event.get("more_body"):
                     return bytes(body)
                 if not self._unfinished.has_room(call.owner, self.limits.unfinished, 0):
-                    raise _with_headers(Overloaded("Too many unfinished requests: try again later."), CLOSE)
+                    raise _with_headers(Overloaded("Too many unfinished requests: try again later."), CLOSE_HEADERS)
                 event = await call.receive()
         finally:
             self._unfinished.add(call.owner, -call.size)
@@ -350,7 +350,7 @@ class HttpApp:
             Overloaded, HttpRefusal: 503, 406 or 429.
         """
         if self.draining:
-            raise _with_headers(Overloaded("The server is stopping."), CLOSE)
+            raise _with_headers(Overloaded("The server is stopping."), CLOSE_HEADERS)
         if not request.row.long:  # type: ignore[union-attr]
             self.calls.check_share(call)
             return
@@ -376,7 +376,7 @@ class HttpApp:
                     call.stream.closed = True
                 return None
             if call.cancel_reason is CancelReason.BODY_TIMEOUT:
-                error = HttpRefusal(408, "The body did not arrive in time (--limit body_time).", CLOSE)
+                error = HttpRefusal(408, "The body did not arrive in time (--limit body_time).", CLOSE_HEADERS)
         sealer = _StatelessSealer(self.service.result_meta, None if message is None else message.id)
         data, failure = answer_exception(request, error, sealer, self.message_limits, reason=call.cancel_reason)
         assert data is not None
@@ -390,7 +390,7 @@ class HttpApp:
     ) -> None:
         """Send an answer that is large, has headers of its own, or is the last event of a stream."""
         try:
-            if len(data) > LARGE:
+            if len(data) > PART_BYTES:
                 try:
                     self.calls.check_unread(call, data)
                 except Overloaded as error:
@@ -530,7 +530,7 @@ class HttpApp:
 
     async def _start(self) -> None:
         if self.draining:
-            raise _with_headers(Overloaded("The server is stopping."), CLOSE)
+            raise _with_headers(Overloaded("The server is stopping."), CLOSE_HEADERS)
         try:
             await self.start()
         except Exception as error:

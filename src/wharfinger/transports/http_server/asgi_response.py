@@ -9,7 +9,7 @@ from typing import Any
 
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
-from wharfinger.transports.serving import LARGE
+from wharfinger.transports.serving import PART_BYTES
 
 __all__ = [
     "ABORTABLE",
@@ -36,7 +36,7 @@ STREAM_HEADERS: tuple[Pair, ...] = (
 )
 ABORTABLE = "wharfinger.stops"
 """A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
-_JOINED = 64 * 1024
+_MAX_JOINED_BYTES = 64 * 1024
 STREAMS_PER_FLUSH = 200
 """Streams that are written in one turn of the loop, which takes about 3 ms."""
 
@@ -44,7 +44,7 @@ STREAMS_PER_FLUSH = 200
 def split_message(message: bytes) -> ChunkedMessage:
     """Return a large message in parts, which are views of it."""
     view = memoryview(message)
-    return ChunkedMessage(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
+    return ChunkedMessage(tuple(view[start : start + PART_BYTES] for start in range(0, len(view), PART_BYTES)))
 
 
 async def send_json(send: Send, status: int, body: bytes | ChunkedMessage, headers: Iterable[Pair] = ()) -> None:
@@ -54,7 +54,7 @@ async def send_json(send: Send, status: int, body: bytes | ChunkedMessage, heade
 
 async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, headers: tuple[Pair, ...]) -> None:
     """Send one body with these headers."""
-    if len(body) <= LARGE and not isinstance(body, bytes):  # one write is cheaper than three
+    if len(body) <= PART_BYTES and not isinstance(body, bytes):  # one write is cheaper than three
         body = b"".join([bytes(piece) async for piece in body])
     await send(
         {
@@ -63,11 +63,11 @@ async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, heade
             "headers": [*headers, (b"content-length", b"%d" % len(body))],
         }
     )
-    if not isinstance(body, bytes) or len(body) > LARGE:
+    if not isinstance(body, bytes) or len(body) > PART_BYTES:
         try:
             async for piece in split_message(body) if isinstance(body, bytes) else body:
-                for start in range(0, len(piece), LARGE):
-                    part = bytes(piece[start : start + LARGE])
+                for start in range(0, len(piece), PART_BYTES):
+                    part = bytes(piece[start : start + PART_BYTES])
                     await send({"type": "http.response.body", "body": part, "more_body": True, ABORTABLE: True})
         except ClientGone:  # a lazy blob is not read any further
             return
@@ -246,14 +246,14 @@ class EventStream:
             await asyncio.wait((self._writer,))
         await self._start()
         held: list[bytes] = []
-        if isinstance(message, bytes) and len(message) > LARGE:
+        if isinstance(message, bytes) and len(message) > PART_BYTES:
             message = split_message(message)
         if isinstance(message, bytes):
             held.append(encode_event(message, id=id))
         elif message is not None:
             async for piece in encode_pieces(message, id=id):
                 held.append(piece)
-                if sum(map(len, held)) >= _JOINED:
+                if sum(map(len, held)) >= _MAX_JOINED_BYTES:
                     await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
                     held.clear()
         await self._send({"type": "http.response.body", "body": b"".join(held)})

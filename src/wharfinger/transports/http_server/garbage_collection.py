@@ -15,7 +15,7 @@ from types import TracebackType
 __all__ = ["Collector"]
 
 THRESHOLDS = (10_000, 10, 10)
-STEP = 500
+FREEZE_STEP = 500
 """Connections and sessions by which a server grows before they are frozen: examining so many takes about 10 ms."""
 
 _users = 0
@@ -55,7 +55,7 @@ class Collector:
 
     def grew(self, lasting: int) -> None:
         """Freeze all objects if there are many more connections and sessions (`lasting`) than at the last freeze."""
-        if self._active and lasting >= self._frozen + STEP:
+        if self._active and lasting >= self._frozen + FREEZE_STEP:
             self._freeze(lasting)
 
     def tick(self, lasting: int) -> None:

@@ -11,7 +11,7 @@ head ended, except for content and the sizes of chunks: first the head, then chu
 A connection has no timer: `Connections.sweep` checks the deadlines of all connections once a second.
 
 Bytes that are not a valid request get an error in JSON. Then the connection closes its sending side, and drops what
-arrives for `LINGER` seconds. If it left bytes unread, the system would send a reset, which could destroy the answer.
+arrives for `LINGER_SECONDS`. If it left bytes unread, the system would send a reset, which could destroy the answer.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.protocol.shares import FairTable, name_owner
 from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone
 
-__all__ = ["PIPELINED", "Connections", "Exchange", "HttpConnection"]
+__all__ = ["MAX_PIPELINED_REQUESTS", "Connections", "Exchange", "HttpConnection"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
-PIPELINED = 100
+MAX_PIPELINED_REQUESTS = 100
 """Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
-REFUSED = 32
+MAX_REFUSED_CONNECTIONS = 32
 """Connections beyond the limit that may wait for their error; more are closed at once, to keep descriptors free."""
-SLICE = 100
+CONNECTIONS_PER_TURN = 100
 """Connections that end in one turn of the event loop: about 4 ms. Ten thousand would take half a second."""
-LINGER = 2.0
+LINGER_SECONDS = 2.0
 """Seconds for which a refused client may continue to send."""
-_BUFFERED = 64 * 1024
+_MAX_BUFFERED_BYTES = 64 * 1024
 """Bytes of a body that wait to be received; with more, reading pauses."""
 _CHUNK_HEAD = 16
 """Bytes of a chunk's framing that `overhead` does not count: its size in hexadecimal, and two line ends."""
@@ -86,13 +86,13 @@ class Connections:
             connection.check_deadlines(self.now)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call this in one of the next turns of the loop, at most `SLICE` callbacks in each."""
+        """Call this in one of the next turns of the loop, at most `CONNECTIONS_PER_TURN` callbacks in each."""
         if not self._callbacks:
             self.loop.call_soon(self._call_some)
         self._callbacks.append(callback)
 
     def _call_some(self) -> None:
-        callbacks = [self._callbacks.popleft() for _ in range(min(SLICE, len(self._callbacks)))]
+        callbacks = [self._callbacks.popleft() for _ in range(min(CONNECTIONS_PER_TURN, len(self._callbacks)))]
         if self._callbacks:
             self.loop.call_soon(self._call_some)
         for callback in callbacks:
@@ -152,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
         connections.open.add(self)
         if not connections.admit(self):
             self.refuse(Overloaded("Too many connections are open: try again later."))
-            if len(connections.open) > connections.limit + REFUSED:
+            if len(connections.open) > connections.limit + MAX_REFUSED_CONNECTIONS:
                 transport.abort()
 
     @property
@@ -285,7 +285,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self.pause_reading()
         self.waiting.append(exchange)
-        if len(self.waiting) > PIPELINED:
+        if len(self.waiting) > MAX_PIPELINED_REQUESTS:
             raise InvalidRequest("Too many requests were sent before the answers to earlier ones.")
 
     def serve(self, exchange: Exchange) -> None:
@@ -311,7 +311,7 @@ class HttpConnection(asyncio.Protocol):
             if isinstance(exchange.body, bytes):  # appending to bytes would copy them for each part
                 exchange.body = bytearray(exchange.body)
             exchange.body += body
-        if len(exchange.body) > _BUFFERED:
+        if len(exchange.body) > _MAX_BUFFERED_BYTES:
             self.pause_reading()
         exchange.wake()
 
@@ -371,7 +371,7 @@ class HttpConnection(asyncio.Protocol):
         if unread and self.transport.can_write_eof():
             self.transport.write_eof()
             self.lingering = True
-            self.deadline = self.connections.now + LINGER
+            self.deadline = self.connections.now + LINGER_SECONDS
             self.resume_reading()
         else:
             self.transport.close()

@@ -28,11 +28,11 @@ __all__ = ["UnsafeBind", "run_http", "serve_http"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
-_ACCEPTED = 100
+_ACCEPTED_PER_TURN = 100
 """Connections that are accepted in one turn of the loop."""
-_SPARE = 128
+_SPARE_DESCRIPTORS = 128
 """File descriptors that are kept free for files, databases, watches and the search index."""
-GOODBYE = 0.5
+GOODBYE_SECONDS = 0.5
 """Seconds at the end for TLS clients to close their side too; many never do."""
 
 
@@ -159,7 +159,7 @@ class HttpServer:
         try:
             # asyncio calls accept() as often as the backlog in each turn of the loop.
             server = await self.loop.create_server(
-                self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED
+                self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED_PER_TURN
             )
             for listener in server.sockets:
                 _set_backlog(listener.fileno(), self.limits.backlog)
@@ -240,7 +240,7 @@ class HttpServer:
         while (connections.open or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
             await asyncio.sleep(0.005)
             if closing.done() and self.tls:
-                deadline = min(deadline, loop.time() + GOODBYE)
+                deadline = min(deadline, loop.time() + GOODBYE_SECONDS)
         for connection in list(connections.open):
             connection.transport.abort()
         for exchange in list(connections.running):
@@ -273,4 +273,8 @@ def max_sockets() -> int:
     except ImportError:  # Windows
         return sys.maxsize
     file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if file_limit == resource.RLIM_INFINITY else max(file_limit - min(_SPARE, file_limit // 2), 1)
+    return (
+        sys.maxsize
+        if file_limit == resource.RLIM_INFINITY
+        else max(file_limit - min(_SPARE_DESCRIPTORS, file_limit // 2), 1)
+    )

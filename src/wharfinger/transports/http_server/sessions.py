@@ -46,7 +46,7 @@ from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.replay import ReplayBuffers
 from wharfinger.transports.http_server.session_posts import HttpSession, PostAnswer, PostChannel
 from wharfinger.transports.outbound_requests import deliver
-from wharfinger.transports.serving import LARGE, CancelReason, answer_exception
+from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception
 
 __all__ = ["HttpSessions"]
 
@@ -201,7 +201,9 @@ class HttpSessions:
             if handler is None:
                 raise no_such_method(request)
             data = peer.respond(request, await handler(request))
-            if data is not None and (len(data) > LARGE or post.batch is not None):  # small answers of a batch add up
+            if data is not None and (
+                len(data) > PART_BYTES or post.batch is not None
+            ):  # small answers of a batch add up
                 data, status = self._check_unread(post, request, data)
             is_result = status == 200
         except BaseException as error:
