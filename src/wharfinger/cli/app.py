@@ -27,7 +27,7 @@ COMMANDS = {
     "doctor": "Check a server and print what to change.",
     "add": "Add a server to a host.",
     "auth": "Sign in to a server, or find out why that fails.",
-    "token": "Create, list and revoke tokens for a server of yours.",
+    "token": "Create, list and revoke tokens for your server.",
     "completion": "Print the completion script for your shell.",
 }
 """The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is

@@ -314,7 +314,7 @@ class _Block:
         parts = identifier_parts(name)
         if not parts:
             return 0.0
-        fits = self.query.names(name, fold(name))
+        fits = self.query.match_name(name, fold(name))
         has = sum(word.weight * fit for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
         covered = sum(len(word.parts) or 1 for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
         return has / self.total * (0.4 + 0.6 * min(1.0, covered / len(parts)))

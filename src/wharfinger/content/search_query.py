@@ -174,7 +174,7 @@ class Query(NamedTuple):
         every = [other for word in self.words for other in (words if word is old else (word,))]
         return Query(_unique(every), "")
 
-    def names(self, text: str, folded: str) -> tuple[float, ...]:
+    def match_name(self, text: str, folded: str) -> tuple[float, ...]:
         """Return how well each word fits a name, such as a path, at its best occurrence."""
         return tuple(
             max(

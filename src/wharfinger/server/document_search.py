@@ -19,7 +19,7 @@ from wharfinger.content.match_lines import look
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
-from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_worth
+from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_score
 from wharfinger.source import (
     Document,
     DocumentPage,
@@ -196,34 +196,36 @@ class _DocumentSearch:
                 self.reached = f"after {self.bounds.seconds:g} s"
                 break
             name = name_of(document)
-            names = self.query.names(name, fold(name))
-            if has_text(document) or all(names):
-                found.append((-name_worth(self.query, name, names), number, document, names))
+            name_matches = self.query.match_name(name, fold(name))
+            if has_text(document) or all(name_matches):
+                found.append((-name_score(self.query, name, name_matches), number, document, name_matches))
         self.ends = began + self.bounds.seconds
         found.sort(key=lambda one: one[:2])
-        return [(document, names) for _, _, document, names in found]
+        return [(document, name_matches) for _, _, document, name_matches in found]
 
     def hits(self) -> Hits:
         """Read texts until enough of them have all the words or a bound is reached, and return the best hits."""
         ranking = Ranking(self.query, self.limit)
         left = self.bounds.characters
         texts = 0
-        for document, names in self.documents:
+        for document, name_matches in self.documents:
             if ranking.enough:
                 break
             match = None
             if has_text(document):
                 reached = self._bound_of_texts(texts, left)
-                if reached and not all(names):
+                if reached and not all(name_matches):
                     self.reached = reached
                     break
                 if not reached:
                     texts += 1
                     text = self.reader.text(self.source, document.uri)
                     pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.ends)
-                    match = look(pieces, self.query, names, prose=is_prose(document.title))
+                    match = look(pieces, self.query, name_matches, prose=is_prose(document.title))
                     left -= pieces.read
-            ranking.add(FoundDocument(self.source, document.uri, document.title, document.mime_type, names, match))
+            ranking.add(
+                FoundDocument(self.source, document.uri, document.title, document.mime_type, name_matches, match)
+            )
         hits = ranking.hits(self.reader, self.ends)
         self.seen, self.complete = ranking.seen, not ranking.enough
         if self.reached and not ranking.enough:

@@ -265,7 +265,7 @@ def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
     for feature in resources.static:
         shown: Any = feature.definition
         text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri)))
-        if query.words and all(query.names(text, fold(text))):
+        if query.words and all(query.match_name(text, fold(text))):
             yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
 
 
@@ -303,12 +303,12 @@ async def _read(services: Services, request: Request, uri: str) -> str | None:
 def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
     """Return the best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
     name = f"{hit.title}\n{hit.uri}"
-    names = query.names(name, fold(name))
-    match = look([text], query, names, prose=is_prose(hit.title))
-    counts = match.counts if match is not None else (0,) * len(names)
+    name_matches = query.match_name(name, fold(name))
+    match = look([text], query, name_matches, prose=is_prose(hit.title))
+    counts = match.counts if match is not None else (0,) * len(name_matches)
     needed = hit.words if isinstance(hit, FoundHit) else {word.text for word in query.words}
-    for word, count, fits in zip(query.words, counts, names, strict=True):
-        if word.text in needed and not count and not fits:
+    for word, count, name_match in zip(query.words, counts, name_matches, strict=True):
+        if word.text in needed and not count and not name_match:
             return None
     if match is None:
         return ""

@@ -36,8 +36,8 @@ __all__ = [
     "correct",
     "is_prose",
     "name_of",
+    "name_score",
     "name_text",
-    "name_worth",
 ]
 
 ENOUGH_FACTOR = 3
@@ -90,7 +90,7 @@ class FoundDocument(NamedTuple):
     uri: str
     title: str
     kind: str
-    names: tuple[float, ...]
+    name_matches: tuple[float, ...]
     """How well each word of the query fits the name."""
     match: TextMatch | None
     """The words in the text; None if it was not read."""
@@ -128,30 +128,30 @@ class Ranking:
 
     def add(self, found: FoundDocument) -> None:
         """Add a document, unless it has none of the words or lacks a phrase."""
-        counts = found.match.counts if found.match is not None else (0,) * len(found.names)
-        has = [bool(count) or name > 0 for count, name in zip(counts, found.names, strict=True)]
-        if not any(has):
+        counts = found.match.counts if found.match is not None else (0,) * len(found.name_matches)
+        has_words = [bool(count) or name > 0 for count, name in zip(counts, found.name_matches, strict=True)]
+        if not any(has_words):
             return
         if found.match is None and any(
-            word.phrase and not name for word, name in zip(self.query.words, found.names, strict=True)
+            word.phrase and not name for word, name in zip(self.query.words, found.name_matches, strict=True)
         ):
             return
         self.number += 1
-        self.seen = [before or now for before, now in zip(self.seen, has, strict=True)]
-        self._complete += all(one or not word.weight for one, word in zip(has, self.query.words, strict=True))
-        self._found.append((has, list(self._places(found))))
+        self.seen = [before or now for before, now in zip(self.seen, has_words, strict=True)]
+        self._complete += all(one or not word.weight for one, word in zip(has_words, self.query.words, strict=True))
+        self._found.append((has_words, list(self._places(found))))
         if len(self._found) > 2 * self._kept:
             self._found = heapq.nlargest(self._kept, self._found, key=lambda one: self._worth(*one))
 
-    def _worth(self, has: Sequence[bool], places: Sequence[_Place]) -> tuple[bool, float]:
-        return all(has), max(place.score for place in places)
+    def _worth(self, has_words: Sequence[bool], places: Sequence[_Place]) -> tuple[bool, float]:
+        return all(has_words), max(place.score for place in places)
 
     def _places(self, found: FoundDocument) -> Iterator[_Place]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
-        name = name_worth(self.query, name_text(found.title, found.uri), found.names)
+        name = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
         factor = _ASIDE_FACTOR if is_aside(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
-            evidence = tuple(0.8 * one for one in found.names)
+            evidence = tuple(0.8 * one for one in found.name_matches)
             share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
             yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
             return
@@ -159,8 +159,8 @@ class Ranking:
         present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
         large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
-            has = tuple(map(max, passage.evidence, present))
-            score = score_of(self.query, has, passage.bonus, passage.factor)
+            has_words = tuple(map(max, passage.evidence, present))
+            score = score_of(self.query, has_words, passage.bonus, passage.factor)
             score = (score + name) * factor * LATER_HIT_FACTOR ** len(places)
             known = next((place for place in places if not large or _in_window(place.passages[0], passage)), None)
             if known is None and len(places) < MAX_WINDOWS:
@@ -172,15 +172,15 @@ class Ranking:
     def _is_also_shown(self, place: _Place, passage: Passage) -> bool:
         return len(place.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * place.passages[0].score
 
-    def _share(self, has: Sequence[bool], base: bool = False) -> float:
+    def _share(self, has_words: Sequence[bool], base: bool = False) -> float:
         """Return a document's share of the weight of all words that occur in some document."""
         weights = [word.base if base else word.weight for word in self.query.words]
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
-        return sum(weight for weight, one in zip(weights, has, strict=True) if one) / (known or 1.0)
+        return sum(weight for weight, one in zip(weights, has_words, strict=True) if one) / (known or 1.0)
 
-    def _is_enough(self, has: Sequence[bool]) -> bool:
+    def _is_enough(self, has_words: Sequence[bool]) -> bool:
         """Return whether a document that lacks words has enough of the others."""
-        return self._share(has) >= LEAST_SHARE or self._share(has, base=True) >= LEAST_BASE
+        return self._share(has_words) >= LEAST_SHARE or self._share(has_words, base=True) >= LEAST_BASE
 
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
@@ -189,12 +189,14 @@ class Ranking:
         """Return the best hits. Until the time `ends`, it checks whether the source has the window of each hit."""
         places: list[_Place] = []
         top = max((place.score for _, each in self._found for place in each), default=0.0)
-        for has, each in self._found:
-            lacks = [word for word, seen, one in zip(self.query.words, self.seen, has, strict=True) if seen and not one]
+        for has_words, each in self._found:
+            lacks = [
+                word for word, seen, one in zip(self.query.words, self.seen, has_words, strict=True) if seen and not one
+            ]
             if lacks:
-                share = self._share(has)
+                share = self._share(has_words)
                 each = [place._replace(score=place.score * (0.5 + 0.5 * share)) for place in each]
-                each = [place for place in each if self._is_enough(has) and place.score >= LEAST_SCORE * top]
+                each = [place for place in each if self._is_enough(has_words) and place.score >= LEAST_SCORE * top]
             places += each
         places.sort(key=lambda place: (-round(place.score, 6), -place.found.changed, place.order))
         hits = Hits()
@@ -206,7 +208,7 @@ class Ranking:
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)
-        if hits and not any(all(has) for has, _ in self._found):
+        if hits and not any(all(has_words) for has_words, _ in self._found):
             hits.remark = "No document has all the words; these have most of them."
         return hits
 
@@ -220,9 +222,13 @@ class Ranking:
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
         resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=found.kind or UNSET)
-        has = [any(passage.evidence[number] > 0 for passage in place.passages) for number in range(len(found.names))]
+        has_words = [
+            any(passage.evidence[number] > 0 for passage in place.passages) for number in range(len(found.name_matches))
+        ]
         words = tuple(
-            word.text for word, one, name in zip(self.query.words, has, found.names, strict=True) if one and not name
+            word.text
+            for word, one, name in zip(self.query.words, has_words, found.name_matches, strict=True)
+            if one and not name
         )
         shown = [passage.brief for passage in place.passages[:1]] if brief else place.passages
         snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda one: one.line))
@@ -254,9 +260,9 @@ def name_of(document: Document) -> str:
     return name_text(document.title, document.uri)
 
 
-def name_worth(query: Query, name: str, names: Sequence[float]) -> float:
+def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     """Return what a name adds to the score: most if it is the query, less if it has all the words, little if some."""
-    if not any(names):
+    if not any(name_matches):
         return 0.0
     folded = fold(name)
     last = folded.partition("\n")[0].rstrip("/").rpartition("/")[2]
@@ -264,12 +270,12 @@ def name_worth(query: Query, name: str, names: Sequence[float]) -> float:
     wanted = {query.whole} if query.whole else set(query.words[0].spellings)
     if last in wanted or last.rpartition(".")[0] in wanted:
         return 1.6 - depth
-    has = sum(word.weight * one for word, one in zip(query.words, names, strict=True)) / (query.weight or 1.0)
-    if not all(names):
-        return 0.3 * has - depth / 10
+    share = sum(word.weight * one for word, one in zip(query.words, name_matches, strict=True)) / (query.weight or 1.0)
+    if not all(name_matches):
+        return 0.3 * share - depth / 10
     start = name[len(name.partition("\n")[0]) - len(last) :] if last else name
-    whole = all(query.names(start, fold(start)))
-    return (0.6 + 0.5 * whole) * (0.4 + 0.6 * has) - depth
+    whole = all(query.match_name(start, fold(start)))
+    return (0.6 + 0.5 * whole) * (0.4 + 0.6 * share) - depth
 
 
 def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tuple[Query, str]:

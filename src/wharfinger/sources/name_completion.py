@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["MAX_COMPLETIONS", "begins_then_holds"]
+__all__ = ["MAX_COMPLETIONS", "complete_name"]
 
 MAX_COMPLETIONS = 101
 """The most values of one completion: the protocol allows 100, and one more shows that there are others."""
 
 
-def begins_then_holds(names: Iterable[str], value: str) -> list[str]:
+def complete_name(names: Iterable[str], value: str) -> list[str]:
     """Return the names that begin with `value`, then those that contain it, ignoring case."""
     wanted = value.casefold()
     begin: list[str] = []

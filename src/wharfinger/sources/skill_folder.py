@@ -25,7 +25,7 @@ from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
+from wharfinger.sources.folder.safe_open import NotServed, missing_as_not_served, open_file, stat_entry
 from wharfinger.sources.folder.tree import (
     FileTree,
     Parts,
@@ -37,7 +37,7 @@ from wharfinger.sources.folder.tree import (
 )
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
-from wharfinger.sources.name_completion import begins_then_holds
+from wharfinger.sources.name_completion import complete_name
 from wharfinger.sources.windows.window import split_query
 from wharfinger.types.skills import Skill, SkillResource
 
@@ -184,7 +184,7 @@ class Skills(Source):
     def _skill_file(self, parts: Parts) -> _SkillFile | None:
         """Return the SKILL.md of a directory, or None."""
         try:
-            with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
+            with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, missing_as_not_served():
                 status = os.fstat(descriptor)
                 known = self._skill_files.get(parts)
                 if known is not None and known.version == version_of_file(status):
@@ -307,7 +307,7 @@ class Skills(Source):
         return Skill(uri=uri, frontmatter=skill_file.frontmatter, resources=files)
 
     def _digest(self, entry: TreeEntry, most: int) -> _Digest:
-        with holds():
+        with missing_as_not_served():
             known = self._digests.get(entry.parts)
             status = stat_entry(entry.handle, entry.name)
             if status.st_size > most:
@@ -401,7 +401,7 @@ class Skills(Source):
             return []
         start = len(self.files.inside)
         paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._skill_directories()]
-        return begins_then_holds(paths, value)
+        return complete_name(paths, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the files of skills in pages."""

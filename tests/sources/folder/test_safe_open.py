@@ -15,7 +15,7 @@ import pytest
 from tests.sources.conftest import without_privileges
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
-from wharfinger.sources.folder.safe_open import NotServed, holds, open_directory, open_file, open_root
+from wharfinger.sources.folder.safe_open import NotServed, missing_as_not_served, open_directory, open_file, open_root
 from wharfinger.sources.folder.source import Folder, files
 
 SECRET = "outside the wharf"
@@ -116,7 +116,7 @@ def test_a_fifo_that_replaces_a_file_does_not_hang(charts: Path) -> None:
     """Even if it does so between the look and the opening, which is forced here by opening it as if looked at."""
     os.mkfifo(charts / "fifo")
     root = open_root(str(charts))
-    with pytest.raises(NotServed), holds():
+    with pytest.raises(NotServed), missing_as_not_served():
         open_file(root, "fifo")
     descriptor = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK, dir_fd=root)  # what `open_file` would do then: at once
     os.close(descriptor)
@@ -128,7 +128,7 @@ def test_a_link_is_no_directory(charts: Path, outside: Path) -> None:
     (charts / "link").symlink_to(outside)
     root = open_root(str(charts))
     assert isinstance(root, int)
-    with pytest.raises(NotServed), holds():
+    with pytest.raises(NotServed), missing_as_not_served():
         open_directory(root, "link")
     os.close(root)
 
@@ -203,7 +203,7 @@ def test_what_may_not_be_read_is_not_found() -> None:
 
 
 def test_what_is_no_answer_about_a_file_is_not_hidden() -> None:
-    with pytest.raises(OSError, match="5"), holds():
+    with pytest.raises(OSError, match="5"), missing_as_not_served():
         raise OSError(5, "5: the disk is broken")
 
 

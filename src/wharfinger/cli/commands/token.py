@@ -24,7 +24,7 @@ Examples:
   wharfinger serve ./docs --http --tokens tokens.json"""
 )
 def token() -> None:
-    """Create, list and revoke tokens for a server of yours."""
+    """Create, list and revoke tokens for your server."""
 
 
 def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

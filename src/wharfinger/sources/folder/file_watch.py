@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol, cast
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.inotify import ADDED, DELETED, Hints, InotifyNotifier, StopSignal
-from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
+from wharfinger.sources.folder.safe_open import NotServed, missing_as_not_served, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts, is_settled
 
 __all__ = ["TreeWatch"]
@@ -270,7 +270,7 @@ class _WatchThread:
             if path in found:
                 continue
             try:
-                with self.tree.directory(parts[:depth]) as place, holds():
+                with self.tree.directory(parts[:depth]) as place, missing_as_not_served():
                     status = os.stat(place.handle)
             except NotServed:
                 return
@@ -401,7 +401,7 @@ class _WatchThread:
                 return self._directory_snapshot(parts)
             with self.tree.directory(parts[:-1]) as place:
                 if not self.tree.is_directory(place, parts[-1]):
-                    with holds():
+                    with missing_as_not_served():
                         return _snapshot_of(stat_entry(place.handle, parts[-1]))
             return self._directory_snapshot(parts)
         except (NotServed, OSError):
@@ -411,13 +411,13 @@ class _WatchThread:
         """Return a snapshot of what a read of a directory shows: names, and sizes and times of the first entries."""
         with self.tree.directory(parts) as place:
             listing = self.tree.listing(place)
-            with holds():
+            with missing_as_not_served():
                 latest = os.stat(place.handle).st_mtime_ns
             marks = [listing.mark]
             for names in (listing.directories, listing.files):
                 for name in names[: LISTED_ENTRIES + 1 - len(marks)]:
                     try:
-                        with holds():
+                        with missing_as_not_served():
                             snapshot = _snapshot_of(stat_entry(place.handle, name))
                     except NotServed:
                         snapshot = _MISSING

@@ -39,7 +39,7 @@ from wharfinger.sources.folder.safe_open import (
     NotServed,
     OpenFile,
     close,
-    holds,
+    missing_as_not_served,
     open_directory,
     open_file,
     open_root,
@@ -267,7 +267,7 @@ class FileTree:
         place = self._open_root() if shared is None else shared[""]
         for depth, name in enumerate(parts):
             try:
-                with holds():
+                with missing_as_not_served():
                     child = self._open_child(place, name)
             finally:
                 if depth or shared is None:
@@ -284,10 +284,10 @@ class FileTree:
             close(place.handle)
 
     def _open_root(self) -> OpenDirectory:
-        with holds():
+        with missing_as_not_served():
             handle = open_root(self.root)
         try:
-            with holds():
+            with missing_as_not_served():
                 return OpenDirectory(handle, self._with_ignore_file(handle, Rules(self.choice)))
         except BaseException:
             close(handle)
@@ -335,7 +335,7 @@ class FileTree:
         place = self.open_directory(parts[:-1])
         try:
             self._check(place, parts[-1], directory=False)
-            with holds():
+            with missing_as_not_served():
                 return open_with_status(place.handle, parts[-1])
         finally:
             self.close_directory(place)
@@ -346,7 +346,7 @@ class FileTree:
         Raises:
             NotServed: it is missing, not published, or neither a directory nor a regular file.
         """
-        with holds():
+        with missing_as_not_served():
             mode = stat_entry(place.handle, name).st_mode
         directory = stat.S_ISDIR(mode)
         if not directory and not stat.S_ISREG(mode):
@@ -426,7 +426,7 @@ class FileTree:
         if len(frames) >= DEEPEST or len(frame.place.rules.prefix) + len(name) > LONGEST_PATH:
             return False
         try:
-            with holds():
+            with missing_as_not_served():
                 place = self._open_child(frame.place, name)
         except NotServed:
             return False
@@ -453,7 +453,7 @@ class FileTree:
             if listing is not None:
                 return listing
             now = time.time_ns()
-            with holds():
+            with missing_as_not_served():
                 stamp = _stamp(place.handle)
                 listing = _list(place)
             self._keep(prefix, _Kept(stamp, place.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None)
@@ -466,7 +466,7 @@ class FileTree:
             if kept is None:
                 return None
             self._kept[prefix] = kept  # now the most recently used
-        with holds():
+        with missing_as_not_served():
             stamp = _stamp(place.handle)
         return kept.listing if kept.stamp == stamp and _same_rules(kept.rules, place.rules) else None
 

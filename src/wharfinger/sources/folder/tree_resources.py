@@ -31,7 +31,7 @@ from wharfinger.sources.folder.file_content import (
     version_of_file,
 )
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
-from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, holds, stat_entry
+from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, missing_as_not_served, stat_entry
 from wharfinger.sources.folder.tree import (
     DirectoryListing,
     FileTree,
@@ -232,7 +232,7 @@ class TreeResources:
         if not entry.directory:
             return self._child(entry.handle, entry.parts, False, began)
         try:
-            with holds():
+            with missing_as_not_served():
                 status = os.stat(entry.handle)
         except NotServed:
             return None
@@ -242,7 +242,7 @@ class TreeResources:
         """Return the resource of an entry of a directory. `began` is when the list began (monotonic clock)."""
         name = parts[-1]
         try:
-            with holds():
+            with missing_as_not_served():
                 status = stat_entry(handle, name)
         except NotServed:
             return None
@@ -298,7 +298,7 @@ class TreeResources:
                     resource.size = UNSET
             else:
                 need_no_window(window)
-                with holds():
+                with missing_as_not_served():
                     resource = self._resource(parts, mime.DIRECTORY, os.stat(opened.handle), uri)
                 if resource is not None:
                     children, _ = self._children(opened, parts, None, MAX_CHILDREN)
@@ -338,7 +338,7 @@ class TreeResources:
         self, uri: str, base: str, parts: Parts, opened: OpenFile, window: Window | None, most: int
     ) -> tuple[list[t.ResourceContents], float]:
         descriptor, status = opened
-        with holds():  # some file systems refuse only now (EACCES, ESTALE)
+        with missing_as_not_served():  # some file systems refuse only now (EACCES, ESTALE)
             version = version_of_file(status)
             content = content_of(descriptor, status.st_size, most)
             contents = read_content(
@@ -367,7 +367,7 @@ class TreeResources:
         text = self._listing_text(parts, place, children)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, say=self._say)
-        with holds():
+        with missing_as_not_served():
             modified = os.stat(place.handle).st_mtime
         return contents, max([modified, *map(modified_at, children)])
 
@@ -409,7 +409,7 @@ class TreeResources:
                 if entry.directory:
                     continue
                 try:
-                    with holds():
+                    with missing_as_not_served():
                         version = version_of_file(stat_entry(entry.handle, entry.name))
                 except NotServed:
                     continue
@@ -428,7 +428,7 @@ class TreeResources:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
         parts, _ = self.locate(uri)
-        with found(uri), self.tree.file(parts) as descriptor, holds():
+        with found(uri), self.tree.file(parts) as descriptor, missing_as_not_served():
             size = os.fstat(descriptor).st_size
             yield from text_pieces(content_of(descriptor, min(size, most or size), self.max_size))
 

@@ -23,7 +23,7 @@ from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_text import log_entry
 from wharfinger.sources.git_repository.git_uris import Parts, plain_path
-from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SECONDS, LogSelection, Stretch
+from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SECONDS, CommitWindow, LogSelection
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.windows.window import NEXT, continuation
@@ -92,20 +92,20 @@ class LogAnswer(GitAnswer):
             digits = self.repository.private.length
             raise InvalidArgument(f"after= must be the full name of a commit of this log, with {digits} digits.")
         boundary = self.repository.references.boundary
-        stretch = await self.repository.histories.stretch(self._tip.oid, boundary, after, limit, self._selection)
-        commits = await asyncio.gather(*[self.objects.commit(each.oid) for each in stretch.commits])
+        window = await self.repository.histories.window(self._tip.oid, boundary, after, limit, self._selection)
+        commits = await asyncio.gather(*[self.objects.commit(each.oid) for each in window.commits])
         entries: list[str] = []
         room = window_bytes() if "limit" in query else limited(PLAIN_CHARACTERS)
-        for commit, logged in zip(commits, stretch.commits, strict=True):
+        for commit, logged in zip(commits, window.commits, strict=True):
             entries.append(log_entry(commit, logged.before))
             room -= len(entries[-1])
             if room < 0:
                 break
         if len(entries) < len(commits):
-            stretch = Stretch(stretch.commits[: len(entries)], commits[len(entries) - 1].oid)
-        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._how(stretch))]
-        if stretch.after is not None:
-            following = self._following(self._tip.oid, {"after": stretch.after})
+            window = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid)
+        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._how(window))]
+        if window.after is not None:
+            following = self._following(self._tip.oid, {"after": window.after})
             contents[0].meta = {VERSION: self.version, NEXT: following}
             contents.append(continuation(following, f"{many(len(entries), 'commit')} so far."))
         return contents
@@ -125,17 +125,17 @@ class LogAnswer(GitAnswer):
         where = f" with {', '.join(asked)}" if asked else ""
         return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
 
-    def _how(self, stretch: Stretch) -> str:
-        lines = ["", *self._end(stretch)] if stretch.after is None else [""]
+    def _how(self, window: CommitWindow) -> str:
+        lines = ["", *self._end(window)] if window.after is None else [""]
         lines.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
         return "\n".join(lines) + "\n"
 
-    def _end(self, stretch: Stretch) -> list[str]:
+    def _end(self, window: CommitWindow) -> list[str]:
         """Return a line that says where and why the log ends, if there is a reason."""
-        last = stretch.commits[-1] if stretch.commits else None
+        last = window.commits[-1] if window.commits else None
         path = shown(os.fsdecode(self._selection.path))
-        if stretch.cut:
-            bound = _CUTS[stretch.cut]
+        if window.cut:
+            bound = _CUTS[window.cut]
             if last is None:
                 return [f"The search ended {bound}, and found nothing so far: begin at an older revision."]
             query = {"path": os.fsdecode(last.path)} if last.path else {}

@@ -23,7 +23,7 @@ from wharfinger.sources.folder.safe_open import (
     Handle,
     NotServed,
     close,
-    holds,
+    missing_as_not_served,
     open_directory,
     open_file,
     open_root,
@@ -90,7 +90,7 @@ class GitDirectory:
             return ""
 
     def _with_directory(self, names: tuple[str, ...], use: Callable[[Handle], _Result]) -> _Result:
-        with holds():
+        with missing_as_not_served():
             handle = open_root(self.root)
             try:
                 for name in (*self.inside, *names):

@@ -101,15 +101,15 @@ class _List:
             wanted = min(LISTED_COMMITS, most - shown)
             boundary = self.repository.references.boundary
             try:
-                stretch = await self.repository.histories.stretch(self.tip, boundary, oid or None, wanted)
+                window = await self.repository.histories.window(self.tip, boundary, oid or None, wanted)
             except GitFailed:  # only the history is damaged: continue with the rest of the list
                 return
-            for commit in stretch.commits:
+            for commit in window.commits:
                 shown += 1
                 yield _Row(f"{shown}:{commit.oid}", commit=commit.oid)
-            if stretch.after is None:
+            if window.after is None:
                 return
-            oid = stretch.after
+            oid = window.after
 
     async def files(self, after: str) -> AsyncIterator[_Row]:
         """Yield the files and folders of HEAD's tree; nothing if it cannot be read."""

@@ -13,7 +13,15 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_objects import GitObjects
 from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, GitFailed, run_git
 
-__all__ = ["DEFAULT_COMMITS", "EVERYTHING", "MAX_LOG_COMMITS", "Histories", "LogSelection", "LoggedCommit", "Stretch"]
+__all__ = [
+    "DEFAULT_COMMITS",
+    "EVERYTHING",
+    "MAX_LOG_COMMITS",
+    "CommitWindow",
+    "Histories",
+    "LogSelection",
+    "LoggedCommit",
+]
 
 MAX_LOG_COMMITS = 100_000
 """The most commits of one log. For older ones, read the log of its last commit."""
@@ -53,8 +61,8 @@ class LoggedCommit(NamedTuple):
     """The path before the commit, if it renamed the file."""
 
 
-class Stretch(NamedTuple):
-    """Some commits of a log. `after` is the last of them, None at the end of the log.
+class CommitWindow(NamedTuple):
+    """Consecutive commits of a log, newest first. `after` is the last of them, None at the end of the log.
 
     `cut` is why the log ends before the first commit: `time`, `failure`, or `size` after `MAX_LOG_COMMITS` commits.
     """
@@ -77,9 +85,9 @@ class Histories:
         self._objects = objects
         self._kept: BoundedCache[tuple[str, int, LogSelection], _History] = BoundedCache(MAX_CACHED_COMMITS)
 
-    async def stretch(
+    async def window(
         self, tip: str, boundary: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
-    ) -> Stretch:
+    ) -> CommitWindow:
         """Return at most `limit` commits that led to `tip`, newest first, after the commit `after`.
 
         Args:
@@ -106,7 +114,7 @@ class Histories:
             if begin is not None and (history.complete or len(history.commits) > begin + limit):
                 found = history.commits[begin : begin + limit]
                 more = begin + limit < len(history.commits)
-                return Stretch(found, found[-1].oid if more else None, "" if more else history.cut)
+                return CommitWindow(found, found[-1].oid if more else None, "" if more else history.cut)
             if history.complete:
                 raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
             wanted = max(2 * len(history.commits), (begin or 0) + limit + 1)

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import IO, NamedTuple
 
-from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, open_file, stat_entry
+from wharfinger.sources.folder.safe_open import Handle, NotServed, missing_as_not_served, open_file, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts
 
 __all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
@@ -180,7 +180,7 @@ class Chain:
 
     def _open_one(self, generation: Generation) -> LogContent:
         try:
-            with holds():
+            with missing_as_not_served():
                 file = self._stack.enter_context(os.fdopen(open_file(self._handle, generation.name), "rb", 0))
         except NotServed:
             raise LogMoved from None
@@ -205,7 +205,7 @@ class Chain:
         if not generation.packed:
             return generation.size
         try:
-            with holds(), os.fdopen(open_file(self._handle, generation.name), "rb", 0) as file:
+            with missing_as_not_served(), os.fdopen(open_file(self._handle, generation.name), "rb", 0) as file:
                 file.seek(max(0, generation.size - 4))
                 return min(int.from_bytes(file.read(4), "little"), self._inflated.most)
         except NotServed:
@@ -251,14 +251,14 @@ def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
 def _list_files(handle: Handle, name: str) -> list[Generation]:
     found: list[tuple[tuple[int, int, str], Generation]] = []
     try:
-        with holds(), os.scandir(handle) as entries:
+        with missing_as_not_served(), os.scandir(handle) as entries:
             names = [entry.name for entry in entries if entry.name != name and _age(name, entry.name) is not None]
     except NotServed:
         names = []
     for other in [name, *names]:
         age = _age(name, other)
         try:
-            with holds():
+            with missing_as_not_served():
                 status = stat_entry(handle, other)
         except NotServed:
             continue

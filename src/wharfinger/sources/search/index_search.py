@@ -112,18 +112,18 @@ class IndexedSearch:
 
     def _look(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
         """Search the current text of a document; None if the document is gone, or does not match."""
-        names = query.names(name_text(row.title, row.uri), row.name)
+        name_matches = query.match_name(name_text(row.title, row.uri), row.name)
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
             match = look(
                 BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._ends),
                 query,
-                names,
+                name_matches,
                 prose=is_prose(row.title),
             )
-        if match is None and not (all(names) and self._reader.document(source, row.uri) is not None):
+        if match is None and not (all(name_matches) and self._reader.document(source, row.uri) is not None):
             return None
-        return FoundDocument(source, row.uri, row.title, row.kind, names, match, row.changed)
+        return FoundDocument(source, row.uri, row.title, row.kind, name_matches, match, row.changed)
 
     def _is_unknown(self, word: Word, count: int) -> bool:
         """Return whether a word occurs nowhere. The index knows only parts of words, so a few documents are read.

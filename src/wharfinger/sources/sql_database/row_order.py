@@ -93,53 +93,53 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
 
 
 def rows_beyond(
-    order: Sequence[OrderColumn], expressions: Sequence[str], marks: Sequence[str | None], where: str
+    order: Sequence[OrderColumn], expressions: Sequence[str], placeholders: Sequence[str | None], where: str
 ) -> str:
     """Return the condition for the rows `after`, `before` or `at` a position.
 
     Args:
         order: The columns of the place.
         expressions: The SQL of each.
-        marks: The parameter for the value of each, or None for NULL.
+        placeholders: The placeholder of the value of each, or None for NULL.
         where: `after`, `before` or `at`.
     """
-    columns = list(zip(order, expressions, marks, strict=True))
+    columns = list(zip(order, expressions, placeholders, strict=True))
     if where == "at":
-        return " AND ".join([_equal(expression, mark) for _, expression, mark in columns])
+        return " AND ".join([_equal(expression, placeholder) for _, expression, placeholder in columns])
     backwards = where == "before"
     if len({column.descending for column in order}) == 1 and not any(column.nulls for column in order):
         sign = "<" if order[0].descending is not backwards else ">"
-        named, marked = ", ".join(expressions), ", ".join([mark or "" for mark in marks])
+        named, marked = ", ".join(expressions), ", ".join([placeholder or "" for placeholder in placeholders])
         if len(order) == 1:
             return f"{named} {sign} {marked}"
         # SQLite uses no index for row values with collations, but one for the first column alone.
         return f"({named}) {sign} ({marked})" + (
-            f" AND {expressions[0]} {sign}= {marks[0]}" if order[0].collation else ""
+            f" AND {expressions[0]} {sign}= {placeholders[0]}" if order[0].collation else ""
         )
     found = ""
-    for column, expression, mark in reversed(columns):
-        beyond = _beyond(column, expression, mark, backwards)
-        level = f"({_equal(expression, mark)} AND {found})" if found else ""
+    for column, expression, placeholder in reversed(columns):
+        beyond = _beyond(column, expression, placeholder, backwards)
+        level = f"({_equal(expression, placeholder)} AND {found})" if found else ""
         parts = [part for part in (beyond, level) if part]
         found = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})" if parts else ""
-    first, expression, mark = columns[0]
-    if found and mark is not None and first.nulls != ("first" if backwards else "last"):
+    first, expression, placeholder = columns[0]
+    if found and placeholder is not None and first.nulls != ("first" if backwards else "last"):
         sign = "<" if first.descending is not backwards else ">"
-        found += f" AND {expression} {sign}= {mark}"  # so that an index finds the first row
+        found += f" AND {expression} {sign}= {placeholder}"  # so that an index finds the first row
     return found or "1 = 0"
 
 
-def _equal(expression: str, mark: str | None) -> str:
-    return f"{expression} IS NULL" if mark is None else f"{expression} = {mark}"
+def _equal(expression: str, placeholder: str | None) -> str:
+    return f"{expression} IS NULL" if placeholder is None else f"{expression} = {placeholder}"
 
 
-def _beyond(column: OrderColumn, expression: str, mark: str | None, backwards: bool) -> str:
+def _beyond(column: OrderColumn, expression: str, placeholder: str | None, backwards: bool) -> str:
     """Return the condition for values after this one in the direction of reading, or an empty string."""
     nulls_follow = column.nulls == ("first" if backwards else "last")
-    if mark is None:
+    if placeholder is None:
         return "" if nulls_follow else f"{expression} IS NOT NULL"
     sign = "<" if column.descending is not backwards else ">"
-    compared = f"{expression} {sign} {mark}"
+    compared = f"{expression} {sign} {placeholder}"
     return f"({compared} OR {expression} IS NULL)" if nulls_follow else compared
 
 

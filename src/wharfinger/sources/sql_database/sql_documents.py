@@ -12,7 +12,7 @@ import msgspec
 from wharfinger.errors import ProtocolError, WharfingerError
 from wharfinger.source import Document
 from wharfinger.sources.etag import digest
-from wharfinger.sources.name_completion import MAX_COMPLETIONS, begins_then_holds
+from wharfinger.sources.name_completion import MAX_COMPLETIONS, complete_name
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
@@ -53,10 +53,10 @@ def complete(
         return [one for one in LIMITS if one.startswith(value)]
     catalogue = engine.catalogue(5.0)
     if argument == "schema":
-        return begins_then_holds(catalogue.schemas, value)
+        return complete_name(catalogue.schemas, value)
     schema = uris.schema if uris.schema is not None else context.get("schema", "")
     if argument == "table":
-        return begins_then_holds(dict.fromkeys(name for of, name in catalogue.tables if schema in ("", of)), value)
+        return complete_name(dict.fromkeys(name for of, name in catalogue.tables if schema in ("", of)), value)
     table = catalogue.tables.get((schema, context.get("table", "")))
     if argument in ("columns", "order") and table is not None:
         return _complete_columns(table, value)
@@ -69,7 +69,7 @@ def _complete_columns(table: DatabaseTable, value: str) -> list[str]:
     """Suggest columns that begin with the text after the last comma. The minus of a descending order is kept."""
     before, comma, typed = value.rpartition(",")
     sign = "-" if typed.startswith("-") else ""
-    names = begins_then_holds([column.name for column in table.columns], typed.removeprefix("-"))
+    names = complete_name([column.name for column in table.columns], typed.removeprefix("-"))
     return [before + comma + sign + name for name in names]
 
 
