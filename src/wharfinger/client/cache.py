@@ -341,9 +341,9 @@ class CacheStep:
         cache, place = self._cache, (asyncio.get_running_loop(), key)
         alone = call.bypass_cache
         while not alone:
-            kept = cache.get(key)
-            if kept is not None:
-                return open_result(call.row, kept)  # decoded again: each caller gets its own objects
+            cached = cache.get(key)
+            if cached is not None:
+                return open_result(call.row, cached)  # decoded again: each caller gets its own objects
             if cache.is_uncacheable(key):
                 return await self._send_alone(call, next, key)
             request = cache.in_flight.get(place)
@@ -363,10 +363,10 @@ class CacheStep:
             self._keep(call, key, request, result, valid)
             return result
         except WharfingerError as error:
-            kept = self._after_failure(key, request, error)
-            if kept is None or call.bypass_cache:
+            cached = self._after_failure(key, request, error)
+            if cached is None or call.bypass_cache:
                 raise
-            return open_result(call.row, kept)
+            return open_result(call.row, cached)
         finally:
             if cache.in_flight.get(place) is request:
                 del cache.in_flight[place]

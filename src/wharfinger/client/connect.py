@@ -382,9 +382,9 @@ class _Opening:
         self._late = answer
         return decide_discover(step, None, None)
 
-    async def _decide(self, step: Discover, asked: asyncio.Future[Message]) -> NextStep:
+    async def _decide(self, step: Discover, response: asyncio.Future[Message]) -> NextStep:
         try:
-            answer: Message | None = asked.result()
+            answer: Message | None = response.result()
         except ConnectionLost as lost:
             if not await self._reconnect(lost):
                 raise
@@ -449,14 +449,14 @@ class _Opening:
         params = t.InitializeRequestParams(
             protocol_version=step.revision, capabilities=self.settings.capabilities, client_info=self.settings.info
         )
-        asked = asyncio.ensure_future(self.link.request("initialize", params, timeout=None))
+        response = asyncio.ensure_future(self.link.request("initialize", params, timeout=None))
         try:
             if self._late is not None:
                 late, self._late = self._late, None
-                verdict = await self._first_of(asked, late)
+                verdict = await self._first_of(response, late)
                 if verdict is not None:
                     return verdict
-            answer = await asked
+            answer = await response
         except ConnectionLost as lost:
             if not await self._reconnect(lost):
                 raise
@@ -468,7 +468,7 @@ class _Opening:
                 return step
             raise _no_endpoint(error, self.target) from None
         finally:
-            asked.cancel()
+            response.cancel()
         if answer.error is not UNSET:
             verdict = decide_refusal(answer, None, self.settings.revision)
             # An error without an id may come from a URL that is not for messages, such as one of HTTP+SSE.
@@ -498,10 +498,10 @@ class _Opening:
             return False
         return True
 
-    async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
+    async def _first_of(self, response: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
         """Return the step after a late response to `server/discover`; None if `initialize` is answered first."""
         try:
-            await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((response, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
                 verdict = decide_discover(Discover(""), late.result(), self.settings.revision)
                 if not isinstance(verdict, Initialize):

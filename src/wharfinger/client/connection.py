@@ -221,10 +221,10 @@ class ConnectionManager:
 
         If it has, the client continues with a new connection, and the old one is closed.
         """
-        asked = self.agreed
+        seen = self.agreed
         async with self._negotiating:
             before, link = self.agreed, self.link
-            if before is not asked:
+            if before is not seen:
                 return True
             now, retry = self.settings.clock(), self.settings.retry
             too_soon = now - self._renegotiated_at < retry.reset_after

@@ -247,8 +247,12 @@ class TaskStep:
 
     async def _answer(self, whole: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
         """Answer the new questions: a key is never used twice (spec: §2.19)."""
-        asked = getattr(state, "input_requests", UNSET)
-        new = {} if isinstance(asked, UnsetType) else {key: each for key, each in asked.items() if key not in answered}
+        requests = getattr(state, "input_requests", UNSET)
+        new = (
+            {}
+            if isinstance(requests, UnsetType)
+            else {key: each for key, each in requests.items() if key not in answered}
+        )
         if not new:
             return
         answered.update(new)

@@ -147,7 +147,7 @@ def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
     return Discover(pinned) if pinned in STATELESS else Initialize(pinned)
 
 
-def decide_discover(asked: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
+def decide_discover(request: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
     """Return the next step after an answer to `server/discover`; None means no answer in time, or not a message.
 
     Only a `DiscoverResult` or an error of the stateless era shows that era. Anything else, including an empty result,
@@ -159,7 +159,7 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
         if error.code == UnsupportedVersion.code and supported:
             # A server may refuse a revision that it lists itself: try a second time (spec: §2.4).
             shared = _first_shared(STATELESS, supported, pinned)
-            if shared and not asked.again:
+            if shared and not request.again:
                 return Discover(shared, again=True)
             return _handshake_or_give_up(supported, pinned)
         if error.code in _STATELESS_CODES:
@@ -191,16 +191,16 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
     return chosen
 
 
-def decide_refusal(answer: Message, asked: Discover | None, pinned: str | None = None) -> NextStep:
+def decide_refusal(answer: Message, unanswered: Discover | None, pinned: str | None = None) -> NextStep:
     """Return the next step after an error response to `initialize`.
 
-    A stateless server lists its revisions in it, and gets another `server/discover`. `asked` is the `server/discover`
-    that was not answered in time, None if it was answered.
+    A stateless server lists its revisions in it, and gets another `server/discover`. `unanswered` is the earlier
+    `server/discover` if it was not answered in time.
     """
     error = read_error(answer)
     if error.code == UnsupportedVersion.code and pinned not in HANDSHAKE:
         shared = _first_shared(STATELESS, _supported_of(error.data), pinned)
-        if shared and not (asked and asked.again):
+        if shared and not (unanswered and unanswered.again):
             return Discover(shared, again=True)
     return GiveUp(to_remote_error(answer))
 

@@ -256,8 +256,8 @@ def described(what: str, error: BaseException, reference: str = "") -> str:
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
             if not frame.filename.startswith(LIBRARIES) and "site-packages" not in frame.filename:
                 where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
-    said = "".join(traceback.format_exception_only(error)).strip()
-    return f"{what} failed{where}: {said}" + (f" (reference {reference})" if reference else "")
+    message = "".join(traceback.format_exception_only(error)).strip()
+    return f"{what} failed{where}: {message}" + (f" (reference {reference})" if reference else "")
 
 
 class ResultMeta:

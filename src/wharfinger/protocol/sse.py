@@ -46,12 +46,12 @@ def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: in
 async def encode_pieces(pieces: AsyncIterable[bytes | bytearray | memoryview], *, id: str = "") -> AsyncIterator[bytes]:
     """Encode one event whose data comes in pieces, without joining them."""
     yield b"event: message\nid: %b\ndata: " % _field(id) if id else b"event: message\ndata: "
-    held = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
+    pending = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
     async for piece in pieces:
-        data = held + bytes(piece)
-        held = data[-1:] if data.endswith(b"\r") else b""
-        yield _fold(data[: len(data) - len(held)])
-    yield b"\n\n" if not held else b"\ndata: \n\n"
+        data = pending + bytes(piece)
+        pending = data[-1:] if data.endswith(b"\r") else b""
+        yield _fold(data[: len(data) - len(pending)])
+    yield b"\n\n" if not pending else b"\ndata: \n\n"
 
 
 def _field(value: str) -> bytes:

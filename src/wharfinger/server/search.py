@@ -275,18 +275,18 @@ async def _readable(services: Services, request: Request, query: Query, hits: Hi
     That text must have every word for which the hit was found; otherwise the hit would reveal a word that the caller
     may not see. For the same reason, no other spellings are suggested.
     """
-    kept = Hits()
-    kept.truncated = hits.truncated
+    readable = Hits()
+    readable.truncated = hits.truncated
     owner = owner_of(request)
     for hit in hits:
         text = await _read(services, request, hit.uri)
         if text is None:
             continue
         if not hit.snippet:
-            kept.append(hit)
+            readable.append(hit)
         elif (snippet := await services.pool.run(owner, _snippet_of, text, query, hit)) is not None:
-            kept.append(msgspec.structs.replace(hit, snippet=snippet))
-    return kept
+            readable.append(msgspec.structs.replace(hit, snippet=snippet))
+    return readable
 
 
 async def _read(services: Services, request: Request, uri: str) -> str | None:

@@ -137,10 +137,10 @@ class _Run:
                 if stop is None:
                     raise
                 result: t.InputRequiredResult = stop.result
-            asked: Any = {} if result.input_requests is UNSET else result.input_requests
+            requests: Any = {} if result.input_requests is UNSET else result.input_requests
             more = {"requestState": result.request_state} | {
                 "inputResponses": {
-                    key: self.answer(one.__struct_config__.tag, one.params) for key, one in asked.items()
+                    key: self.answer(one.__struct_config__.tag, one.params) for key, one in requests.items()
                 }
             }
 

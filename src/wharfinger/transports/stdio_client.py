@@ -72,13 +72,13 @@ _NOWHERE = asyncio.subprocess.DEVNULL
 
 def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child: the variables that every program needs, and `extra`."""
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if (name.upper() in INHERITED_VARIABLES or name.startswith("LC_"))
         and not value.startswith("()")  # a function of a shell
     }
-    return kept | dict(extra or {})
+    return variables | dict(extra or {})
 
 
 class StdioLink(StreamLink):

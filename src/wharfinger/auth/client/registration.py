@@ -52,11 +52,15 @@ def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
 
 
 def register(
-    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace, kept: RegisteredClient | None = None
+    found: AuthServer,
+    identity: ClientIdentity,
+    redirect_uri: str,
+    trace: Trace,
+    registered: RegisteredClient | None = None,
 ) -> Steps[RegisteredClient]:
     """Return a client of this authorization server, registering it if necessary.
 
-    `kept` is an earlier registration there.
+    `registered` is an earlier registration there.
 
     Raises:
         NotAuthorized: there is no way to register, or it is refused; the message says what to ask the operator for.
@@ -72,8 +76,8 @@ def register(
         return RegisteredClient(
             issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
         )
-    if kept is not None and kept.issuer == found.issuer and kept.redirect_uri == redirect_uri:
-        return kept
+    if registered is not None and registered.issuer == found.issuer and registered.redirect_uri == redirect_uri:
+        return registered
     if way == "dynamic":
         return (yield from _dynamic(found, identity, redirect_uri, trace))
     why = "does not support dynamic registration"

@@ -65,7 +65,7 @@ class TokenManager:
         self._renewed: set[str] = set()
         """Tokens that come from a renewal after a refusal. If such a token is refused, a new one is obtained."""
         self._authorization_times: dict[str, list[float]] = {}
-        self._asked: dict[str, set[str]] = {}
+        self._requested: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""
         self._looked: set[str] = set()
         """Servers without stored tokens; the store is asked again only after a refusal."""
@@ -105,32 +105,32 @@ class TokenManager:
         if challenge is None or (status == 403 and challenge.error != "insufficient_scope"):
             return False
         async with self._lock(url):
-            held = self._held.get(url) or await self._tokens.grant(url)
-            if held is not None:
-                self._held[url] = held
-            if held is not None and _headers(held) != sent:
+            old = self._held.get(url) or await self._tokens.grant(url)
+            if old is not None:
+                self._held[url] = old
+            if old is not None and _headers(old) != sent:
                 return True  # there is a newer token than the request had
             trace: Trace = []
             self.traces[url] = trace
-            grant = await self._replace(url, status, challenge, held, trace)
+            grant = await self._replace(url, status, challenge, old, trace)
             self._held[url] = grant
             await self._tokens.keep(grant)
             return True
 
     async def forget(self, url: str) -> bool:
         """Delete the tokens for a server. Returns False if it has none."""
-        held = self._held.pop(url, None) or await self._tokens.grant(url)
-        if held is not None:
-            await self._tokens.forget(held)
-        return held is not None
+        grant = self._held.pop(url, None) or await self._tokens.grant(url)
+        if grant is not None:
+            await self._tokens.forget(grant)
+        return grant is not None
 
-    async def _replace(self, url: str, status: int, challenge: Challenge, held: Grant | None, trace: Trace) -> Grant:
+    async def _replace(self, url: str, status: int, challenge: Challenge, old: Grant | None, trace: Trace) -> Grant:
         fetch = self._fetch(url)
-        known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
-        found = await run(discover(url, challenge, known, trace), fetch)
+        known = [issuer for issuer in (self._issuer, old.issuer if old is not None else None) if issuer is not None]
+        auth_server = await run(discover(url, challenge, known, trace), fetch)
         # Do not send tokens of another authorization server or resource there.
-        same = held is not None and (held.issuer, held.resource) == (found.issuer, found.resource)
-        earlier = held if same else None
+        same = old is not None and (old.issuer, old.resource) == (auth_server.issuer, auth_server.resource)
+        earlier = old if same else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
             if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
                 renewed = await self._renew(url, earlier)
@@ -138,18 +138,20 @@ class TokenManager:
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
-                raise self._useless(url, found, trace, "the token that was just issued")
+                raise self._useless(url, auth_server, trace, "the token that was just issued")
         if status == 403 and earlier is not None:
             # A new token would not add scopes that were granted, or already requested.
-            had = {*(earlier.scope if earlier.granted is None else earlier.granted), *self._asked.get(url, ())}
-            if set(found.scopes) <= had:
-                scopes = shown(" ".join(found.scopes)) or "more"
-                raise self._useless(url, found, trace, f"a token with the requested scope {scopes}")
+            had = {*(earlier.scope if earlier.granted is None else earlier.granted), *self._requested.get(url, ())}
+            if set(auth_server.scopes) <= had:
+                scopes = shown(" ".join(auth_server.scopes)) or "more"
+                raise self._useless(url, auth_server, trace, f"a token with the requested scope {scopes}")
         self._count_authorization(url)
-        asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
-        before = self._asked.get(url, ()) if earlier is not None else ()
-        self._asked[url] = {*before, *asked}
-        return await self._obtain(found, asked, fetch, trace)
+        scopes_to_request = scopes_to_ask(
+            auth_server, earlier.scope if earlier else (), self._scopes, offline=self._offline
+        )
+        before = self._requested.get(url, ()) if earlier is not None else ()
+        self._requested[url] = {*before, *scopes_to_request}
+        return await self._obtain(auth_server, scopes_to_request, fetch, trace)
 
     def _useless(self, url: str, found: AuthServer, trace: Trace, what: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
@@ -193,16 +195,16 @@ class TokenManager:
 
     async def _renewed_elsewhere(self, url: str, grant: Grant) -> Grant | None:
         """Return a grant that another process has renewed meanwhile: a refresh token works only once."""
-        kept = await self._tokens.grant(url)
+        stored = await self._tokens.grant(url)
         if (
-            kept is None
-            or kept.access_token == grant.access_token
-            or kept.issuer != grant.issuer
-            or self._about_to_expire(kept)
+            stored is None
+            or stored.access_token == grant.access_token
+            or stored.issuer != grant.issuer
+            or self._about_to_expire(stored)
         ):
             return None
-        self._held[url] = kept
-        return kept
+        self._held[url] = stored
+        return stored
 
     def _about_to_expire(self, grant: Grant) -> bool:
         if grant.expires_at is None:

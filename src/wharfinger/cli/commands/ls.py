@@ -161,13 +161,13 @@ async def sorted_items(items: AsyncIterable[Any], chosen: ListFilter) -> list[An
     key = SORT_KEYS[str(chosen.sort)]
     if chosen.limit is None:
         return sorted([item async for item in items if chosen.accepts(item)], key=key, reverse=True)
-    kept: list[tuple[Any, int, Any]] = []  # a heap of the largest
+    largest: list[tuple[Any, int, Any]] = []  # a heap of the largest
     number = 0
     async for item in items:
         if chosen.accepts(item):
             number -= 1
-            (heappush if len(kept) < chosen.limit else heappushpop)(kept, (key(item), number, item))
-    return [item for _, _, item in sorted(kept, reverse=True)]
+            (heappush if len(largest) < chosen.limit else heappushpop)(largest, (key(item), number, item))
+    return [item for _, _, item in sorted(largest, reverse=True)]
 
 
 def size_key(item: Any) -> float:

@@ -81,14 +81,14 @@ CHILD_VARIABLE = "_WHARFINGER_RELOADED"
 def stdout_to_stderr() -> Generator[None]:
     """Redirect stdout, which belongs to the protocol, to stderr while the user's module is imported."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbosity: Verbosity, *, dev: bool) -> int:

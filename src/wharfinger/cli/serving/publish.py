@@ -62,8 +62,8 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     ]
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
-    said = "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
-    return with_queries(said, [prepared.source for prepared in sources])
+    description = "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
+    return with_queries(description, [prepared.source for prepared in sources])
 
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:

@@ -99,7 +99,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
 
     # The copy that --demo makes is temporary: publish the folder itself.
     given = [parse_word(word) for word in params["words"]] if params["demo"] else []
-    words = [absolute_word(asked) for asked in given or [one.parsed for one in sources]]
+    words = [absolute_word(word) for word in given or [one.parsed for one in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = []
     for choice in HOST_OPTIONS:

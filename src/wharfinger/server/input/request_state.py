@@ -50,7 +50,7 @@ class _Sealed(msgspec.Struct, array_like=True):
 
     expires: int
     round: int
-    asked: dict[str, str]
+    open_digests: dict[str, str]
     """Digests of the open requests, by key."""
     answers: dict[str, tuple[str, Raw]]
     """The digest of the request and the answer, by key."""
@@ -65,12 +65,12 @@ class RequestState:
 
     __slots__ = (
         "_answers",
-        "_asked",
         "_first",
         "_key_counts",
         "_logged_before",
         "_not_recalled",
         "_open",
+        "_open_digests",
         "_request",
         "_responses",
         "_round",
@@ -91,7 +91,7 @@ class RequestState:
         self._round = 0
         self._first = True
         """Whether the request came without a state, so that it is unknown which requests its answers belong to."""
-        self._asked: dict[str, str] = {}
+        self._open_digests: dict[str, str] = {}
         self._responses: Mapping[str, Raw] = {}
         self._answers: dict[str, tuple[str, Raw]] = {}
         self._open: dict[str, tuple[str, Any]] = {}
@@ -131,7 +131,7 @@ class RequestState:
             raise InvalidParams("This requestState has expired: send the request again without it.")
         self._first = False
         self._round = sealed.round
-        self._asked, self._answers = sealed.asked, sealed.answers
+        self._open_digests, self._answers = sealed.open_digests, sealed.answers
         self.once_results, self._not_recalled = sealed.once, set(sealed.once)
         self.progress, self._logged_before = sealed.progress, sealed.logs
 
@@ -174,7 +174,7 @@ class RequestState:
         known = self._answers.get(key)
         if known is not None and known[0] == digest:
             return known[1]
-        if key in self._responses and (self._asked.get(key) == digest or (self._first and chosen)):
+        if key in self._responses and (self._open_digests.get(key) == digest or (self._first and chosen)):
             return self._responses[key]
         return None
 
@@ -222,7 +222,7 @@ class RequestState:
         state = _Sealed(
             expires=int(time.time() + limits.state_time),
             round=self._round + 1,
-            asked={key: digest for key, (digest, _) in self._open.items()},
+            open_digests={key: digest for key, (digest, _) in self._open.items()},
             answers=self._answers,
             once=self.once_results,
             progress=self.progress,

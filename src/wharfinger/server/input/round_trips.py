@@ -149,10 +149,10 @@ def _value_of(query: InputQuery, found: Any) -> Any:
 # --- waiting in place -------------------------------------------------------------------------------------------------
 
 
-def _send(request: Request, asked: Sequence[tuple[str, Any]]) -> list[Awaitable[Message]] | None:
+def _send(request: Request, requests: Sequence[tuple[str, Any]]) -> list[Awaitable[Message]] | None:
     """Send each `(method, params)`, and return an awaitable for each answer; None if the channel cannot ask."""
     waits: list[Awaitable[Message]] = []
-    for method, params in asked:
+    for method, params in requests:
         wait = request.channel.ask(request, method, params)
         if wait is None:  # can only happen for the first, since all use the same channel
             return None
@@ -229,8 +229,8 @@ def with_replay(services: Services, handler: Handler) -> Handler:
 async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
     """Send the requests that stopped a run on the connection, and set the request's state for the next run."""
     result: t.InputRequiredResult = stop.result
-    asked: Any = result.input_requests
-    waits = _send(request, [(one.__struct_config__.tag, one.params) for one in asked.values()])
+    requests: Any = result.input_requests
+    waits = _send(request, [(one.__struct_config__.tag, one.params) for one in requests.values()])
     if waits is None:
         raise NoAnswer(_NO_CHANNEL)
     earlier, root = state_of(services, request), outermost(request)
@@ -238,7 +238,7 @@ async def ask_and_resume(services: Services, request: Request, stop: InputNeeded
     state.replay = earlier.replay
     state.failures = dict(earlier.failures)
     responses: dict[str, Raw] = {}
-    for key, found in zip(asked, await _wait_for_all(waits), strict=True):
+    for key, found in zip(requests, await _wait_for_all(waits), strict=True):
         if isinstance(found, NoAnswer):
             state.failures[key] = found
         elif found.error is not UNSET:

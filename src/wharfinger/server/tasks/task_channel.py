@@ -22,12 +22,12 @@ __all__ = ["RunningTask", "TaskQuestion"]
 class TaskQuestion:
     """One of a task's `inputRequests`, and the future of its answer."""
 
-    __slots__ = ("answer", "asked")
+    __slots__ = ("answer", "request")
 
     def __init__(self, method: str, params: Any) -> None:
-        self.asked: dict[str, Any] = {"method": method}
+        self.request: dict[str, Any] = {"method": method}
         if params is not UNSET:
-            self.asked["params"] = Raw(encode(params))
+            self.request["params"] = Raw(encode(params))
         self.answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
 
@@ -135,12 +135,12 @@ class RunningTask:
 
     def state(self) -> bytes:
         """Return the result of `tasks/get`, encoded."""
-        asked: Any = {key: question.asked for key, question in self.questions.items()}
+        requests: Any = {key: question.request for key, question in self.questions.items()}
         final = self.final_status is not None
         return encode(
             TaskState(
                 status=self.status,
-                input_requests=asked if asked and not final else UNSET,
+                input_requests=requests if requests and not final else UNSET,
                 result=self._result,
                 error=self._error,
                 **self._shared(),

@@ -112,17 +112,17 @@ class LogAnswer(GitAnswer):
 
     def _title(self, number: int) -> str:
         tip = f"{shown(self.address.rev)} ({self._tip.oid[:12]})"
-        asked = [
+        conditions = [
             f"{name}={shown(value)}" for name, value in self.address.query.items() if name not in ("limit", "after")
         ]
         if not number:
             what = (
-                f"matches {', '.join(asked)}: leave a part of that out, or search more generally"
-                if asked
+                f"matches {', '.join(conditions)}: leave a part of that out, or search more generally"
+                if conditions
                 else "is left"
             )
             return f"0 commits. None that led to {tip} {what}.\n\n"
-        where = f" with {', '.join(asked)}" if asked else ""
+        where = f" with {', '.join(conditions)}" if conditions else ""
         return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
 
     def _how(self, window: CommitWindow) -> str:

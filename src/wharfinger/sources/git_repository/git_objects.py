@@ -95,8 +95,8 @@ class GitObjects:
     def forget(self) -> None:
         """Forget what was read: objects may have been pruned, or the repository may have been replaced."""
         self.reader.restart()
-        for kept in (self._trees, self._commits, self._heads, self._large):
-            kept.clear()
+        for cache in (self._trees, self._commits, self._heads, self._large):
+            cache.clear()
 
     async def info(self, name: str) -> GitObject:
         """Return the kind and size of an object (see `ObjectReader.info`)."""

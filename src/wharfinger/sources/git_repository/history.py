@@ -102,9 +102,8 @@ class Histories:
             GitFailed: git cannot read the history.
         """
         key = (tip, boundary, selection)
-        wanted = (
-            limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
-        )  # `-S` compares all files of each commit
+        # `-S` compares all files of each commit, so read no more commits than are wanted.
+        wanted = limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
         while True:
             history = self._kept.get(key)
             if history is None or not (history.complete or len(history.commits) >= wanted):

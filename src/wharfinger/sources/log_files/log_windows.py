@@ -147,7 +147,7 @@ class LogReader:
     ) -> Selection:
         """Select the wanted entries of the data, until a window is full or the end time is reached."""
         found = self._whole_entries(chain, found)
-        kept: list[Piece] = []
+        selected: list[Piece] = []
         after = found.position if found.pieces or query.after is None else query.after
         size = 0
         scanned, most = tuple(found.pieces), _open_bytes()
@@ -156,20 +156,20 @@ class LogReader:
             for start, end, holds, late in self._judge(content, piece.start, piece.data, wanted):
                 if late:
                     at = position_of(content, start)
-                    return Selection(kept, at, closed=True, notes=notes, scanned=scanned)
+                    return Selection(selected, at, closed=True, notes=notes, scanned=scanned)
                 if not holds:
                     continue
                 data = piece.data[start - piece.start : end - piece.start]
-                if kept and size + len(data) > most:
-                    return Selection(kept, position_of(content, start), more=True, notes=notes)
+                if selected and size + len(data) > most:
+                    return Selection(selected, position_of(content, start), more=True, notes=notes)
                 if len(data) > most:
                     data = _first_lines(data, most)
-                    _add(kept, Piece(piece.generation, start, data))
+                    _add(selected, Piece(piece.generation, start, data))
                     stop = start + len(data)
-                    return Selection(kept, position_of(content, stop), more=True, notes=notes)
+                    return Selection(selected, position_of(content, stop), more=True, notes=notes)
                 size += len(data)
-                _add(kept, Piece(piece.generation, start, data))
-        return Selection(kept, after, more=found.more, notes=notes, scanned=scanned)
+                _add(selected, Piece(piece.generation, start, data))
+        return Selection(selected, after, more=found.more, notes=notes, scanned=scanned)
 
     def _judge(
         self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
@@ -304,7 +304,7 @@ class LogReader:
         """
         lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
         end = high
-        kept: list[Piece] = []
+        selected: list[Piece] = []
         size = lines = 0
         while end > lowest:
             begin, data, whole = self._block_before(content, low, lowest, end)
@@ -315,17 +315,17 @@ class LogReader:
                     continue
                 part = data[start - begin : stop - begin]
                 full = lines + part.count(b"\n") > bounds.lines
-                if kept and (full or size + len(part) > most):
-                    return _joined(kept[::-1]), kept[-1].start, full, Piece(content.generation, begin, data)
+                if selected and (full or size + len(part) > most):
+                    return _joined(selected[::-1]), selected[-1].start, full, Piece(content.generation, begin, data)
                 if len(part) > most:  # one entry: its last lines; the previous window has the others
                     first = _last_lines(part, most)
                     rest = Piece(content.generation, start + first, part[first:])
                     return [rest], rest.start, full, rest
                 size, lines = size + len(part), lines + part.count(b"\n")
-                kept.append(Piece(content.generation, start, part))
+                selected.append(Piece(content.generation, start, part))
             end = begin
-        scanned = Piece(content.generation, end, content.read(end, high - end) if not kept else b"")
-        return _joined(kept[::-1]), end, False, scanned
+        scanned = Piece(content.generation, end, content.read(end, high - end) if not selected else b"")
+        return _joined(selected[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
         """Read some bytes before `end`. Returns their start, the bytes, and whether they begin with an entry.

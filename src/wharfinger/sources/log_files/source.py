@@ -316,11 +316,14 @@ class Logs(Source):
                         max(begin, end - 1_024), min(1_024, end - begin)
                     )
                     version = version_of_bytes(content.generation, begin, end, ends)
-                    asked = f"bytes={begin}-{last - 1}"
+                    window_query = f"bytes={begin}-{last - 1}"
                     yield (
                         chunk,
                         Document(
-                            uri=f"{uri}?{asked}", title=f"{title} ({asked})", version=version, mime_type=mime.TEXT
+                            uri=f"{uri}?{window_query}",
+                            title=f"{title} ({window_query})",
+                            version=version,
+                            mime_type=mime.TEXT,
                         ),
                     )
         except (NotServed, LogMoved, ResourceNotFound):

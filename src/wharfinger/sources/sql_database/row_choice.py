@@ -85,7 +85,7 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
     """
     own: dict[str, str] = {}
     filters: list[RowFilter] = []
-    kept: list[str] = []
+    texts: list[str] = []
     for name, value in pairs:
         if name in parameters or name in ("order", "columns"):
             if name in own:
@@ -94,12 +94,12 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
         else:
             filters.append(_read_filter(name, value))
         if name not in parameters:
-            kept.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
+            texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
     order = [RowOrder(_plain(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
     columns = [_plain(part) for part in _listed("columns", own)]
     if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER:
         raise InvalidArgument(f"At most {MAX_FILTERS} conditions and {MAX_ORDER} columns of order= are possible.")
-    return own, RowChoice(tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(kept))
+    return own, RowChoice(tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(texts))
 
 
 def _listed(name: str, own: dict[str, str]) -> list[str]:
@@ -152,8 +152,8 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
     Raises:
         InvalidArgument: one does not exist. The message lists the columns, and suggests one.
     """
-    asked = [one.column for one in choice.filters] + [one.column for one in choice.order] + list(choice.columns)
-    for name in asked:
+    names = [one.column for one in choice.filters] + [one.column for one in choice.order] + list(choice.columns)
+    for name in names:
         if name in columns:
             continue
         by_lower = {column.lower(): column for column in columns}

@@ -208,13 +208,13 @@ def _neighbours(
 ) -> tuple[str | None, str | None]:
     """Return the queries of the next and of the previous window."""
     span = ask.span
-    kept = f"&{span.choice.text}" if span.choice.text else ""
+    others = f"&{span.choice.text}" if span.choice.text else ""
     if table.key is None:
         end = span.offset + len(found.rows)
         last_row = end + span.limit if ask.explicit else ""
-        following = f"rows={end + 1}-{last_row}{kept}" if found.more else None
+        following = f"rows={end + 1}-{last_row}{others}" if found.more else None
         begin = max(0, span.offset - span.limit)
-        return following, f"rows={begin + 1}-{span.offset}{kept}" if span.offset else None
+        return following, f"rows={begin + 1}-{span.offset}{others}" if span.offset else None
     if not first:
         return None, None
     if max(len(first), len(last)) > MAX_PLACE_LENGTH:
@@ -223,12 +223,12 @@ def _neighbours(
             if span.choice.order
             else f"The keys of {clean(table.name)} are too long for a URI."
         )
-    kept = (f"&limit={span.limit}" if ask.explicit else "") + kept
+    others = (f"&limit={span.limit}" if ask.explicit else "") + others
     follows = found.more if not span.backwards else span.where == "before"
     precedes = found.more if span.backwards else span.where == "after"
     return (
-        f"after={quote_part(last)}{kept}" if follows else None,
-        f"before={quote_part(first)}{kept}" if precedes else None,
+        f"after={quote_part(last)}{others}" if follows else None,
+        f"before={quote_part(first)}{others}" if precedes else None,
     )
 
 

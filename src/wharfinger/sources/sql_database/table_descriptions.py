@@ -51,8 +51,8 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
         "checks": list(table.checks),
         "definition": table.definition,
     }
-    kept = {name: value for name, value in definition.items() if value not in (None, [])}
-    lines = [f"  {_json(name)}: {_lines(_cleaned(value))}" for name, value in kept.items()]
+    present = {name: value for name, value in definition.items() if value not in (None, [])}
+    lines = [f"  {_json(name)}: {_lines(_cleaned(value))}" for name, value in present.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

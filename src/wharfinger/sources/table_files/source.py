@@ -132,8 +132,8 @@ class Tables(Source):
         return locate(uri, self.uri)
 
     def _watched(self, uri: str) -> tuple[Parts, bool]:
-        asked = self._locate(uri)
-        return asked.parts, asked.view == "directory"
+        query = self._locate(uri)
+        return query.parts, query.view == "directory"
 
     # Opening
 
@@ -195,16 +195,16 @@ class Tables(Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: its query is not valid, or names a column that does not exist.
         """
-        asked = self._locate(uri)
-        if asked.view == "directory":
+        query = self._locate(uri)
+        if query.view == "directory":
             return self.files.stat(uri)
-        resource = self.files.stat(self.files.uri_of(asked.parts))
-        if asked.choice != RowChoice():
-            self._use(uri, asked.parts, lambda file: _check(file, asked.choice))
+        resource = self.files.stat(self.files.uri_of(query.parts))
+        if query.choice != RowChoice():
+            self._use(uri, query.parts, lambda file: _check(file, query.choice))
         resource.uri = uri
-        if asked.view:
-            resource.mime_type = JSON_LINES if asked.view == "rows" else VIEWS[asked.view]
-            resource.title = f"{resource.title} ({asked.view})"
+        if query.view:
+            resource.mime_type = JSON_LINES if query.view == "rows" else VIEWS[query.view]
+            resource.title = f"{resource.title} ({query.view})"
         return resource
 
     # Reading
@@ -216,10 +216,10 @@ class Tables(Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: there are no such rows or columns, or the file is not a table. The message says why.
         """
-        asked = self._locate(uri)
-        if asked.view == "directory":
+        query = self._locate(uri)
+        if query.view == "directory":
             return msgspec.structs.replace(self.files.read(uri, cache_scope=self.cache_scope), ttl_ms=0)
-        return self._use(uri, asked.parts, lambda file: self._result(file, _READ[asked.view](self, uri, asked, file)))
+        return self._use(uri, query.parts, lambda file: self._result(file, _READ[query.view](self, uri, query, file)))
 
     def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
         first = contents[0]
@@ -227,7 +227,7 @@ class Tables(Source):
         ttl = ttl_ms(file.status.st_mtime)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-    def _overview(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _overview(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
         base = self.files.uri_of(file.parts)
         count = file.table.count(self._engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
@@ -250,7 +250,7 @@ class Tables(Source):
         ]
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
 
-    def _schema(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _schema(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
         schema = {
             "format": _form(file),
             "bytes": file.status.st_size,
@@ -260,17 +260,17 @@ class Tables(Source):
         }
         return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(schema).decode())]
 
-    def _sample(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _sample(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
         lines, _ = self._rows(file, 1, EXAMPLE_ROWS, RowChoice())
         return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
 
-    def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        choice = asked.choice
+    def _window(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
+        choice = query.choice
         _check(file, choice)
-        first, last = asked.rows
-        if asked.tail:
+        first, last = query.rows
+        if query.tail:
             last = file.table.matching(self._engine, file.open, choice)
-            first = max(1, last - asked.tail + 1)
+            first = max(1, last - query.tail + 1)
         wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
         most = WINDOW_CHARACTERS if last or has_budget() else OPEN_CHARACTERS
         lines, more = self._rows(file, first, wanted, choice, most)
@@ -338,8 +338,8 @@ class Tables(Source):
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
         try:
-            asked = self._locate(self.files.inside + path)
-            names = self._use(path, asked.parts, lambda file: [column.name for column in file.table.columns])
+            query = self._locate(self.files.inside + path)
+            names = self._use(path, query.parts, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
         sign = "-" * typed.startswith("-")
@@ -349,13 +349,13 @@ class Tables(Source):
 
     def text(self, uri: str) -> Iterator[str]:
         """Yield the text of a file, or the rows of a Parquet file, in pieces. Stops after 64 MiB."""
-        asked = self._locate(uri)
-        if asked.view == "directory":
+        query = self._locate(uri)
+        if query.view == "directory":
             raise ResourceNotFound(uri)
-        if format_of(asked.parts[-1]) == "parquet":
-            yield from self._text_of_rows(uri, asked.parts)
+        if format_of(query.parts[-1]) == "parquet":
+            yield from self._text_of_rows(uri, query.parts)
             return
-        yield from self.files.text(self.files.uri_of(asked.parts), MAX_TEXT_BYTES)
+        yield from self.files.text(self.files.uri_of(query.parts), MAX_TEXT_BYTES)
 
     def _text_of_rows(self, uri: str, parts: Parts) -> Iterator[str]:
         first, size, more = 1, 0, True

@@ -143,8 +143,8 @@ def parse(query: Mapping[str, str]) -> Window | None:
         return None
     (kind, value), *more = query.items()
     if more or kind not in _LOWEST:
-        asked = ", ".join(query)[:100]
-        raise InvalidArgument(f"Ask for one window: {', '.join(_HOW.values())}. This asked for {asked}.")
+        names = ", ".join(query)[:100]
+        raise InvalidArgument(f"Ask for one window: {', '.join(_HOW.values())}. This asked for {names}.")
     if kind == "tail":
         found = Window(kind, int(value)) if _NUMBER(value) else None
     else:

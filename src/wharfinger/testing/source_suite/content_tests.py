@@ -110,25 +110,25 @@ class ContentTests(ContractBase):
         if self.windowed is None:
             pytest.skip("has nothing large")
         pieces: list[str | bytes] = []
-        asked: list[str] = []
+        uris: list[str] = []
         following: str | None = self.windowed
-        while following is not None and len(asked) < MAX_WINDOWS:
-            expect(following not in asked, "Windows", f"The next windows lead in a circle, at {following}.")
+        while following is not None and len(uris) < MAX_WINDOWS:
+            expect(following not in uris, "Windows", f"The next windows lead in a circle, at {following}.")
             expect(
                 driver.source.matches(following),
                 "Windows",
                 f"The next window {following} is not matched.",
             )
-            asked.append(following)
+            uris.append(following)
             contents = driver.ask("read", following).contents
             first = contents[0]
             pieces.append(first.text if first.text is not UNSET else first.blob or b"")
             following = next_of(first)
             if following is not None:
                 shown = any(content.uri == following for content in contents[1:])
-                expect(shown, "Windows", f"{asked[-1]} continues at {following}, but no further content names it.")
+                expect(shown, "Windows", f"{uris[-1]} continues at {following}, but no further content names it.")
         expect(
-            len(asked) > 1, "Windows", f"{self.windowed} came in one piece: no {NEXT!r} in _meta of its first content."
+            len(uris) > 1, "Windows", f"{self.windowed} came in one piece: no {NEXT!r} in _meta of its first content."
         )
         expect(all(pieces), "Windows", "A window is empty.")
         if following is None:

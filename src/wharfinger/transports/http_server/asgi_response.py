@@ -245,15 +245,15 @@ class EventStream:
         while self._writer is not None:
             await asyncio.wait((self._writer,))
         await self._start()
-        held: list[bytes] = []
+        pieces: list[bytes] = []
         if isinstance(message, bytes) and len(message) > PART_BYTES:
             message = split_message(message)
         if isinstance(message, bytes):
-            held.append(encode_event(message, id=id))
+            pieces.append(encode_event(message, id=id))
         elif message is not None:
             async for piece in encode_pieces(message, id=id):
-                held.append(piece)
-                if sum(map(len, held)) >= _MAX_JOINED_BYTES:
-                    await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
-                    held.clear()
-        await self._send({"type": "http.response.body", "body": b"".join(held)})
+                pieces.append(piece)
+                if sum(map(len, pieces)) >= _MAX_JOINED_BYTES:
+                    await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
+                    pieces.clear()
+        await self._send({"type": "http.response.body", "body": b"".join(pieces)})
