@@ -63,7 +63,7 @@ class Hits(list[Hit]):
     """The results of a search."""
 
     truncated: str = ""
-    """A sentence that says why there may be more results; empty if there are no more."""
+    """A sentence that says why there may be more results, or an empty string if there are no more."""
     remark: str = ""
     """A sentence about the words: that one was corrected, or that no result has all of them."""
 
@@ -219,7 +219,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def version(self, uri: str) -> MaybeAwaitable[str]:
-        """Return a text that stays the same while the content does; empty if unknown. By default, the one from `stat`.
+        """Return a text that changes with the content, or an empty string if unknown. By default, the one from `stat`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -301,7 +301,7 @@ class Source:
 
 
 def outage_of(source: Source) -> str:
-    """Return a clause that says how long a source has been unavailable, and why; empty if it answered the last call."""
+    """Return a clause that says how long a source has been unavailable, and why, or an empty string if it answers."""
     breaker = source.breaker
     if not breaker.down:
         return ""

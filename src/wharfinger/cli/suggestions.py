@@ -22,7 +22,7 @@ NAME_CHARACTERS = 200
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) -> str:
-    """Return the name most similar to this one; empty if none is; `cutoff` is the minimum similarity, from 0 to 1."""
+    """Return the name most similar to this one, or an empty string. `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches
 
     by_folded = {one[:NAME_CHARACTERS].casefold(): one for one in islice(names, COMPARED_NAMES)}

@@ -190,6 +190,6 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the place in the author's code, such as `server.py, line 12`; empty if no frame is the author's."""
+    """Return the place in the author's code, such as `server.py, line 12`, or an empty string if there is none."""
     frames = frames_of(error)
     return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

@@ -105,7 +105,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """Return the URLs to visit that a refusal requires before the call is sent again; empty if none or too many."""
+    """Return the URLs to visit before the call is sent again, or an empty list if there are none or too many."""
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations
     except msgspec.ValidationError:

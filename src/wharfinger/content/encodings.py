@@ -95,7 +95,7 @@ _SPACES = re.compile("[ \n]").search
 
 
 def _utf16_without_mark(data: bytes) -> str:
-    """Return the variant of UTF-16; empty unless nearly all characters are Latin letters, spaces and punctuation."""
+    """Return the variant of UTF-16 if nearly all characters are Latin letters, spaces and punctuation, or "" if not."""
     sample = data[:_SAMPLE_BYTES]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
     if bool(even) == bool(odd):

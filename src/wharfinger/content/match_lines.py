@@ -435,7 +435,7 @@ def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: floa
 
 
 def _definition(line: str) -> str:
-    """Return the name of the function, class, table or similar that a line defines; empty if it defines none."""
+    """Return the name of the function, class, table or similar that a line defines, or an empty string."""
     words = iter(line[:_MATCHED_CHARACTERS].split(None, 8))
     for word in words:
         word = word.lower()

@@ -48,7 +48,7 @@ class NearWords:
                         self._near[part] += count
 
     def best(self) -> str:
-        """Return the nearest word, and among equally near ones the most frequent; empty if none is near."""
+        """Return the nearest word, or an empty string. Of equally near words, the most frequent is returned."""
         if not self._near:
             return ""
         return min(self._near, key=lambda word: (distance(self._word, word, self._most), -self._near[word], word))

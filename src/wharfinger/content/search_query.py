@@ -120,7 +120,7 @@ class Word(NamedTuple):
     phrase: bool = False
     """Whether it must occur exactly as it is."""
     parts: tuple[str, ...] = ()
-    """The parts of an identifier, folded; empty if it has only one."""
+    """The parts of an identifier, folded, or an empty tuple if it has only one."""
     short: tuple[str, ...] = ()
     """Its abbreviations in programs."""
 

@@ -56,7 +56,7 @@ class Breaker:
     ) -> None:
         self.clock = clock
         self.reason = ""
-        """Why the last call failed; empty if the breaker is closed, or if the call timed out."""
+        """Why the last call failed, or an empty string if it timed out or the breaker is closed."""
         self.observers: list[Callable[[], None]] = []
         """Functions that are called when the breaker opens or closes, by the call that changed it."""
         self._backoff = Backoff(initial_delay, max_delay, random)

@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
     allowed: bool
     rule: str = ""
-    """The rule that decided, for the record; empty if no rule applies, so that the action is refused."""
+    """The rule that decided, for the record, or an empty string if no rule applies, so that the action is refused."""
     missing_scopes: tuple[str, ...] = ()
     """Scopes with which it would be allowed, if the caller may know that."""
 

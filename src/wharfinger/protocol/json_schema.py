@@ -111,7 +111,7 @@ class CompiledSchema:
         return fits
 
     def faults(self, value: Any) -> list[str]:
-        """Return one line for each error, with its path and without the value; none if the value matches."""
+        """Return one line for each error, with its path and without the value. A value that matches has none."""
         if self._searches and _searched(value) > MAX_PATTERN_STEPS:
             return ["arguments: have texts that are too long for patterns with look-around"]
         if self.fits(value):

@@ -23,7 +23,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     subject: str
     """The person or service (`sub`), as the issuer names it."""
     issuer: str = ""
-    """The authorization server (`iss`); empty for callers that this server itself identified."""
+    """The authorization server (`iss`), or an empty string for callers that this server itself identified."""
     client: str = ""
     """The OAuth client that uses the token (`client_id` or `azp`), if known."""
     scopes: frozenset[str] = frozenset()

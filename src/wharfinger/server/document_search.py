@@ -235,7 +235,7 @@ class _DocumentSearch:
         return hits
 
     def _bound_of_texts(self, texts: int, left: int) -> str:
-        """Return the bound that ends reading, as the end of a sentence; empty if another text may be read."""
+        """Return the reached bound as the end of a sentence, or an empty string if another text may be read."""
         if texts == self.bounds.texts:
             return f"after {self.bounds.texts:,} texts"
         if left <= 0:
@@ -245,7 +245,7 @@ class _DocumentSearch:
         return ""
 
     def unknown(self) -> set[str]:
-        """Return the words that occur nowhere; none if some documents were not read."""
+        """Return the words that occur nowhere, or an empty set if some documents were not read."""
         if self.reached or not self.complete:
             return set()
         return {word.text for word, seen in zip(self.query.words, self.seen, strict=True) if not seen}

@@ -73,7 +73,7 @@ class Polling:
         self._recorded: dict[str | None, Hashable] = {}
         self._worker: _Worker | None = None
         self._unavailable = ""
-        """Why the data is unavailable, as of the last round; empty if it is available."""
+        """Why the data was unavailable in the last round, or an empty string if it was available."""
 
     @property
     def watched(self) -> tuple[str | None, ...]:

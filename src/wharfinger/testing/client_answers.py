@@ -39,7 +39,7 @@ class Script:
 
     @property
     def unused_answers(self) -> list[str]:
-        """The keys of answers that no question has used yet; empty if `answers` is a function."""
+        """The keys of answers that no question has used yet, or an empty list if `answers` is a function."""
         return [] if callable(self._answers) else [key for key in self._answers if key not in self.questions]
 
     async def _fill_in(self, question: t.ElicitRequestParams) -> t.ElicitResult:

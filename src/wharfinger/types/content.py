@@ -74,7 +74,7 @@ class UnknownContent(dict[str, Any]):
 
     @property
     def type(self) -> str:
-        """The block's type; empty if it is not a string."""
+        """The block's type, or an empty string if it is not a string."""
         kind = self.get("type")
         return kind if isinstance(kind, str) else ""
 

@@ -28,7 +28,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The scopes that it requires, in order; empty if it names none."""
+        """The scopes that it requires, in order, or an empty tuple if it names none."""
         return tuple(dict.fromkeys(self.params.get("scope", "").split()))
 
     @property

@@ -50,7 +50,7 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
 
 
 def language_of(kind: str, uri: str) -> str:
-    """Return the language for a MIME type, or for the suffix of the URI; empty if it is plain or unknown."""
+    """Return the language for a MIME type or the suffix of a URI, or an empty string if it is plain or unknown."""
     base = kind.partition(";")[0].strip().lower()
     known = BY_KIND.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
     if known:
@@ -90,7 +90,7 @@ def summary(data: bytes, kind: str) -> str:
 
 
 def dimensions(data: bytes) -> str:
-    """Return width and height of a PNG or GIF image, with a leading space; empty for anything else."""
+    """Return width and height of a PNG or GIF image, with a leading space, or an empty string for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
         width, height = struct.unpack(">II", data[16:24])
         return f" {width} x {height}"

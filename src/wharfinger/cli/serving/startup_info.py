@@ -122,7 +122,7 @@ def _items(value: Any) -> Sequence[str]:
 
 
 def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
-    """Return how to pass what the command omits: passwords and environment variables; empty if nothing is omitted."""
+    """Return how to pass the passwords and environment variables that the command omits, or an empty string."""
     from wharfinger.sources.registry import hides_secret, shown_word
 
     remarks = [

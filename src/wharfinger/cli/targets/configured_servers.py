@@ -48,7 +48,7 @@ class ConfiguredServer(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The URL as it is in the file; empty for a command."""
+        """The URL as it is in the file, or an empty string for a command."""
         return next((str(self.entry[key]) for key in URL_KEYS if isinstance(self.entry.get(key), str)), "")
 
 

@@ -39,11 +39,11 @@ class Host(NamedTuple):
     table: str
     """The member of the file that contains the servers."""
     url: str
-    """The key of a server's URL; empty if the file takes stdio only."""
+    """The key of a server's URL, or an empty string if the file takes stdio only."""
     typed: bool
     """Whether an entry names its transport."""
     reference: str
-    """How a value refers to an environment variable; empty if a separate key names the variable of the token."""
+    """How a value refers to an environment variable, or an empty string if another key names it."""
     after_add: str
     """What the user should do or know after a server was added."""
     after_remove: str

@@ -194,7 +194,7 @@ def plain_host(host: str) -> str:
 
 
 def choices_of(field: t.PrimitiveSchema) -> list[tuple[str, str]]:
-    """Return the choices of a field as value and label; none for a free field."""
+    """Return the choices of a field as value and label, or an empty list for a free field."""
     titled = field.one_of
     plain = field.enum
     if field.type == "array" and field.items is not UNSET:

@@ -208,7 +208,7 @@ def _length(data: Any) -> int:
 
 
 def subject_of(call: Call) -> str:
-    """Return the name of the tool or prompt, or the URI of the resource, on one line; empty for others."""
+    """Return the name of the tool or prompt, or the URI of the resource, on one line, or an empty string for others."""
     name_param = call.row.name_param if call.row is not None else ""
     return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 

@@ -85,7 +85,7 @@ def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) ->
 
 
 def allowed(kind: Any) -> list[str]:
-    """Return the values of an enum or of literals, as JSON; empty for any other type."""
+    """Return the values of an enum or of literals, as JSON, or an empty list for any other type."""
     values: list[Any] = []
     for member in members(kind) or (kind,):
         if get_origin(member) is Literal:
@@ -96,5 +96,5 @@ def allowed(kind: Any) -> list[str]:
 
 
 def members(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union; empty for any other type."""
+    """Return the members of a union, or an empty tuple for any other type."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()

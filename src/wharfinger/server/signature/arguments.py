@@ -468,7 +468,7 @@ def _arms(kind: Any) -> tuple[Any, ...]:
 
 
 def _choices(kind: Any) -> list[str]:
-    """Return the strings of an enum or `Literal`; empty for other types."""
+    """Return the strings of an enum or `Literal`, or an empty list for other types."""
     kinds = [member for member in members(kind) if member is not type(None)] or [kind]
     kind = kinds[0] if len(kinds) == 1 else None
     if get_origin(kind) is Literal:

@@ -54,7 +54,7 @@ def summary_of(function: Callable[..., Any]) -> str:
 
 
 def _begins_section(lines: list[str], number: int) -> str:
-    """Return the name of the section that a line begins, in lower case; empty for any other line."""
+    """Return the name of the section that a line begins, in lower case, or an empty string for any other line."""
     line = lines[number]
     if line.startswith(":") and (re.match(_SPHINX, line) or re.match(_SPHINX_OTHER, line)):
         return "sphinx"

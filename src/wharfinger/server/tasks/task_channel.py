@@ -69,7 +69,7 @@ class RunningTask:
         """The questions without an answer yet. No key is used twice."""
         self.runner: asyncio.Task[Any] | None = None
         self.stop_reason = ""
-        """Why `stop` was called: `cancel`, `late`, `end` or `lost`; empty if it was not."""
+        """Why `stop` was called: `cancel`, `late`, `end` or `lost`, or an empty string if it was not."""
         self.timer: asyncio.TimerHandle | None = None
         """The timer that stops it when its `ttl` is over."""
         self.notify_timer: asyncio.TimerHandle | None = None

@@ -85,7 +85,7 @@ class TaskListener(Protocol):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A task in the store. `worker` is the process that runs it; empty after its end."""
+    """A task in the store. `worker` is the process that runs it, or an empty string after its end."""
 
     worker: str
     state: Raw

@@ -83,7 +83,7 @@ class GitDirectory:
         return self._with_directory(names[:-1], read)
 
     def text(self, *names: str) -> str:
-        """Return the text of a small file, without white space around it; empty if there is no such file."""
+        """Return the text of a small file without white space around it, or an empty string if there is no file."""
         try:
             return os.fsdecode(self.read(*names)).strip()
         except NotServed:
@@ -125,7 +125,7 @@ class FoundRepository(NamedTuple):
     common: GitDirectory
     """The directory with references and objects."""
     work_tree: str
-    """The folder of the working tree; empty if the repository is bare."""
+    """The folder of the working tree, or an empty string if the repository is bare."""
     sha256: bool
     """Whether names of objects have 64 digits."""
     reftable: bool
@@ -217,7 +217,7 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
 
 
 def _target(top: GitDirectory) -> str:
-    """Return the directory to which the `.git` file of a folder leads, resolved; empty if it leads nowhere."""
+    """Return the directory to which the `.git` file of a folder leads, resolved, or an empty string."""
     given = top.text(".git")
     if not given.startswith("gitdir:") or "\0" in given:
         return ""

@@ -102,7 +102,7 @@ class ObjectStore(Protocol):
         ...
 
     def describe(self) -> str:
-        """Describe the store, such as how many entries are withheld; empty if counting them would take long."""
+        """Describe the store, such as how many entries are withheld. The text is empty if counting would take long."""
         ...
 
     def close(self) -> None:

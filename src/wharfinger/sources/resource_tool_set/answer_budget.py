@@ -60,7 +60,7 @@ class Budget(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The argument that sets the same budget in the next call; empty for the default."""
+        """The argument that sets the same budget in the next call, or an empty string for the default."""
         return "" if self.tokens == DEFAULT_TOKENS else f" and max_tokens={self.tokens}"
 
 

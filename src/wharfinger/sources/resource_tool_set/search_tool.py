@@ -50,7 +50,7 @@ RESULTS_CHARACTERS = Budget().characters - 2 * NOTES_CHARACTERS
 
 
 class QueryResult(Protocol):
-    """The result of a source's `query(statement, limit=…)`. `truncated` says why rows are missing; empty if none are.
+    """The result of a source's `query(statement, limit=…)`. `truncated` says why rows are missing, if any are.
 
     It may also have `database` and `dialect`, the names of the database and of its SQL, and `shortened`, which says how
     to get the rest of values that were cut.

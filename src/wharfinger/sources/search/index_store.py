@@ -134,7 +134,7 @@ class IndexRows(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Which documents to search; empty for all. `path` is a pattern with `*`, `?` and `[…]`."""
+    """Which documents to search: by default, all. `path` is a pattern with `*`, `?` and `[…]`."""
 
     sources: Sequence[str] = ()
     type: str = ""

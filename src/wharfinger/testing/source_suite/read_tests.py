@@ -143,7 +143,7 @@ def check_resource(item: t.Resource, clause: str) -> None:
 
 
 def below(source: Source, ends: tuple[str, ...]) -> list[str]:
-    """Return the URI of the source with each of these ends; empty if it has none."""
+    """Return the URI of the source with each of these ends, or an empty list if it has none."""
     if not source.uri:
         return []
     top = source.uri if source.uri.endswith("/") else source.uri + "/"
