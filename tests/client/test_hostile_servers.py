@@ -18,13 +18,13 @@ from tests.transports.client_servers import ask as ask_link
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.auth.client.challenge import parse_challenges
-from wharfinger.client.cache import MAX_NAME, Cache, CacheStep, Key
-from wharfinger.client.callbacks import MAX_BYTES, MAX_WAITING, CallbackQueue
+from wharfinger.client.cache import MAX_NAME_CHARACTERS, Cache, CacheStep, Key
+from wharfinger.client.callbacks import MAX_WAITING_BYTES, MAX_WAITING_MESSAGES, CallbackQueue
 from wharfinger.client.client import LIMITS
 from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import Listing
-from wharfinger.client.subscriptions import MAX_PENDING, MAX_URI, _Subscription
-from wharfinger.client.templates import MAX_TEMPLATE
+from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, MAX_URI_CHARACTERS, _Subscription
+from wharfinger.client.templates import MAX_TEMPLATE_CHARACTERS
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MAX_BATCH_MESSAGES, ClientPeer
 from wharfinger.protocol.events import NotAMessage, Reply
@@ -189,9 +189,9 @@ def test_a_template_of_a_server_is_bounded() -> None:
         async with Client(Server("templates"), middleware=[lists]) as client:
             return await client.template("x").uri()
 
-    assert len(asyncio.run(uri("x" * MAX_TEMPLATE))) == MAX_TEMPLATE
-    with pytest.raises(InvalidResponse, match=str(MAX_TEMPLATE)):
-        asyncio.run(uri("x" * (MAX_TEMPLATE + 1)))
+    assert len(asyncio.run(uri("x" * MAX_TEMPLATE_CHARACTERS))) == MAX_TEMPLATE_CHARACTERS
+    with pytest.raises(InvalidResponse, match=str(MAX_TEMPLATE_CHARACTERS)):
+        asyncio.run(uri("x" * (MAX_TEMPLATE_CHARACTERS + 1)))
 
 
 # Floods.
@@ -213,9 +213,9 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
         return numbers
 
     async def test() -> None:
-        assert await reported(100, MAX_BYTES // 10) == [0, *range(90, 100)]
-        assert await reported(MAX_WAITING + 1, 1) == list(range(MAX_WAITING + 1))
-        assert len(await reported(MAX_WAITING + 2, 1)) == MAX_WAITING + 1
+        assert await reported(100, MAX_WAITING_BYTES // 10) == [0, *range(90, 100)]
+        assert await reported(MAX_WAITING_MESSAGES + 1, 1) == list(range(MAX_WAITING_MESSAGES + 1))
+        assert len(await reported(MAX_WAITING_MESSAGES + 2, 1)) == MAX_WAITING_MESSAGES + 1
 
     run(test())
 
@@ -223,12 +223,12 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
 def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
         subscription = _Subscription(("a:",), False, asyncio.get_running_loop().create_future())
-        for number in range(10 * MAX_PENDING):
+        for number in range(10 * MAX_PENDING_CHANGES):
             subscription.put("resource", f"a:{number}")
-            assert len(subscription.pending) <= MAX_PENDING + 1
-        subscription.put("resource", "a:" + "x" * (MAX_URI - 2))
-        assert any(len(uri) == MAX_URI for _, uri in subscription.pending)
-        subscription.put("resource", "a:" + "x" * (MAX_URI - 1))
+            assert len(subscription.pending) <= MAX_PENDING_CHANGES + 1
+        subscription.put("resource", "a:" + "x" * (MAX_URI_CHARACTERS - 2))
+        assert any(len(uri) == MAX_URI_CHARACTERS for _, uri in subscription.pending)
+        subscription.put("resource", "a:" + "x" * (MAX_URI_CHARACTERS - 1))
         assert subscription.pending == {("resource", "a:"): False}
         assert (await subscription.take()).uri == "a:"
 
@@ -255,7 +255,9 @@ def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
 def test_a_cursor_too_long_to_be_kept_is_not() -> None:
     step = CacheStep(Cache(), "http://x", {}, t.ClientCapabilities())
     step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
-    kept, too_long = (t.PaginatedRequestParams(cursor="x" * length) for length in (MAX_NAME, MAX_NAME + 1))
+    kept, too_long = (
+        t.PaginatedRequestParams(cursor="x" * length) for length in (MAX_NAME_CHARACTERS, MAX_NAME_CHARACTERS + 1)
+    )
     assert isinstance(step.find_key("tools/list", kept)[0], Key)
     assert step.find_key("tools/list", too_long)[0] is None
 

@@ -11,7 +11,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.client import Change, Client
 from wharfinger.client.retry import NEVER, Retry
-from wharfinger.client.subscriptions import MAX_PENDING, _Subscription
+from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, _Subscription
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -120,12 +120,12 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
     async def test() -> None:
         server = FakeServer()
         async with Client(server) as client, client.watch("a:root") as changes:
-            for number in range(MAX_PENDING + 1):
+            for number in range(MAX_PENDING_CHANGES + 1):
                 server.tell(UPDATED, {"uri": f"a:root/{number}"})
             await client.ping()
             assert [await anext(changes) for _ in range(2)] == [
                 Change("resource", "a:root"),
-                Change("resource", f"a:root/{MAX_PENDING}"),
+                Change("resource", f"a:root/{MAX_PENDING_CHANGES}"),
             ]
 
     run(test())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wharfinger.content.globs import _parts, _Steps, compile_glob
+from wharfinger.content.globs import _parts, _StepMatcher, compile_glob
 
 HOSTILE = [
     "*a" * 13 + "b",
@@ -233,7 +233,7 @@ class Counted(str):
 def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, path: bool) -> None:
     """By structure, whatever the time: no step is taken back."""
     steps = compile_glob(pattern, path=path).__self__  # type: ignore[attr-defined]
-    assert isinstance(steps, _Steps)
+    assert isinstance(steps, _StepMatcher)
     text = Counted("a" * 5_000)
     assert not steps.matches(text)
     assert text.looks <= 5_000
@@ -247,4 +247,4 @@ def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(patt
     if parts is None:
         return
     several = sum(part.repeated for part in parts) > 1
-    assert isinstance(getattr(compile_glob(pattern, path=path), "__self__", None), _Steps) is several
+    assert isinstance(getattr(compile_glob(pattern, path=path), "__self__", None), _StepMatcher) is several

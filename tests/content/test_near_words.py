@@ -46,7 +46,7 @@ def test_words_that_are_too_long_or_too_many_are_not_compared(monkeypatch: pytes
     long = "x" * near_words.MOST
     assert nearest(long, long[:-1] + "y")
     assert nearest(long + "x", long + "y") == ""
-    monkeypatch.setattr(near_words, "MAX_COMPARED", 2)
+    monkeypatch.setattr(near_words, "MAX_COMPARED_WORDS", 2)
     assert nearest("anchor", "anchxx anchyy", "anchur") == ""
     assert nearest("anchor", "anchxx", "anchur") == "anchur"
 

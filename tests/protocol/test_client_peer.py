@@ -138,7 +138,7 @@ def test_request_is_suspect_only_if_every_other_message_was_read() -> None:
     assert nameless(asked) is None  # what was sent before the second was read as well
     third = ask(asked, "three")
     assert nameless(asked) == "three"
-    asked.sent_otherwise()
+    asked.record_one_way()
     assert nameless(asked) is None  # a notification may be meant
     asked.receive(wire(id=third, result={}))
     fourth = ask(asked, "four")
@@ -318,7 +318,7 @@ def test_close_leaves_nothing_that_a_later_request_could_be_suspected_for() -> N
 
 def test_notification_before_the_first_request_is_forgotten_after_its_answer() -> None:
     asked = peer()
-    asked.sent_otherwise()
+    asked.record_one_way()
     id = ask(asked, "one")
     assert nameless(asked) is None
     asked.receive(wire(id=id, result={}))

@@ -38,9 +38,9 @@ from wharfinger.protocol.request import (
     InputNeeded,
     Request,
     ResultMeta,
-    called,
-    described,
+    failure_text,
     input_needed,
+    name_of_call,
     no_such_method,
     notify,
     open_request,
@@ -267,7 +267,7 @@ def test_only_errors_of_this_package_are_sent_unchanged() -> None:
     ],
 )
 def test_request_is_logged_by_what_it_calls(method: str, params: dict[str, Any], expected: str) -> None:
-    assert called(opened(method, params, session_of("2025-11-25"))) == expected
+    assert name_of_call(opened(method, params, session_of("2025-11-25"))) == expected
 
 
 def failing(file: str, inside: Callable[[], Any]) -> Exception:
@@ -288,7 +288,7 @@ def test_log_names_the_last_line_of_the_authors_code() -> None:
         error = failing("/srv/harbour.py", inside)
         tail = error.__traceback__.tb_next  # type: ignore[union-attr]
         error.__traceback__.tb_next = tail.tb_next  # type: ignore[union-attr]  # without the lambda
-        said = described("tools/call 'x'", error)
+        said = failure_text("tools/call 'x'", error)
         assert said.startswith(f"tools/call 'x' failed{at}: ")
         assert said.endswith(str(error).splitlines()[-1])
 
@@ -297,15 +297,15 @@ def test_log_names_the_last_line_of_the_authors_code() -> None:
 def test_log_names_no_line_of_a_library(file: str) -> None:
     error = failing(file, lambda: 1 / 0)
     error.__traceback__.tb_next = None  # type: ignore[union-attr]
-    assert described("x", error, "7") == "x failed: ZeroDivisionError: division by zero (reference 7)"
+    assert failure_text("x", error, "7") == "x failed: ZeroDivisionError: division by zero (reference 7)"
 
 
 def test_log_names_the_line_of_the_cause_where_the_error_has_none() -> None:
     error = RuntimeError("outer")
     error.__cause__ = failing("/srv/harbour.py", [].pop)
-    assert described("x", error) == "x failed at /srv/harbour.py:2, in act: RuntimeError: outer"
+    assert failure_text("x", error) == "x failed at /srv/harbour.py:2, in act: RuntimeError: outer"
     error.__traceback__ = failing("/srv/quay.py", [].pop).__traceback__
-    assert described("x", error) == "x failed at /srv/quay.py:2, in act: RuntimeError: outer"
+    assert failure_text("x", error) == "x failed at /srv/quay.py:2, in act: RuntimeError: outer"
 
 
 def test_stop_is_found_inside_of_groups() -> None:

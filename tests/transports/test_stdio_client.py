@@ -21,7 +21,7 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.transports import stdio_client, stream_client
-from wharfinger.transports.stdio_client import StdioLink, inherited
+from wharfinger.transports.stdio_client import StdioLink, child_environment
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups and signals")
 
@@ -289,7 +289,7 @@ def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monk
     """Security C07, C08: the error names the command and what it said last."""
     monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
     if reason == "closed its output":  # nothing follows it
-        monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
+        monkeypatch.setattr(stdio_client, "OUTPUT_GRACE_SECONDS", 0.05)
 
     async def test() -> None:
         async with child(code) as link:
@@ -319,7 +319,7 @@ def test_end_of_the_server_is_reported_once() -> None:
 
 def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C07, C10: the server is gone although its output is still open."""
-    monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
+    monkeypatch.setattr(stdio_client, "OUTPUT_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
 
     async def test() -> None:
@@ -480,7 +480,7 @@ def test_stderr_is_read_always_and_kept_in_bounds() -> None:
         async with child(code) as link:
             await ask(link)
         assert link.stderr.endswith("last words")
-        assert len(link.stderr) <= stdio_client.STDERR_LINES * (stdio_client.MAX_STDERR_LINE + 1)
+        assert len(link.stderr) <= stdio_client.STDERR_LINES * (stdio_client.MAX_STDERR_LINE_BYTES + 1)
 
     run(test())
 
@@ -504,7 +504,7 @@ os.write(2, b'o\\r\\n' + b'x' * 9999 + b'\\nend')
         await link.open()
         await ask(link)
         await link.close()
-        assert lines == ["one", "two", "x" * stdio_client.MAX_FORWARDED_LINE, "end"]
+        assert lines == ["one", "two", "x" * stdio_client.MAX_FORWARDED_LINE_BYTES, "end"]
 
     run(test())
 
@@ -535,8 +535,8 @@ def test_secrets_of_the_host_are_not_inherited(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("HOME", "() { evil; }")
-    assert "AWS_SECRET_ACCESS_KEY" not in inherited()
-    assert "HOME" not in inherited()
+    assert "AWS_SECRET_ACCESS_KEY" not in child_environment()
+    assert "HOME" not in child_environment()
 
     async def test() -> None:
         with open(__file__, encoding="utf-8") as mine:

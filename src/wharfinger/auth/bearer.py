@@ -34,9 +34,9 @@ def static_token(token: str, subject: str = "token") -> Verify:
             raise HttpRefusal(
                 401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE_HEADERS)
             )
-        scheme, _, given = value.partition(b" ")
+        scheme, _, credentials = value.partition(b" ")
         # Always compare, so that a wrong scheme takes as long as a wrong token.
-        same = hmac.compare_digest(given.strip(b" \t"), expected)
+        same = hmac.compare_digest(credentials.strip(b" \t"), expected)
         if scheme.lower() != b"bearer" or not same:
             raise HttpRefusal(401, "The token is not valid.", (_INVALID, *CLOSE_HEADERS))
         return principal

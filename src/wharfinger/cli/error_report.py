@@ -6,9 +6,9 @@ import sys
 
 import click
 
-__all__ = ["CTRL_C", "CommandError", "report_error"]
+__all__ = ["CTRL_C_EXIT_CODE", "CommandError", "report_error"]
 
-CTRL_C = 130
+CTRL_C_EXIT_CODE = 130
 """Exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
 
 
@@ -28,7 +28,7 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
-        return CTRL_C
+        return CTRL_C_EXIT_CODE
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return 2
@@ -68,10 +68,10 @@ def describe(error: BaseException) -> tuple[str, int]:
         hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
         return f"{error}{hint}", error.exit_code
     if isinstance(error, (ConnectionFailed, ConnectionLost)) and error.stderr:
-        from wharfinger.cli.tracebacks import last_words
+        from wharfinger.cli.tracebacks import ending_lines
 
         message = str(error).removesuffix(f"\n{error.stderr}")
-        return "\n".join([message, *last_words(error.stderr.split("\n"))]), error.exit_code
+        return "\n".join([message, *ending_lines(error.stderr.split("\n"))]), error.exit_code
     if isinstance(error, ConnectionFailed) and str(error).startswith("Cannot connect to http"):
         return f"{str(error).rstrip('.')}. Is the server running, and is this its address?", error.exit_code
     if isinstance(error, RequestTimeout):

@@ -76,5 +76,5 @@ def absolute_command(words: list[str]) -> tuple[str, ...]:
 def is_path(word: str) -> bool:
     """Return whether an argument names a file or folder: a bare word may be a sub-command."""
     path = Path(word)
-    looks = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
-    return looks and not word.startswith("-") and path.exists()
+    looks_like_path = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
+    return looks_like_path and not word.startswith("-") and path.exists()

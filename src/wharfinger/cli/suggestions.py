@@ -39,9 +39,9 @@ def uri_ending_with(path: str, uris: Iterable[str]) -> str:
 def name_suggestion(name: str, names: Iterable[str], intro: str = "There is") -> str:
     """Return ` Did you mean 'x'?` or the names after `intro`, with a leading space; an empty string without names."""
     known = list(dict.fromkeys(names))
-    meant = nearest(name, known)
-    if meant:
-        return f" Did you mean {meant!r}?"
+    suggestion = nearest(name, known)
+    if suggestion:
+        return f" Did you mean {suggestion!r}?"
     if not known:
         return ""
     more = f", and {len(known) - LISTED_NAMES:,} more" if len(known) > LISTED_NAMES else ""
@@ -65,11 +65,12 @@ async def suggest_names(
         if "Did you mean" in str(error) or (isinstance(error, ToolError) and not UNKNOWN.search(str(error))):
             raise
         names = await list_names(lists)
-        if (
-            names and name not in names and name.partition("?")[0] not in names
-        ):  # a window of an existing resource is no unknown name
-            meant = "" if list_all else uri_ending_with(name, names) or nearest(name, names, URI_SIMILARITY)
-            advice = name_suggestion(name, names).strip() if list_all else f"Did you mean {meant!r}?" if meant else ""
+        # A window of an existing resource is not an unknown name.
+        if names and name not in names and name.partition("?")[0] not in names:
+            suggestion = "" if list_all else uri_ending_with(name, names) or nearest(name, names, URI_SIMILARITY)
+            advice = f"Did you mean {suggestion!r}?" if suggestion else ""
+            if list_all:
+                advice = name_suggestion(name, names).strip()
             if advice:
                 error.add_note(advice)
         raise

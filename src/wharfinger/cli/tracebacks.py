@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "frames_of", "last_words", "place_of"]
+__all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "ending_lines", "frames_of", "place_of"]
 
 SHOWN_FRAMES = 3
 """Frames of the author's code that are shown, the innermost ones."""
@@ -98,12 +98,12 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
         return []
     after = lines[place + 1 :]
     end = next((at for at, line in enumerate(after) if _LOGGED.match(line)), len(after))
-    traced = [line for part in _tracebacks(after[:end])[:1] for line in part]
-    if not traced:
+    traceback_lines = [line for part in _tracebacks(after[:end])[:1] for line in part]
+    if not traceback_lines:
         return [_LOGGED.sub("", lines[place])]
-    news = _without_repetition(traced, message)
+    unrepeated = _without_repetition(traceback_lines, message)
     # Without a frame of the author, the message is enough: a wrong return value has no traceback.
-    return news if any(line.startswith('File "') for line in news) else []
+    return unrepeated if any(line.startswith('File "') for line in unrepeated) else []
 
 
 def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
@@ -132,7 +132,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
         nonlocal frames, chained
         if frames is None:
             return
-        part = [line for frame in authors(frames) for line in frame.lines()] + raised
+        part = [line for frame in author_frames(frames) for line in frame.lines()] + raised
         if not chained:
             found.append([])
         found[-1] += [line for line in part if line not in found[-1]]
@@ -166,13 +166,13 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def authors(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
+def author_frames(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
     """Return the innermost frames of the author's code."""
     own = [frame for frame in frames if not frame.is_library]
     return [frame for frame, before in zip(own, [None, *own], strict=False) if frame != before][-SHOWN_FRAMES:]
 
 
-def last_words(lines: Iterable[str], limit: int = 5) -> list[str]:
+def ending_lines(lines: Iterable[str], limit: int = 5) -> list[str]:
     """Return the lines that explain why a server ended: its last traceback, or its last lines."""
     lines = list(lines)
     return cause_in(lines, "") or [line for line in lines if line.strip()][-limit:]
@@ -186,7 +186,7 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
     frames = [TracebackFrame(one.filename, one.lineno or 0, one.name, one.line or "") for one in found]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(TracebackFrame(error.filename, error.lineno or 0, "", (error.text or "").strip()))
-    return authors(frames)
+    return author_frames(frames)
 
 
 def place_of(error: BaseException) -> str:

@@ -63,7 +63,7 @@ READ_METHODS = tuple(method for method, name in NAME_PARAMS.items() if name == "
 NOTIFYING_LISTS = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
-MAX_NAME = 8192
+MAX_NAME_CHARACTERS = 8192
 """Characters of a URI or cursor whose result is cached. Servers choose cursors, and they are kept with the result."""
 ENTRY_OVERHEAD_BYTES = 512
 """Approximate bytes that an entry takes in addition to its result."""
@@ -331,7 +331,7 @@ class CacheStep:
                 return None, None
             partition = self._session
         name = getattr(params, NAME_PARAMS[method])
-        if name is not UNSET and len(name) > MAX_NAME:
+        if name is not UNSET and len(name) > MAX_NAME_CHARACTERS:
             return None, None
         if method == "resources/read" and (params.input_responses is not UNSET or params.request_state is not UNSET):
             return None, None  # a result that depends on answers is not cached (2026-07-28, caching)

@@ -13,8 +13,8 @@ __all__ = ["CallbackQueue"]
 
 logger = logging.getLogger("wharfinger.client")
 
-MAX_WAITING = 1000
-MAX_BYTES = 16 * 1024 * 1024
+MAX_WAITING_MESSAGES = 1000
+MAX_WAITING_BYTES = 16 * 1024 * 1024
 """Messages that may wait for a slow async function, and their bytes; beyond that the oldest are dropped."""
 
 
@@ -37,16 +37,16 @@ class CallbackQueue:
         if self._task is not None:
             self._waiting.append((size, args))
             self._size += size
-            while len(self._waiting) > MAX_WAITING or self._size > MAX_BYTES:
+            while len(self._waiting) > MAX_WAITING_MESSAGES or self._size > MAX_WAITING_BYTES:
                 self._size -= self._waiting.popleft()[0]
             return
         try:
-            running = self._function(*args)
+            result = self._function(*args)
         except Exception:
             logger.exception("%r failed", self._function)
             return
-        if inspect.isawaitable(running):
-            self._task = asyncio.get_running_loop().create_task(self._work(running))
+        if inspect.isawaitable(result):
+            self._task = asyncio.get_running_loop().create_task(self._work(result))
 
     async def finished(self) -> None:
         """Wait until all calls have returned."""
@@ -60,19 +60,19 @@ class CallbackQueue:
         if self._task is not None:
             self._task.cancel()
 
-    async def _work(self, running: Any) -> None:
+    async def _work(self, result: Any) -> None:
         try:
             while True:
                 try:
-                    if inspect.isawaitable(running):
-                        await running
+                    if inspect.isawaitable(result):
+                        await result
                     if not self._waiting:
                         return
                     size, args = self._waiting.popleft()
                     self._size -= size
-                    running = self._function(*args)
+                    result = self._function(*args)
                 except Exception:
                     logger.exception("%r failed", self._function)
-                    running = None
+                    result = None
         finally:
             self._task = None

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
 """Bounds on one message of a server. A client accepts larger messages than a server does."""
-MAX_TIMEOUT = 3600.0
+MAX_TIMEOUT_SECONDS = 3600.0
 """The maximum seconds of a call, even if its deadline is extended."""
 CONCURRENT_READS = 32
 """Resources that `read_many` reads at the same time."""
@@ -104,7 +104,7 @@ class Client:
         *,
         revision: str | None = None,
         timeout: float = 60.0,
-        max_timeout: float = MAX_TIMEOUT,
+        max_timeout: float = MAX_TIMEOUT_SECONDS,
         open_timeout: float = 60.0,
         probe_timeout: float = 3.0,
         info: t.Implementation | None = None,

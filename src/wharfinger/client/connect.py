@@ -103,7 +103,7 @@ Checked = str | list[str] | Socket | Service | LinkFactory
 
 MAX_STEPS = 5
 """The maximum number of requests to open a connection."""
-MAX_REASON = 200
+MAX_REASON_CHARACTERS = 200
 """Characters of an earlier failure that a later one repeats."""
 STATELESS_PROBE_FACTOR = 5
 """Factor by which to wait longer for a server that was stateless before, because it may only be busy."""
@@ -538,7 +538,7 @@ class _Opening:
             return failure
         if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
             return failure  # the server exited both times
-        reason = str(self._refused).partition("\n")[0][:MAX_REASON]
+        reason = str(self._refused).partition("\n")[0][:MAX_REASON_CHARACTERS]
         first = f"server/discover and then initialize ({reason})"
         tried = f"Tried over two connections: {first}, and initialize alone."
         if isinstance(failure, RemoteError):

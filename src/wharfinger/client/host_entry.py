@@ -18,7 +18,7 @@ class HostEntry(NamedTuple):
     cwd: str | None
 
 
-def read_entry(given: Mapping[str, Any]) -> HostEntry:
+def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
 
     Other members are ignored.
@@ -27,32 +27,32 @@ def read_entry(given: Mapping[str, Any]) -> HostEntry:
         ValueError: it names no server or several, a server without exactly one of `url` and `command`, or a member of
             the wrong type.
     """
-    servers = given.get("mcpServers", given.get("servers"))
+    servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
         named = cast("Mapping[str, Any]", servers)
         if len(named) != 1:
             raise ValueError(
                 f"A client takes one server, but this configuration has {', '.join(named) or 'none'}: pass one of them."
             )
-        (given,) = named.values()
-    url, command = given.get("url"), given.get("command")
+        (entry,) = named.values()
+    url, command = entry.get("url"), entry.get("command")
     if (url is None) == (command is None):
         raise ValueError('An entry of a configuration needs either "url" or "command".')
     if url is not None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ValueError('"url" of an entry must be an http:// or https:// URL.')
-        return HostEntry(url, _texts(given, "headers"), {}, None)
-    arguments = given.get("args", [])
+        return HostEntry(url, _texts(entry, "headers"), {}, None)
+    arguments = entry.get("args", [])
     if not isinstance(arguments, list) or not all(isinstance(part, str) for part in [command, *arguments]):  # pyright: ignore[reportUnknownVariableType]
         raise ValueError('"command" of an entry must be a string, and "args" a list of strings.')
-    cwd = given.get("cwd")
+    cwd = entry.get("cwd")
     if not isinstance(cwd, str | None):
         raise ValueError('"cwd" of an entry must be the path of a folder.')
-    return HostEntry(cast("list[str]", [command, *arguments]), {}, _texts(given, "env"), cwd)
+    return HostEntry(cast("list[str]", [command, *arguments]), {}, _texts(entry, "env"), cwd)
 
 
-def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = given.get(name, {})
+def _texts(entry: Mapping[str, Any], name: str) -> dict[str, str]:
+    found = entry.get(name, {})
     if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in cast("Any", found).values()):
         raise ValueError(f'"{name}" of an entry must be an object of strings.')
     return dict(cast("Mapping[str, str]", found))

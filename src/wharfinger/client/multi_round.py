@@ -32,7 +32,7 @@ from wharfinger.protocol.methods import Method
 
 __all__ = ["MultiRoundStep", "URLCompletions", "answer_questions", "urls_in"]
 
-MAX_ID = 4096
+MAX_ID_CHARACTERS = 4096
 """Characters of the longest elicitation id that is remembered."""
 MAX_URLS = 16
 """URLs that one refusal may name, and completed visits that are remembered."""
@@ -128,7 +128,7 @@ class URLCompletions:
             id = _decode_complete(message.params).elicitation_id
         except msgspec.MsgspecError:
             return
-        if len(id) <= MAX_ID:
+        if len(id) <= MAX_ID_CHARACTERS:
             self._completed.append(id)
         self._changed.set()
 

@@ -21,7 +21,7 @@ MAX_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of structured content that is checked."""
 MAX_STEPS = 3_000_000
 """Applications of a schema to a value that one check may need in the worst case: about 0.2 s."""
-MAX_MATCHED = 1024 * 1024
+MAX_PATTERN_BYTES = 1024 * 1024
 """Bytes of text times number of patterns that one check may need."""
 BYTES_PER_STEP = 16
 """Bytes of a schema, such as those of a large `enum`, that cost as much as one more application."""
@@ -83,7 +83,7 @@ def _is_small(schema: Any, value: Any) -> bool:
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
     each = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP
-    if len(data) <= MAX_BYTES and values * each <= MAX_STEPS and len(data) * schema.patterns <= MAX_MATCHED:
+    if len(data) <= MAX_BYTES and values * each <= MAX_STEPS and len(data) * schema.patterns <= MAX_PATTERN_BYTES:
         return True
     logger.debug("a result is too large to be checked in time")
     return False

@@ -41,9 +41,9 @@ __all__ = ["Change", "Watch", "Watches"]
 
 logger = logging.getLogger("wharfinger.client.subscriptions")
 
-MAX_PENDING = 1024
+MAX_PENDING_CHANGES = 1024
 """Different pending changes; beyond it they become one change of everything that is watched."""
-MAX_URI = 16 * 1024
+MAX_URI_CHARACTERS = 16 * 1024
 """Characters of a URI that a change names; a longer one is a change of everything, too."""
 MAX_SILENCES = 2
 """Pings in a row that a silent server may leave unanswered before its watches begin again."""
@@ -108,12 +108,12 @@ class _Subscription:
 
     def put(self, kind: Kind, uri: str = "", missed: bool = False) -> None:
         """Add a change."""
-        full = len(self.pending) >= MAX_PENDING or len(uri) > MAX_URI
+        full = len(self.pending) >= MAX_PENDING_CHANGES or len(uri) > MAX_URI_CHARACTERS
         if full and (kind, uri) not in self.pending:
             # Keep only the watched URIs: changes below one become one change of it.
             was_missed = any(self.pending.values())
             self.pending = {("resource", watched): was_missed for watched in self.uris}
-            if len(uri) > MAX_URI and self.uris:
+            if len(uri) > MAX_URI_CHARACTERS and self.uris:
                 self._ready.set()
                 return
         self.pending[kind, uri] = missed or self.pending.get((kind, uri), False)

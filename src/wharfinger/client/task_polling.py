@@ -41,20 +41,20 @@ from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskUpdateP
 
 __all__ = ["CALL_AS_TASK", "TaskStep", "TaskTools"]
 
-_ONLY: dict[str, Any] = {"first": "2025-11-25", "last": "2025-11-25"}
+_ONLY_2025_11_25: dict[str, Any] = {"first": "2025-11-25", "last": "2025-11-25"}
 CALL = METHODS["tools/call"]
-CALL_AS_TASK = Method("tools/call", "client", t.CallToolRequestParams, Raw, **_ONLY)
+CALL_AS_TASK = Method("tools/call", "client", t.CallToolRequestParams, Raw, **_ONLY_2025_11_25)
 """A call that is sent as a task (2025-11-25)."""
-_STARTED = Method("tools/call", "client", t.CallToolRequestParams, tasks.CreateTaskResult, **_ONLY)
-GET = Method("tasks/get", "client", tasks.GetTaskRequestParams, tasks.GetTaskResult, **_ONLY)
-RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, Raw, **_ONLY)
-CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.CancelTaskResult, **_ONLY)
+_STARTED = Method("tools/call", "client", t.CallToolRequestParams, tasks.CreateTaskResult, **_ONLY_2025_11_25)
+GET = Method("tasks/get", "client", tasks.GetTaskRequestParams, tasks.GetTaskResult, **_ONLY_2025_11_25)
+RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, Raw, **_ONLY_2025_11_25)
+CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.CancelTaskResult, **_ONLY_2025_11_25)
 """Not in the table of methods: the extension of 2026-07-28 has other params under the same names."""
 _GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
 
 POLL_INTERVAL, MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 1.0, 0.05, 60.0
 """Seconds between polls: the default, and the bounds on the interval that a server asks for."""
-CANCEL_TIME = 5.0
+CANCEL_SECONDS = 5.0
 """Timeout of `tasks/cancel` in seconds."""
 MAX_TOOLS = 10_000
 """Tools to remember as called with tasks. Other calls are sent as tasks after the server has refused them."""
@@ -125,9 +125,9 @@ class TaskStep:
             return
         try:
             if message.method == "notifications/progress" and self._progress:
-                take = self._progress.get(str(_decode_progress(message.params).progress_token))
-                if take is not None:
-                    take(message)
+                on_progress = self._progress.get(str(_decode_progress(message.params).progress_token))
+                if on_progress is not None:
+                    on_progress(message)
             elif message.method == "notifications/tasks/status" and self._changed:
                 changed = self._changed.get(_decode_status(message.params).task_id)
                 if changed is not None:
@@ -138,25 +138,27 @@ class TaskStep:
     # Tasks of 2025-11-25.
 
     async def _call_as_task(self, call: Call, next: Next) -> t.CallToolResult:
-        whole = _unbounded(call)
+        task_call = _unbounded(call)
         reports = None if call.progress is None else CallbackQueue(call.progress)
 
-        def take(message: Message) -> None:
+        def on_progress(message: Message) -> None:
             if call.reset_on_progress:
-                whole.restart()
+                task_call.restart()
             progress = progress_in(message)
             if reports is not None and progress is not None:
                 reports.put(*progress, size=len(memoryview(message.params)))  # type: ignore[arg-type]
 
-        with self._progress_token(take if reports is not None or call.reset_on_progress else None) as token:
+        with self._progress_token(on_progress if reports is not None or call.reset_on_progress else None) as token:
             try:
-                begun = whole.follow_up(CALL_AS_TASK, _as_task(call.params, token, call.max_timeout), call.timeout)
-                begun.retry = call.retry
-                started = _started_in(await next(begun))
+                start_call = task_call.follow_up(
+                    CALL_AS_TASK, _as_task(call.params, token, call.max_timeout), call.timeout
+                )
+                start_call.retry = call.retry
+                started = _started_in(await next(start_call))
                 if isinstance(started, t.CallToolResult):
                     result = started
                 else:
-                    result = await self._poll(whole, started, call.timeout, next)
+                    result = await self._poll(task_call, started, call.timeout, next)
             except BaseException:
                 if reports is not None:
                     reports.stop()
@@ -165,7 +167,7 @@ class TaskStep:
             await reports.finished()
         return result
 
-    async def _poll(self, whole: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
+    async def _poll(self, task_call: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
         """Poll a task as often as its server asks for, and fetch the result; each request times out after `seconds`.
 
         Raises:
@@ -177,19 +179,19 @@ class TaskStep:
         try:
             while state.status == "working":
                 try:
-                    async with asyncio.timeout(_poll_delay(state.poll_interval, whole)):
+                    async with asyncio.timeout(_poll_delay(state.poll_interval, task_call)):
                         await changed.wait()
                 except TimeoutError:
                     pass
                 changed.clear()  # before the request: a notification may come together with the response
-                state = await next(whole.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
+                state = await next(task_call.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
                 if state.task_id != id:
                     raise InvalidResponse("The server answered about a different task than the one in the request.")
             if state.status == "cancelled":
                 raise RemoteError(CANCELLED_CODE, "The server cancelled the task of this tools/call.")
             # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
             wait = math.inf if state.status == "input_required" else seconds
-            raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
+            raw = await next(task_call.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
         except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
             self._background.start(_cancel(next, CANCEL, tasks.CancelTaskRequestParams(task_id=id)))
             raise
@@ -199,16 +201,16 @@ class TaskStep:
         return result
 
     @contextmanager
-    def _progress_token(self, take: Callable[[Message], None] | None) -> Generator[str | UnsetType]:
-        """Yield a progress token whose notifications go to `take`; UNSET if `take` is None.
+    def _progress_token(self, on_progress: Callable[[Message], None] | None) -> Generator[str | UnsetType]:
+        """Yield a progress token whose notifications go to `on_progress`; UNSET if `on_progress` is None.
 
         The token outlives the request: the server may report progress after it has answered the call with a task.
         """
-        if take is None:
+        if on_progress is None:
             yield UNSET
             return
         token = f"{TASK_PROGRESS_PREFIX}{next(self._tokens)}"
-        self._progress[token] = take
+        self._progress[token] = on_progress
         try:
             yield token
         finally:
@@ -223,7 +225,7 @@ class TaskStep:
             InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
-        whole = call if call.bounded else _unbounded(call)
+        task_call = call if call.bounded else _unbounded(call)
         answered: set[str] = set()
         state: Any = task
         try:
@@ -235,17 +237,17 @@ class TaskStep:
                 if state.status == "cancelled":
                     raise RemoteError(CANCELLED_CODE, f"The server cancelled the task of this {call.method}.")
                 if state.status == "input_required":
-                    await self._answer(whole, state, answered, call.timeout, next)
+                    await self._answer(task_call, state, answered, call.timeout, next)
                 if state is not task or state.status == "working":
-                    await asyncio.sleep(_poll_delay(state.poll_interval_ms, whole))
-                state = await next(whole.follow_up(_GET, TaskParams(task_id=task.task_id), call.timeout))
+                    await asyncio.sleep(_poll_delay(state.poll_interval_ms, task_call))
+                state = await next(task_call.follow_up(_GET, TaskParams(task_id=task.task_id), call.timeout))
                 if state.task_id != task.task_id:
                     raise InvalidResponse("The server answered about a different task than the one in the request.")
         except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
             self._background.start(_cancel(next, _CANCEL, TaskParams(task_id=task.task_id)))
             raise
 
-    async def _answer(self, whole: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
+    async def _answer(self, task_call: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
         """Answer the new questions: a key is never used twice (spec: §2.19)."""
         requests = getattr(state, "input_requests", UNSET)
         new = (
@@ -258,9 +260,9 @@ class TaskStep:
         answered.update(new)
         if len(answered) > MAX_QUESTIONS:
             raise InvalidResponse(f"The server's task asks more than {MAX_QUESTIONS} questions.")
-        answers = await answer_questions(self._handlers, new, whole)
+        answers = await answer_questions(self._handlers, new, task_call)
         params = TaskUpdateParams(task_id=state.task_id, input_responses=answers)
-        await next(whole.follow_up(_UPDATE, params, seconds))
+        await next(task_call.follow_up(_UPDATE, params, seconds))
 
 
 def _unbounded(call: Call) -> Call:
@@ -272,14 +274,14 @@ def _unbounded(call: Call) -> Call:
 
 
 async def _cancel(next: Next, row: Method, params: Any) -> None:
-    await next(Call(row, params, CANCEL_TIME, CANCEL_TIME))
+    await next(Call(row, params, CANCEL_SECONDS, CANCEL_SECONDS))
 
 
-def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
+def _poll_delay(interval: int | UnsetType, task_call: Call) -> float:
     """Return the seconds before the next poll; the server's `interval` is in milliseconds."""
     delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
     delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
-    left = whole.left(asyncio.get_running_loop().time())
+    left = task_call.left(asyncio.get_running_loop().time())
     return delay if left is None else min(delay, left)
 
 

@@ -19,7 +19,7 @@ REQUIRED_OPERATORS = ("", "+")
 SHOWN_NAMES = 10
 SHOWN_CHARACTERS = 100
 """Names of templates that an error shows, and characters of each."""
-MAX_TEMPLATE = 64 * 1024
+MAX_TEMPLATE_CHARACTERS = 64 * 1024
 """Characters of a template that a server may list: reading one takes 20 to 50 µs for each of its variables."""
 
 
@@ -79,9 +79,9 @@ class Template:
     async def _template(self) -> UriTemplate:
         if self._parsed is None:
             found = (await self._look_up()).uri_template
-            if len(found) > MAX_TEMPLATE:
+            if len(found) > MAX_TEMPLATE_CHARACTERS:
                 raise InvalidResponse(
-                    f"The template {self._name!r} has {len(found)} characters; {MAX_TEMPLATE} are allowed."
+                    f"The template {self._name!r} has {len(found)} characters; {MAX_TEMPLATE_CHARACTERS} are allowed."
                 )
             self._parsed = UriTemplate(found)
         return self._parsed

@@ -21,7 +21,7 @@ logger = logging.getLogger("wharfinger.client")
 MAX_HEADER_TOOLS = 10_000
 """Tools whose header params are remembered; the server refuses calls of others that need headers."""
 
-List = Callable[[], Awaitable[object]]
+ListAgain = Callable[[], Awaitable[object]]
 """Lists the tools again, which calls `learn`."""
 
 
@@ -68,7 +68,7 @@ class KnownTools:
         return usable
 
     async def was_called_wrongly(
-        self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: List
+        self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: ListAgain
     ) -> bool:
         """Return whether a call failed because its tool must be called in another way; list the tools again to see.
 

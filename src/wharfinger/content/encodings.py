@@ -113,14 +113,14 @@ def _utf16_without_mark(data: bytes) -> str:
 
 # Western Europe before UTF-8
 
-_SAMPLE_AFTER = 64 << 10  # bytes from the first one that is not UTF-8
-_SAMPLE_BEFORE = 4_096  # bytes before that
+_SAMPLE_AFTER_BYTES = 64 << 10  # bytes from the first one that is not UTF-8
+_SAMPLE_BEFORE_BYTES = 4_096  # bytes before that
 # Bytes without a character in this encoding, and control characters that do not occur in text.
 _FOREIGN = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} - set(b"\t\n\r"))
 _HIGH = bytes(range(0x80, 0x100))
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UTF8 = re.compile(rb"[\xc3\xc4\xe2][\x80-\xbf]").search
-_NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"  # nor dashes, nor spaces
+_NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"  # all bytes but quotes, dashes and spaces
 _PLAUSIBLE = re.compile(
     rb"""[\x80-\xff] (?:
       (?<=[A-Za-z][\xc0-\xd6\xd8-\xf6\xf8-\xff])                  # an accented letter after a plain one
@@ -129,9 +129,7 @@ _PLAUSIBLE = re.compile(
     | (?<=[\x91\x92\x96\x97\xa0\xad\xb7])                          # apostrophes, dashes, hyphens, spaces
     | (?<=[\x80\x82\x84\x85\x89\x8b\x93-\x95\x99\x9b\xa1-\xac\xae-\xb6\xb8-\xbf\xd7])
       (?: (?<![HIGH].) (?![A-Za-zHIGH]) | (?<![A-Za-zHIGH].) )    # signs at the edge of a word
-    )""".replace(
-        b"HIGH", rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"
-    ),  # all but quotes, dashes and spaces
+    )""".replace(b"HIGH", _NO_QUOTES),
     re.VERBOSE | re.DOTALL,
 )
 _SHORT_BYTES = 16  # a shorter text needs more plain letters
@@ -143,7 +141,7 @@ def _is_western(data: bytes, first: int = 0) -> bool:
     """Return whether accents and signs are where western languages have them; `first` is the first non-UTF-8 byte."""
     if len(data.translate(None, _FOREIGN)) < len(data):
         return False
-    sample = data[max(0, first - _SAMPLE_BEFORE) : first + _SAMPLE_AFTER]
+    sample = data[max(0, first - _SAMPLE_BEFORE_BYTES) : first + _SAMPLE_AFTER_BYTES]
     high = len(sample) - len(sample.translate(None, _HIGH))
     plain = len(sample) - len(sample.translate(None, _PLAIN))
     # With fewer plain letters it is another language, or not text.

@@ -53,7 +53,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
         _check(value)
         msgspec.json.encode(value)
     except yaml.YAMLError as error:
-        raise BadFrontmatter(f"its frontmatter is not YAML: {_where(error)}") from None
+        raise BadFrontmatter(f"its frontmatter is not YAML: {_problem_of(error)}") from None
     except RecursionError:
         raise BadFrontmatter("its frontmatter is nested too deeply") from None
     except (ValueError, OverflowError) as error:
@@ -76,7 +76,7 @@ def _block(data: bytes) -> str:
         raise BadFrontmatter("its frontmatter is not UTF-8") from None
 
 
-def _where(error: Any) -> str:
+def _problem_of(error: Any) -> str:
     """Return one line that says what is wrong, and in which line of the file."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "it cannot be read"
@@ -112,7 +112,7 @@ def _loader() -> Any:
     class Loader(safe):  # type: ignore[misc]  # PyYAML has no types
         """Loads only types that JSON has."""
 
-        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as the class that it takes the place in
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as in the class that it extends
         yaml_constructors: dict[str, Any] = {}  # noqa: RUF012
 
         def compose_node(self, parent: Any, index: Any) -> Any:

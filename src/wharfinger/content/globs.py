@@ -29,7 +29,7 @@ _POSIX = {
 _NEVER = "(?!)"
 
 
-class _Part(NamedTuple):
+class _Step(NamedTuple):
     """One step of a pattern: a regular expression for one character, which may be repeated."""
 
     character: str
@@ -46,32 +46,32 @@ def compile_glob(pattern: str, *, path: bool) -> Matcher:
         path: Whether texts are paths: `*`, `?` and `[…]` do not match `/`, and `**` between slashes matches any number
             of directories.
     """
-    parts = _parts(pattern, path)
-    if parts is None:
+    steps = _steps_of(pattern, path)
+    if steps is None:
         return _nothing
-    if sum(part.repeated for part in parts) <= 1:  # then a regular expression takes linear time
-        found = re.compile(_source(parts), re.DOTALL).fullmatch
-        return lambda text: found(text) is not None
-    return _Steps(parts).matches
+    if sum(step.repeated for step in steps) <= 1:  # then a regular expression takes linear time
+        matches = re.compile(_source(steps), re.DOTALL).fullmatch
+        return lambda text: matches(text) is not None
+    return _StepMatcher(steps).matches
 
 
 def _nothing(text: str) -> bool:
     return False
 
 
-def _source(parts: list[_Part]) -> str:
+def _source(steps: list[_Step]) -> str:
     """Return the pattern as a regular expression."""
     source = ""
-    for at, part in enumerate(parts):
-        opening = "(?:" if _begins_any_directories(parts, at) else ""
-        source += opening + part.character + ("*" if part.repeated else "") + (")?" if part.optional else "")
+    for at, step in enumerate(steps):
+        opening = "(?:" if _begins_any_directories(steps, at) else ""
+        source += opening + step.character + ("*" if step.repeated else "") + (")?" if step.optional else "")
     return source
 
 
-def _parts(pattern: str, path: bool) -> list[_Part] | None:
+def _steps_of(pattern: str, path: bool) -> list[_Step] | None:
     """Return the steps of a pattern; None if it is malformed."""
     any_one = "[^/]" if path else "."
-    parts: list[_Part] = []
+    steps: list[_Step] = []
     at = 0
     while at < len(pattern):
         sign = pattern[at]
@@ -80,40 +80,40 @@ def _parts(pattern: str, path: bool) -> list[_Part] | None:
             first = at - 1
             while at < len(pattern) and pattern[at] == "*":
                 at += 1
-            at = _add_star(parts, pattern, first, at, path)
+            at = _add_star(steps, pattern, first, at, path)
         elif sign == "?":
-            parts.append(_Part(any_one))
+            steps.append(_Step(any_one))
         elif sign == "[":
             found = _set(pattern, at)
             if found is None:
                 return None
             source, at = found
-            parts.append(_Part(f"(?!/){source}" if path else source))
+            steps.append(_Step(f"(?!/){source}" if path else source))
         elif sign == "\\":
             if at == len(pattern):
                 return None
-            parts.append(_Part(re.escape(pattern[at])))
+            steps.append(_Step(re.escape(pattern[at])))
             at += 1
         else:
-            parts.append(_Part(re.escape(sign)))
-    return parts
+            steps.append(_Step(re.escape(sign)))
+    return steps
 
 
-def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool) -> int:
+def _add_star(steps: list[_Step], pattern: str, first: int, at: int, path: bool) -> int:
     """Add the steps of a run of `*`, and return the position after it."""
     if not path:
-        parts.append(_Part(".", repeated=True))
+        steps.append(_Step(".", repeated=True))
         return at
     follows = pattern[at : at + 1]
     alone = first == 0 or pattern[first - 1] == "/"
     if at - first < 2 or not alone or not (follows in ("", "/") or pattern[at : at + 2] == "\\/"):
-        parts.append(_Part("[^/]", repeated=True))
+        steps.append(_Step("[^/]", repeated=True))
         return at
     if follows != "/":
-        parts.append(_Part(".", repeated=True))
+        steps.append(_Step(".", repeated=True))
         return at
-    if not (len(parts) >= 2 and parts[-1].optional):  # `**/**/` is `**/`
-        parts += [_Part(".", repeated=True), _Part("/", optional=True)]
+    if not (len(steps) >= 2 and steps[-1].optional):  # `**/**/` is `**/`
+        steps += [_Step(".", repeated=True), _Step("/", optional=True)]
     return at + 1
 
 
@@ -167,16 +167,16 @@ def _set(pattern: str, at: int) -> tuple[str, int] | None:
     return f"[{'^' if negated else ''}{''.join(items)}]", at + 1
 
 
-class _Steps:
+class _StepMatcher:
     """Matches the steps of a pattern. The set of reached steps is one integer, with a bit for each step."""
 
-    def __init__(self, parts: list[_Part]) -> None:
-        self._characters = [re.compile(part.character, re.DOTALL).match for part in parts]
-        self._repeated = sum(1 << at for at, part in enumerate(parts) if part.repeated)
+    def __init__(self, steps: list[_Step]) -> None:
+        self._characters = [re.compile(step.character, re.DOTALL).match for step in steps]
+        self._repeated = sum(1 << at for at, step in enumerate(steps) if step.repeated)
         self._skipped = sum(
-            1 << at for at, part in enumerate(parts) if part.repeated and _begins_any_directories(parts, at)
+            1 << at for at, step in enumerate(steps) if step.repeated and _begins_any_directories(steps, at)
         )
-        self._end = 1 << len(parts)
+        self._end = 1 << len(steps)
         self._known: dict[str, int] = {}
 
     def matches(self, text: str) -> bool:
@@ -206,6 +206,6 @@ class _Steps:
         return fits
 
 
-def _begins_any_directories(parts: list[_Part], at: int) -> bool:
+def _begins_any_directories(steps: list[_Step], at: int) -> bool:
     """Return whether this step and the next one make up a `**/`."""
-    return at + 1 < len(parts) and parts[at + 1].optional
+    return at + 1 < len(steps) and steps[at + 1].optional

@@ -47,7 +47,7 @@ ENCLOSING, ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
 LINE_LENGTH = 160
 """Characters of a line that are shown."""
-LONG_LINE = 2_000
+LONG_LINE_CHARACTERS = 2_000
 """A line of more characters is data rather than text, and scores lower."""
 BEFORE, AFTER, DEFINED_AFTER = 1, 2, 3
 """Lines that are shown before the best one, after it, and after a definition."""
@@ -279,7 +279,7 @@ class _Block:
 
     def _factor(self, row: int) -> float:
         line = self.lines[row]
-        if len(line) > LONG_LINE:
+        if len(line) > LONG_LINE_CHARACTERS:
             return 0.4
         if _IMPORT.match(line):
             return 0.4

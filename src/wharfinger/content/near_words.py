@@ -13,7 +13,7 @@ __all__ = ["NearWords", "distance"]
 LEAST, LONG, MOST = 4, 8, 64
 """Characters of a word. One shorter than LEAST or longer than MOST is not compared; from LONG on, it may differ in two
 places."""
-MAX_COMPARED = 50_000
+MAX_COMPARED_WORDS = 50_000
 """The maximum number of different words that are compared."""
 
 _NAME = re.compile(r"\w+")
@@ -30,7 +30,7 @@ class NearWords:
 
     def add(self, text: str) -> None:
         """Compare the words of a text, and the parts of its identifiers."""
-        if not self._most or len(self._compared) >= MAX_COMPARED:
+        if not self._most or len(self._compared) >= MAX_COMPARED_WORDS:
             return
         size, most = len(self._word), self._most
         names = Counter(_NAME.findall(text))
@@ -42,7 +42,7 @@ class NearWords:
                     continue
                 if part in self._near:
                     self._near[part] += count
-                elif part not in self._compared and len(self._compared) < MAX_COMPARED:
+                elif part not in self._compared and len(self._compared) < MAX_COMPARED_WORDS:
                     self._compared.add(part)
                     if distance(self._word, part, most) <= most:
                         self._near[part] += count

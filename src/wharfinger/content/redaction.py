@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
-from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
+from wharfinger.content.secret_forms import SECRET_NAMES, TOKEN_FORMS, TOKEN_START
 
 __all__ = ["HIDDEN", "has_password", "redacted", "redacted_command", "redacted_text"]
 
@@ -27,7 +27,7 @@ _SECRET_NAME = re.compile(
     r"|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
 ).search
 _SHORT_NAME = re.compile(r"[-_.](?:pass|pat|pw)\Z", re.IGNORECASE).search
-_TOKEN = re.compile(f"{ALONE}(?:{'|'.join(form.pattern for form in TOKEN_FORMS)})")
+_TOKEN = re.compile(f"{TOKEN_START}(?:{'|'.join(form.pattern for form in TOKEN_FORMS)})")
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=(?!=)\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
     r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
@@ -75,8 +75,8 @@ def has_password(url: str) -> bool:
 
 def _without_userinfo(rest: str, database: bool) -> str:
     """Return the part after `://` without the password. The password of a database may contain slashes (SQLAlchemy)."""
-    ends = (_URL_END if database else _AUTHORITY_END)(rest)
-    authority = rest if ends is None else rest[: ends.start()]
+    find_end = (_URL_END if database else _AUTHORITY_END)(rest)
+    authority = rest if find_end is None else rest[: find_end.start()]
     user, found, _ = authority.partition(":")
     at = authority.rfind("@")
     if found and "@" not in user and "/" not in user and at > len(user):
@@ -93,9 +93,9 @@ def _without_query(rest: str) -> str:
     for mark in "#?":
         head, found_mark, fields = url.partition(mark)
         fields, hash_mark, fragment = fields.partition("#") if mark == "?" else (fields, "", "")
-        kept = [field for field in fields.split("&") if "=" not in field or not _is_secret(field.partition("=")[0])]
-        if len(kept) < fields.count("&") + 1:
-            url = head + (found_mark if kept else "") + "&".join(kept) + hash_mark + fragment
+        safe = [field for field in fields.split("&") if "=" not in field or not _is_secret(field.partition("=")[0])]
+        if len(safe) < fields.count("&") + 1:
+            url = head + (found_mark if safe else "") + "&".join(safe) + hash_mark + fragment
     return url + after
 
 

@@ -27,7 +27,7 @@ MAX_QUERY_WORDS = 16
 """Most words of a query; the rest is ignored."""
 MAX_PARTS = 8
 """Most parts of an identifier that is found in other spellings."""
-MAX_TAIL = 24
+MAX_TAIL_CHARACTERS = 24
 """Characters after an occurrence that are compared."""
 
 STOP_WORDS = frozenset(
@@ -271,8 +271,8 @@ def identifier_parts(name: str) -> list[str]:
         return _PART.findall(name)
     parts: list[str] = []
     for run in _RUN.findall(name):
-        begins = [at for at in range(len(run)) if at == 0 or _starts(run, at)]
-        parts += [run[begin:end] for begin, end in pairwise([*begins, len(run)])]
+        starts = [at for at in range(len(run)) if at == 0 or _starts(run, at)]
+        parts += [run[begin:end] for begin, end in pairwise([*starts, len(run)])]
     return parts
 
 
@@ -321,6 +321,6 @@ def _tail(text: str, at: int) -> str:
     if at == 0 or not text[at - 1].isalnum():
         return ""
     last = at
-    while last < len(text) and last < at + MAX_TAIL and text[last].isalpha() and not _starts(text, last):
+    while last < len(text) and last < at + MAX_TAIL_CHARACTERS and text[last].isalpha() and not _starts(text, last):
         last += 1
     return text[at:last]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALONE", "SECRET_NAMES", "TOKEN_FORMS", "TokenForm"]
+__all__ = ["SECRET_NAMES", "TOKEN_FORMS", "TOKEN_START", "TokenForm"]
 
 SECRET_NAMES = (
     *("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "credentials", "signature"),
@@ -13,7 +13,7 @@ SECRET_NAMES = (
 )
 """Names of secret values. They also match as the end of a longer name, and with `-` or nothing instead of `_`."""
 
-ALONE = r"(?<![A-Za-z0-9_-])"
+TOKEN_START = r"(?<![A-Za-z0-9_-])"  # noqa: S105
 """A pattern before a token, which does not begin in the middle of a word."""
 
 

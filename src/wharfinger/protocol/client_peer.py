@@ -101,7 +101,7 @@ UNCHECKED_BATCH_ENTRIES = 100_000
 TASK_PROGRESS_PREFIX = "task-"
 """Prefix of the progress tokens of tasks (2025-11-25), which outlive their request and belong to the connection."""
 
-_NOTHING: tuple[Any, ...] = ()
+_NO_EVENTS: tuple[Any, ...] = ()
 
 
 class ClientPeer(Generic[W]):
@@ -111,7 +111,7 @@ class ClientPeer(Generic[W]):
     requests; in the stateless era its requests are ignored.
     """
 
-    __slots__ = ("_ids", "_last", "_limits", "_never_cancelled", "_unanswerable", "answers", "awaited", "rules")
+    __slots__ = ("_ids", "_initialize_id", "_last", "_limits", "_unanswerable", "answers", "awaited", "rules")
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
         """`ids` is shared by the peers of one session if each request has its own stream (HTTP)."""
@@ -122,7 +122,7 @@ class ClientPeer(Generic[W]):
         """Whether requests of the server become events. If not, each except `ping` is refused."""
         self._limits = limits
         self._ids = count(1) if ids is None else ids
-        self._never_cancelled = 0
+        self._initialize_id = 0
         self._last = 0
         """The id of the last request."""
         self._unanswerable = -1
@@ -137,7 +137,7 @@ class ClientPeer(Generic[W]):
         self.awaited[number] = waiter
         self._last = number
         if method == "initialize":
-            self._never_cancelled = number
+            self._initialize_id = number
         return number, data
 
     def receive(self, data: bytes) -> tuple[Event[W], ...]:
@@ -151,23 +151,23 @@ class ClientPeer(Generic[W]):
                 return self._unattributed(message)
             waiter = self.awaited.pop(message.id, None)
             # Ignore a late, repeated or unexpected response.
-            return (Response(waiter, message),) if waiter is not None else _NOTHING
+            return (Response(waiter, message),) if waiter is not None else _NO_EVENTS
         if message.id is UNSET:
             return self._notice(message)
-        return self._asked(message)
+        return self._server_request(message)
 
     def cancel(self, id: int, reason: str) -> bytes | None:
         """Stop waiting for a response. Returns the cancellation to send; None if the server needs none."""
         if self.awaited.pop(id, None) is None:
             return None
-        self.sent_otherwise()
-        if id == self._never_cancelled:
+        self.record_one_way()
+        if id == self._initialize_id:
             return None
         return encode_notification(
             "notifications/cancelled", t.CancelledNotificationParams(request_id=id, reason=reason)
         )
 
-    def sent_otherwise(self) -> None:
+    def record_one_way(self) -> None:
         """Record that a message without a response was sent: a notification, or a response."""
         self._unanswerable = self._last
 
@@ -175,16 +175,16 @@ class ClientPeer(Generic[W]):
         """End the connection. Returns the waiters that got no response."""
         waiters = list(self.awaited.values())
         self.awaited.clear()
-        self.sent_otherwise()
+        self.record_one_way()
         return waiters
 
     def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
         """Return the event of an error without an id. It fails no call, because it may be about any message."""
         if message.error is UNSET:
-            return _NOTHING
-        return (UnattributedError(self._suspect(message.error), message),)
+            return _NO_EVENTS
+        return (UnattributedError(self._unread_request(message.error), message),)
 
-    def _suspect(self, error: Raw) -> W | None:
+    def _unread_request(self, error: Raw) -> W | None:
         """Return the only request that the server may have been unable to read; None if there is not exactly one.
 
         The server reads messages in order: if a request has a response, everything sent before it was read.
@@ -205,22 +205,22 @@ class ClientPeer(Generic[W]):
         try:
             routing = _decode_routing(message.params)
         except msgspec.MsgspecError:
-            return _NOTHING
+            return _NO_EVENTS
         if message.method == "notifications/progress":
             waiter = self._waiting(routing.progress)
             of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS_PREFIX)
-            return (Notification(waiter, message),) if waiter is not None or of_task else _NOTHING
+            return (Notification(waiter, message),) if waiter is not None or of_task else _NO_EVENTS
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
                 # It cancels one of the server's requests: the ids of the two directions are independent.
                 return (Cancellation(routing.request),)
             waiter = self._waiting(routing.request)
-            return (Notification(waiter, message),) if waiter is not None else _NOTHING
+            return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
             return (Notification(None, message),)
         # A notification of a subscription that has ended must not reach another one.
         waiter = self._waiting(routing.meta.subscription)
-        return (Notification(waiter, message),) if waiter is not None else _NOTHING
+        return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
 
     def _waiting(self, id: Id | UnsetType) -> W | None:
         if isinstance(id, UnsetType):
@@ -234,9 +234,9 @@ class ClientPeer(Generic[W]):
     def _stateless(self) -> bool:
         return self.rules is not None and self.rules.era == "stateless"
 
-    def _asked(self, message: Message) -> tuple[Event[W], ...]:
+    def _server_request(self, message: Message) -> tuple[Event[W], ...]:
         if isinstance(message.id, UnsetType) or self._stateless:
-            return _NOTHING
+            return _NO_EVENTS
         if message.method == "ping":
             return (Reply(encode_result(message.id, t.EmptyResult())),)
         if self.answers:
@@ -249,7 +249,7 @@ class ClientPeer(Generic[W]):
         if start == b"[" and self.rules is not None and self.rules.batches:
             return self._batch(data)
         if isinstance(error, ParseError) or start != b"{":
-            waiter = self._guilty(data, None) if start == b"{" else None
+            waiter = self._pop_waiter(data, None) if start == b"{" else None
             return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
         if isinstance(error, InvalidRequest) and b"null" in data:
             try:
@@ -258,10 +258,10 @@ class ClientPeer(Generic[W]):
                 pass
             else:
                 return self._unattributed(Message("2.0", error=answered.error))
-        waiter = self._guilty(data, error.id)
+        waiter = self._pop_waiter(data, error.id)
         return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
 
-    def _guilty(self, data: bytes, id: Id | None) -> W | None:
+    def _pop_waiter(self, data: bytes, id: Id | None) -> W | None:
         if id is None:
             head = _HEAD.match(data)
             return self.awaited.pop(int(head[1]), None) if head else None

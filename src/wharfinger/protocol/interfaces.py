@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
     allowed: bool
     rule: str = ""
-    """The rule that decided, for the record, or an empty string if no rule applies, so that the action is refused."""
+    """The rule that decided, for the log, or an empty string if no rule applies. The action is then refused."""
     missing_scopes: tuple[str, ...] = ()
     """Scopes with which it would be allowed, if the caller may know that."""
 
@@ -89,7 +89,7 @@ class Access(Protocol):
 
     @property
     def key(self) -> str:
-        """A digest of all that decides. Principals with equal keys may do the same, so they can share caches."""
+        """A digest of what the decisions depend on. Principals with equal keys may do the same and share caches."""
         ...
 
     def decide(self, action: str, target: str) -> Decision:
@@ -110,7 +110,7 @@ class Access(Protocol):
     def reads_all_below(self, prefix: str) -> bool:
         """Return whether every URI that begins with a text is allowed; False if that is not known.
 
-        Then what describes a directory as a whole, such as its date, reveals nothing.
+        If so, facts about a directory as a whole, such as its date, reveal nothing.
         """
         ...
 

@@ -54,13 +54,13 @@ MAX_ID = 2**63 - 1
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A JSON string, or an unclosed one up to the end; possessive, so that it takes linear time."""
-_ROUTED = re.compile(
+_ID_OR_METHOD = re.compile(
     rb'"(id|method)"[ \t\r\n]*+:[ \t\r\n]*+(-?[0-9]{1,19}+(?![0-9.eE])|"[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL
 )
 """A member called `id` or `method` at any level, with its value if that is an integer or a string."""
 _MIN_MEMBER_BYTES = len(b'"":0,')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NESTING_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message:
@@ -111,19 +111,19 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
         or data.count(b'"params"') > 1
         or (b"\\" in data and b"\\u00" in data)
     ):
-        refuse_duplicates(data, _known(id))
+        refuse_duplicates(data, _id_or_none(id))
     if type(id) is int:
         if not -MAX_ID <= id <= MAX_ID:
             raise InvalidRequest("An id may have at most 64 bits.")
     elif type(id) is str and len(id) > limits.id_length:
         raise InvalidRequest(f"An id may have at most {limits.id_length} characters.")
     if message.jsonrpc != "2.0":
-        raise InvalidRequest(id=_known(id))
+        raise InvalidRequest(id=_id_or_none(id))
     if message.method is UNSET:
         if (message.result is UNSET) == (message.error is UNSET):
-            raise InvalidRequest(id=_known(id))
+            raise InvalidRequest(id=_id_or_none(id))
     elif message.result is not UNSET or message.error is not UNSET:
-        raise InvalidRequest("A message has either a method or a result, not both.", id=_known(id))
+        raise InvalidRequest("A message has either a method or a result, not both.", id=_id_or_none(id))
     return message
 
 
@@ -171,12 +171,12 @@ def refuse_bad_utf8(data: bytes) -> None:
 
 def depth(data: bytes) -> int:
     """Return the depth to which arrays and objects are nested. Takes linear time for any `data`."""
-    return max(accumulate(_steps(data)), default=0)
+    return max(accumulate(_nesting_steps(data)), default=0)
 
 
-def _steps(data: bytes) -> memoryview[int]:
+def _nesting_steps(data: bytes) -> memoryview[int]:
     """Return 1 for each opening bracket and -1 for each closing one, outside strings."""
-    return memoryview(_STRINGS.sub(b"", data).translate(_STEPS, _NOT_BRACKETS)).cast("b")
+    return memoryview(_STRINGS.sub(b"", data).translate(_NESTING_STEPS, _NOT_BRACKETS)).cast("b")
 
 
 def count_members(data: bytes) -> int:
@@ -223,16 +223,16 @@ def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
     Takes linear time, without recursion. A message with two ids is treated as one without an id. A message without a
     method is not a request.
     """
-    here = place = 0
+    current_level = place = 0
     members: dict[bytes, list[bytes | None]] = {}
-    for found in _ROUTED.finditer(data):
-        steps = _steps(data[place : found.start()])
-        if min(accumulate(steps, initial=here)) < level:  # another message begins
+    for found in _ID_OR_METHOD.finditer(data):
+        steps = _nesting_steps(data[place : found.start()])
+        if min(accumulate(steps, initial=current_level)) < level:  # another message begins
             yield from _id_of(members, limits)
             members = {}
-        here += sum(steps)
+        current_level += sum(steps)
         place = found.start()
-        if here == level:
+        if current_level == level:
             members.setdefault(found[1], []).append(found[2])
     yield from _id_of(members, limits)
 
@@ -247,12 +247,12 @@ def _id_of(members: dict[bytes, list[bytes | None]], limits: Limits) -> Iterator
 
 def _readable_id(data: bytes) -> Id | None:
     try:
-        return _known(_decode_id(data).id)
+        return _id_or_none(_decode_id(data).id)
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-def _known(id: Id | UnsetType) -> Id | None:
+def _id_or_none(id: Id | UnsetType) -> Id | None:
     return None if isinstance(id, UnsetType) else id
 
 

@@ -31,8 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream above which requests are refused, also those being served. At twice as many in
-    refusals and other small messages the connection is closed."""
+    """Unsent bytes of one stream above which requests are refused, also those being served. When refusals and other
+    small messages have doubled that, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
     """Unsent bytes of all connections of a server, in responses and batches of 256 KiB and more. Beyond it, a caller
     who has an equal share gets no more large responses; a single one may be larger."""

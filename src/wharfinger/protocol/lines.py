@@ -24,14 +24,14 @@ class LineBuffer:
     linear time, even if it arrives in many chunks.
     """
 
-    __slots__ = ("_chunks", "_held", "_limit", "_skipping", "unfinished")
+    __slots__ = ("_buffered_bytes", "_chunks", "_limit", "_skipping", "unfinished")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.unfinished = False
         """Whether the last line is incomplete."""
         self._chunks: list[bytes] = []
-        self._held = 0
+        self._buffered_bytes = 0
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Literal[Overlong.LINE]]:
@@ -55,7 +55,7 @@ class LineBuffer:
             return b""
         self._chunks.append(last)
         line = b"".join(self._chunks)
-        self._chunks, self._held = [], 0
+        self._chunks, self._buffered_bytes = [], 0
         return OVERLONG if len(line) > self._limit else line
 
     def _keep(self, rest: bytes) -> bool:
@@ -63,8 +63,8 @@ class LineBuffer:
         if self._skipping:
             return False
         self._chunks.append(rest)
-        self._held += len(rest)
-        if self._held <= self._limit:
+        self._buffered_bytes += len(rest)
+        if self._buffered_bytes <= self._limit:
             return False
-        self._chunks, self._held, self._skipping = [], 0, True
+        self._chunks, self._buffered_bytes, self._skipping = [], 0, True
         return True

@@ -184,9 +184,9 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
     """
     chosen = result.protocol_version
     if chosen not in HANDSHAKE or (pinned is not None and chosen != pinned):
-        wanted = pinned or ", ".join(HANDSHAKE)
+        expected = pinned or ", ".join(HANDSHAKE)
         raise UnsupportedRevision(
-            f"The server chose revision {chosen[:40]!r}; this client requires {wanted}.", (chosen,)
+            f"The server chose revision {chosen[:40]!r}; this client requires {expected}.", (chosen,)
         )
     return chosen
 

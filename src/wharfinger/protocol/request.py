@@ -37,9 +37,9 @@ __all__ = [
     "InputNeeded",
     "Request",
     "ResultMeta",
-    "called",
-    "described",
+    "failure_text",
     "input_needed",
+    "name_of_call",
     "no_such_method",
     "notify",
     "open_request",
@@ -148,7 +148,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
 
 
 def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:
-    """Decode the params once and settle who is calling: from `_meta`, else from the session's handshake.
+    """Decode the params once, and find out who is calling: from `_meta`, or from the session's handshake.
 
     A method that the revision does not have is not refused here but has `row` None, since HTTP must look at headers
     first (2026-07-28, Streamable HTTP).
@@ -168,9 +168,9 @@ def open_request(message: Message, session: Session | None, principal: Principal
     except msgspec.ValidationError as error:
         params = None if row is None else _params_of_another_revision(row, raw, session)
         if params is None:
-            where = str(error).replace("`$", "`params")  # in one line, without the value
-            status = 400 if "`params._meta" in where else None
-            raise InvalidParams(f"Invalid params: {where}", http_status=status) from None
+            place = str(error).replace("`$", "`params")  # in one line, without the value
+            status = 400 if "`params._meta" in place else None
+            raise InvalidParams(f"Invalid params: {place}", http_status=status) from None
         row = None
     except msgspec.DecodeError:
         raise InvalidRequest("A string of the params has an invalid escape.") from None
@@ -242,22 +242,22 @@ LIBRARIES = (_PACKAGE_PREFIX, traceback.__file__.rpartition("traceback")[0], "<f
 """Path prefixes of this package and of the standard library."""
 
 
-def called(request: Request) -> str:
+def name_of_call(request: Request) -> str:
     """Return the method and the name or URI of a request, for the log."""
     name_param = "" if request.row is None else request.row.name_param
     name = getattr(request.params, name_param, None) if name_param else None
     return f"{request.method} {name!r}" if isinstance(name, str) else request.method
 
 
-def described(what: str, error: BaseException, reference: str = "") -> str:
+def failure_text(what: str, error: BaseException, reference: str = "") -> str:
     """Return the log message for a failed call: its method and name, and the innermost line outside of libraries."""
-    where = ""
+    place = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
             if not frame.filename.startswith(LIBRARIES) and "site-packages" not in frame.filename:
-                where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
+                place = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
     message = "".join(traceback.format_exception_only(error)).strip()
-    return f"{what} failed{where}: {message}" + (f" (reference {reference})" if reference else "")
+    return f"{what} failed{place}: {message}" + (f" (reference {reference})" if reference else "")
 
 
 class ResultMeta:

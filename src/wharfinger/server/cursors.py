@@ -45,11 +45,11 @@ class Keys:
     """
 
     def __init__(self, secret: str | bytes | None = None) -> None:
-        given = secret or os.environ.get("WHARFINGER_SECRET")
-        self.random = not given
+        secret_text = secret or os.environ.get("WHARFINGER_SECRET")
+        self.random = not secret_text
         """Whether the key is random, so that no other process can open what this one seals."""
-        given = given or os.urandom(32)
-        self._secret = given.encode() if isinstance(given, str) else given
+        secret_text = secret_text or os.urandom(32)
+        self._secret = secret_text.encode() if isinstance(secret_text, str) else secret_text
 
     def seal(self, purpose: str, value: Any, kind: Kind = CURSOR) -> str:
         """Seal a JSON value as text; `purpose` separates cursors of different lists, and states of different calls."""

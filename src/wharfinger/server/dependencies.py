@@ -316,15 +316,15 @@ class _InThreads:
 
 async def _in_own_thread(function: Callable[[], Any]) -> Any:
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Any] = loop.create_future()
 
     def finish(result: Any, error: BaseException | None) -> None:
-        if done.done():
+        if future.done():
             return
         if error is None:
-            done.set_result(result)
+            future.set_result(result)
         else:
-            done.set_exception(error)
+            future.set_exception(error)
 
     def run() -> None:
         result: Any = None
@@ -337,4 +337,4 @@ async def _in_own_thread(function: Callable[[], Any]) -> Any:
             loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=run, name="wharfinger-closing", daemon=True).start()
-    return await done
+    return await future

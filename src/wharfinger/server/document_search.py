@@ -158,13 +158,13 @@ def search_documents(
     If a bound ended the search before enough documents were found, `truncated` names it.
     """
     reader, bounds = reader or SourceReader(), bounds or SearchBounds()
-    wanted = query_of(query)
-    if not wanted.words or limit < 1:
+    query_words = query_of(query)
+    if not query_words.words or limit < 1:
         return Hits()
-    search = _DocumentSearch(source, wanted, limit, reader, bounds)
+    search = _DocumentSearch(source, query_words, limit, reader, bounds)
     hits = search.hits()
-    corrected, remark = correct(wanted, search.unknown(), search.near)
-    if corrected != wanted:
+    corrected, remark = correct(query_words, search.unknown(), search.near)
+    if corrected != query_words:
         hits = _DocumentSearch(source, corrected, limit, reader, bounds).hits()
     hits.remark = remark or hits.remark
     return hits
@@ -199,7 +199,7 @@ class _DocumentSearch:
             name_matches = self.query.match_name(name, fold(name))
             if has_text(document) or all(name_matches):
                 found.append((-name_score(self.query, name, name_matches), number, document, name_matches))
-        self.ends = began + self.bounds.seconds
+        self.deadline = began + self.bounds.seconds
         found.sort(key=lambda one: one[:2])
         return [(document, name_matches) for _, _, document, name_matches in found]
 
@@ -220,13 +220,13 @@ class _DocumentSearch:
                 if not reached:
                     texts += 1
                     text = self.reader.text(self.source, document.uri)
-                    pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.ends)
+                    pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.deadline)
                     match = look(pieces, self.query, name_matches, prose=is_prose(document.title))
                     left -= pieces.read
             ranking.add(
                 FoundDocument(self.source, document.uri, document.title, document.mime_type, name_matches, match)
             )
-        hits = ranking.hits(self.reader, self.ends)
+        hits = ranking.hits(self.reader, self.deadline)
         self.seen, self.complete = ranking.seen, not ranking.enough
         if self.reached and not ranking.enough:
             hits.truncated = (
@@ -240,7 +240,7 @@ class _DocumentSearch:
             return f"after {self.bounds.texts:,} texts"
         if left <= 0:
             return f"after {self.bounds.characters >> 20} MiB of text"
-        if time.monotonic() > self.ends:
+        if time.monotonic() > self.deadline:
             return f"after {self.bounds.seconds:g} s"
         return ""
 
@@ -253,14 +253,14 @@ class _DocumentSearch:
     def near(self, word: Word) -> str:
         """Return the nearest spelling of a word in the names and the first texts, or an empty string."""
         near = NearWords(word.text)
-        left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for document, _ in self.documents:
             near.add(name_of(document))
         for document, _ in self.documents:
-            if left <= 0 or time.monotonic() > ends:
+            if left <= 0 or time.monotonic() > deadline:
                 break
             if has_text(document):
-                pieces = BoundedPieces(self.reader.text(self.source, document.uri), left, ends)
+                pieces = BoundedPieces(self.reader.text(self.source, document.uri), left, deadline)
                 for piece in pieces:
                     near.add(piece)
                 left -= pieces.read
@@ -297,10 +297,10 @@ def _recorded(source: Source) -> Generator[None]:
 class BoundedPieces:
     """Pieces of a text, until a number of characters or a time is reached."""
 
-    def __init__(self, pieces: Iterable[str], most: int, ends: float) -> None:
+    def __init__(self, pieces: Iterable[str], most: int, deadline: float) -> None:
         self._pieces = pieces
         self._most = most
-        self._ends = ends
+        self._deadline = deadline
         self.read = 0
         """Characters read so far."""
 
@@ -309,7 +309,7 @@ class BoundedPieces:
             shown = piece[: self._most - self.read]
             self.read += len(shown)
             yield shown
-            if self.read >= self._most or time.monotonic() > self._ends:
+            if self.read >= self._most or time.monotonic() > self._deadline:
                 return
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from wharfinger.protocol.request import described
+from wharfinger.protocol.request import failure_text
 
 __all__ = ["ServerLifespan", "logged_lifespan"]
 
@@ -101,5 +101,5 @@ async def logged_lifespan(name: str, lifespan: Callable[[Any], object], server: 
         async with manager as state:
             yield state
     except Exception as error:
-        log.error("%s", described(f"The lifespan of the server {name!r}", error))
+        log.error("%s", failure_text(f"The lifespan of the server {name!r}", error))
         raise

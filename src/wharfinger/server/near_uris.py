@@ -34,7 +34,7 @@ LISTING_SECONDS = 0.25
 """Longest time to list the sources."""
 MAX_COMPARED_URIS = 5_000
 """Most URIs that are compared."""
-AT_ONCE = 2
+MAX_CONCURRENT_SEARCHES = 2
 """Most requests that search for suggestions at a time."""
 MAX_SUGGESTIONS = 3
 """Most URIs that are suggested."""
@@ -49,7 +49,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     if resources.may_differ():
         error.suggest(())  # a mounted server does not know of middleware around it
         return
-    if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.looking >= AT_ONCE:
+    if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.looking >= MAX_CONCURRENT_SEARCHES:
         return
     sources = [source for source in resources.every_source() if source.cache_scope == "public"]
     # If the URI belongs to a source, only that one is listed, because others may be slow.
@@ -70,7 +70,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
 
 
 def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
-    ends = time.monotonic() + LISTING_SECONDS
+    deadline = time.monotonic() + LISTING_SECONDS
 
     def every() -> Iterator[str]:
         yield from known
@@ -83,6 +83,7 @@ def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReade
                     readable = [document.uri for document in documents if may_read(document.uri)]
                     yield from readable
                     left -= len(readable)
+                while left > 0 and time.monotonic() < deadline:
                     documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, left))
                     yield from (document.uri for document in documents)
                     left -= len(documents)
@@ -102,7 +103,7 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
     wanted = _parts(uri)
     if not wanted:
         return []
-    missing = uri.partition("?")[0]  # a URI that exists but may not be read is not suggested for itself
+    missing = uri.partition("?")[0]  # never suggested: it may exist, and be withheld from the caller
     best = heapq.nsmallest(
         MAX_SUGGESTIONS, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != missing}
     )
@@ -120,13 +121,13 @@ def _likeness(wanted: list[str], other: list[str]) -> float:
     """Return how similar two paths are: at least 1 if their last parts are similar, otherwise 0."""
     if not other:
         return 0.0
-    last, known = wanted[-1], other[-1]
+    last, other_last = wanted[-1], other[-1]
     most = 1 if len(last) < 8 else 2
-    if last == known:
+    if last == other_last:
         likeness = 2.0
-    elif len(last) > 3 and distance(last, known, most) <= most:
+    elif len(last) > 3 and distance(last, other_last, most) <= most:
         likeness = 1.5
-    elif len(last) > 3 and known.rpartition(".")[0] in (last, last.rpartition(".")[0] or last):
+    elif len(last) > 3 and other_last.rpartition(".")[0] in (last, last.rpartition(".")[0] or last):
         likeness = 1.2
     else:
         return 0.0

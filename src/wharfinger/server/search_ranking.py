@@ -62,7 +62,7 @@ FULL_HITS = 8
 ALSO_SHOWN_SHARE = 0.6
 """Another place in the window of a hit is shown if it has at least this share of the hit's score."""
 
-MAX_CORRECTED = 8
+MAX_CORRECTED_WORDS = 8
 """Words of a query whose spelling is checked."""
 
 _ASIDE = re.compile(
@@ -185,8 +185,8 @@ class Ranking:
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
-    def hits(self, reader: SourceReader, ends: float) -> Hits:
-        """Return the best hits. Until the time `ends`, it checks whether the source has the window of each hit."""
+    def hits(self, reader: SourceReader, deadline: float) -> Hits:
+        """Return the best hits. Until the time `deadline`, it checks whether the source has the window of each hit."""
         places: list[_Place] = []
         top = max((place.score for _, each in self._found for place in each), default=0.0)
         for has_words, each in self._found:
@@ -204,7 +204,7 @@ class Ranking:
         for place in places:
             if len(hits) == self.limit:
                 break
-            hit = self._hit(place, reader, ends, brief=len(hits) >= FULL_HITS)
+            hit = self._hit(place, reader, deadline, brief=len(hits) >= FULL_HITS)
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)
@@ -212,10 +212,10 @@ class Ranking:
             hits.remark = "No document has all the words; these have most of them."
         return hits
 
-    def _hit(self, place: _Place, reader: SourceReader, ends: float, *, brief: bool) -> Hit:
+    def _hit(self, place: _Place, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
         found = place.found
         uri = found.uri
-        if place.window and "?" not in uri and time.monotonic() < ends:
+        if place.window and "?" not in uri and time.monotonic() < deadline:
             line = place.passages[0].line
             window = f"{uri}?lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
             if found.source.matches(window) and reader.exists(found.source, window):
@@ -285,7 +285,7 @@ def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tup
     """
     remarks: list[str] = []
     missing: list[str] = []
-    for word in query.words[:MAX_CORRECTED]:
+    for word in query.words[:MAX_CORRECTED_WORDS]:
         if word.phrase or word.text not in unknown:
             continue
         if other := near(word) or " ".join(word.parts):

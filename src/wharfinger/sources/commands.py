@@ -126,18 +126,18 @@ class Command(Source):
     """The source that `command()` returns. Its methods may be called from several threads at once."""
 
     def __init__(
-        self, argv: list[str], written: list[str], label: str | None, every: float | None, timeout: float,
+        self, argv: list[str], original_argv: list[str], label: str | None, every: float | None, timeout: float,
         max_bytes: int, cwd: str,
     ) -> None:  # fmt: skip
         self.argv = argv
-        self.written = written
+        self.original_argv = original_argv
         self.every = every
         self.timeout = timeout
         self.max_bytes = max_bytes
         self.cwd = cwd
         self.name = usable_label(label or os.path.basename(argv[0]))
         self.uri = f"command://{quote(self.name)}"
-        self.location = redacted_command(written)
+        self.location = redacted_command(original_argv)
         self._lock = threading.Lock()
         self._running: _SharedRun | None = None
         self._kept: tuple[float, Run] | None = None
@@ -179,9 +179,9 @@ class Command(Source):
         self._check(uri)
         found = self._resource()
         if self.every is not None:
-            seen = self._look(uri)
-            self._polling.record(uri, seen)
-            found.meta = {VERSION: seen}
+            version = self._look(uri)
+            self._polling.record(uri, version)
+            found.meta = {VERSION: version}
         return found
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -232,7 +232,7 @@ class Command(Source):
         else:
             shared_run.done.wait()
         if shared_run.run is None:
-            raise InvalidArgument(f"{self.written[0]} could not be run: {shared_run.error}.")
+            raise InvalidArgument(f"{self.original_argv[0]} could not be run: {shared_run.error}.")
         return shared_run.run
 
     def _look(self, uri: str | None) -> str:
@@ -338,7 +338,7 @@ _LATE = "late"
 _LONG = "long"
 
 
-def _collect(process: subprocess.Popen[bytes], ends: float, max_bytes: int) -> tuple[bytes, bytes, str]:
+def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
     """Read stdout and stderr until the process closes them or ends, or a bound is reached."""
     output, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
@@ -347,7 +347,7 @@ def _collect(process: subprocess.Popen[bytes], ends: float, max_bytes: int) -> t
             os.set_blocking(stream.fileno(), False)
             selector.register(stream, selectors.EVENT_READ, into)
         while selector.get_map():
-            left = ends - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
                 return bytes(output), bytes(errors), _LATE
             gone = _is_gone(process)
@@ -379,10 +379,10 @@ def _is_gone(process: subprocess.Popen[bytes]) -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _wait(process: subprocess.Popen[bytes], ends: float) -> str:
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> str:
     """Wait for a process that closed its output but has not ended."""
     while not _is_gone(process):
-        if time.monotonic() > ends:
+        if time.monotonic() > deadline:
             return _LATE
         time.sleep(0.01)
     return ""

@@ -58,19 +58,19 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
     Raises:
         UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
     """
-    given = os.fsdecode(os.fspath(path))
-    resolved = os.path.realpath(given)
+    text = os.fsdecode(os.fspath(path))
+    resolved = os.path.realpath(text)
     if not os.path.lexists(resolved):
-        origin = f" (from {given!r})" if given != resolved else ""
+        origin = f" (from {text!r})" if text != resolved else ""
         raise UnusableFolder(f"There is no folder {resolved}{origin}.")
     if not os.path.isdir(resolved):
         parent = os.path.dirname(resolved)
         raise UnusableFolder(f"{resolved} is not a folder: publish {parent}, and select the file with include.")
     if not os.access(resolved, os.R_OK | os.X_OK):
         raise UnusableFolder(f"{resolved} cannot be read by this user.")
-    if not os.path.isabs(given) and _holds_home(resolved):
+    if not os.path.isabs(text) and _holds_home(resolved):
         raise UnusableFolder(
-            f"{given!r} is {resolved}, and everything in it would be published: give the full path to confirm that."
+            f"{text!r} is {resolved}, and everything in it would be published: give the full path to confirm that."
         )
     return resolved
 

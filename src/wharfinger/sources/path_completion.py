@@ -33,14 +33,14 @@ def complete_path(tree: FileTree, value: str) -> list[str]:
 
 def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
     """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
-    ends = time.monotonic() + SEARCH_SECONDS
+    deadline = time.monotonic() + SEARCH_SECONDS
     found: list[str] = []
     entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
     try:
         for number, entry in enumerate(entries):
             if entry.parts[: len(parts)] != parts or len(found) >= most:
                 break
-            if number % 256 == 255 and time.monotonic() > ends:
+            if number % 256 == 255 and time.monotonic() > deadline:
                 break
             if wanted in entry.name.casefold():
                 path = join_parts(entry.parts) + ("/" if entry.directory else "")

@@ -164,8 +164,8 @@ class Polling:
                 self._end_round(worker, str(error))
                 return
             except Exception:
-                what = uri or "the list"
-                log.warning("%s: %s could not be checked, and is tried again", self._name, what, exc_info=True)
+                subject = uri or "the list"
+                log.warning("%s: %s could not be checked, and is tried again", self._name, subject, exc_info=True)
                 continue
             if self._unavailable:
                 log.info("%s can be checked again", self._name)

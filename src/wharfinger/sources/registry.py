@@ -293,28 +293,28 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
     given = options or {}
     parsed = [parse_word(argument) for argument in arguments]
     taken = _chosen(parsed)
-    made: list[PreparedSource] = []
+    prepared: list[PreparedSource] = []
     for one in parsed:
         source = _make(one, one.label, given)
         name = source.name
         if one.label is None and name in taken:
             if not one.kind.labelled:
                 raise UnusableSource(f"{one.kind.form} is given twice.")
-            label = free((*_other_labels(one, name, made), name), taken)
+            label = free((*_other_labels(one, name, prepared), name), taken)
             source = _make(one, label, given)
         taken.add(source.name)
-        twice = next((other for other in made if source.uri and other.source.uri == source.uri), None)
+        twice = next((other for other in prepared if source.uri and other.source.uri == source.uri), None)
         if twice is not None:
             raise UnusableSource(
                 f"{shown_word(one)} would have the same URIs as {shown_word(twice.parsed)}: leave one out."
             )
-        made.append(PreparedSource(one, source))
-    return made
+        prepared.append(PreparedSource(one, source))
+    return prepared
 
 
-def _other_labels(one: ParsedSource, name: str, made: Sequence[PreparedSource]) -> Iterator[str]:
+def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
     """Yield labels for a source whose name is taken: `flask-git` if by a source of another kind, else `flask-docs`."""
-    if any(other.name == name and other.parsed.kind is not one.kind for other in made):
+    if any(other.name == name and other.parsed.kind is not one.kind for other in prepared):
         yield f"{name}-{one.kind.factory}"
     if one.kind.absolute is _absolute_path or not one.scheme:
         fixed = re.split(r"[*?\[]", one.rest)[0]

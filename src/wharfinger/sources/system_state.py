@@ -197,12 +197,12 @@ class _Machine:
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            at, seen = self._seen.get(name, (float("-inf"), {}))
+            at, values = self._seen.get(name, (float("-inf"), {}))
             if time.monotonic() - at < CACHE_SECONDS:
-                return seen
-            seen = measure(self)
-            self._seen[name] = (time.monotonic(), seen)
-            return seen
+                return values
+            values = measure(self)
+            self._seen[name] = (time.monotonic(), values)
+            return values
 
 
 def _load(machine: _Machine) -> dict[str, Any]:
@@ -303,21 +303,21 @@ def _parse(uri: str) -> tuple[str, dict[str, str]]:
     return name, query
 
 
-def _rounded_load(seen: dict[str, Any]) -> Hashable:
-    return _steps(seen["cpu_percent"], 5), _steps(seen["load_average_of_minutes"]["1"] / seen["cpus"], 0.25)
+def _rounded_load(values: dict[str, Any]) -> Hashable:
+    return _steps(values["cpu_percent"], 5), _steps(values["load_average_of_minutes"]["1"] / values["cpus"], 0.25)
 
 
-def _rounded_memory(seen: dict[str, Any]) -> Hashable:
-    return round(seen["percent"]), round(seen["swap"]["percent"])
+def _rounded_memory(values: dict[str, Any]) -> Hashable:
+    return round(values["percent"]), round(values["swap"]["percent"])
 
 
-def _rounded_disks(seen: dict[str, Any]) -> Hashable:
-    disks: list[dict[str, Any]] = seen["disks"]
+def _rounded_disks(values: dict[str, Any]) -> Hashable:
+    disks: list[dict[str, Any]] = values["disks"]
     return tuple((disk["place"], round(disk["percent"])) for disk in disks)
 
 
-def _rounded_processes(seen: dict[str, Any]) -> Hashable:
-    rows: list[dict[str, Any]] = seen["processes"]
+def _rounded_processes(values: dict[str, Any]) -> Hashable:
+    rows: list[dict[str, Any]] = values["processes"]
     return frozenset(
         (row["pid"], row["name"], _steps(row["cpu_percent"], 10), round(row["memory_percent"])) for row in rows
     )

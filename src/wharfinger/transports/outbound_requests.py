@@ -77,8 +77,8 @@ class PendingRequests:
             raise RequestTimeout(f"The client did not answer {method} in {peer.limits.answer_time:g} s.") from None
         finally:
             if peer.forget(id):  # there is no response yet
-                gone = t.CancelledNotificationParams(request_id=id, reason="The request was cancelled.")
-                write(encode_notification("notifications/cancelled", gone))
+                cancelled = t.CancelledNotificationParams(request_id=id, reason="The request was cancelled.")
+                write(encode_notification("notifications/cancelled", cancelled))
             if (paused_for := pauses.end(self._now())) is not None:
                 del self._paused[request]
                 request.started_at = started_at + paused_for

@@ -28,9 +28,9 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    called,
-    described,
+    failure_text,
     input_needed,
+    name_of_call,
     to_protocol_error,
 )
 from wharfinger.protocol.shares import Shares
@@ -94,7 +94,7 @@ def answer_exception(
             error = InvalidRequest("The token of this stream has expired: open it again with a new token.")
         else:
             error = _caused(RuntimeError("The handler's own task was cancelled."), error)
-    name = "HTTP" if request is None else called(request)
+    name = "HTTP" if request is None else name_of_call(request)
     answer = report(error, name, level)
     try:
         return sealer.fail(request, answer), answer
@@ -108,7 +108,7 @@ def report(error: BaseException, name: str = "Reading a message", level: int = l
     reference = os.urandom(4).hex()
     answer = to_protocol_error(error, reference)
     if answer is not error:
-        log.log(level, "%s", described(name, error, reference), exc_info=error)
+        log.log(level, "%s", failure_text(name, error, reference), exc_info=error)
     return answer
 
 

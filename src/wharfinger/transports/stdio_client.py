@@ -23,7 +23,7 @@ from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_client import BLOCKED_BYTES, StreamLink, show_bytes
 
-__all__ = ["StdioLink", "inherited"]
+__all__ = ["StdioLink", "child_environment"]
 
 logger = logging.getLogger("wharfinger.transports.stdio_client")
 
@@ -49,19 +49,19 @@ _WINDOWS_NAMES = (
 INHERITED_VARIABLES = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 """The environment variables that any program needs. All others may be secrets of the host (security: C21)."""
 
-READ_SIZE = 64 * 1024
+READ_BYTES = 64 * 1024
 """Bytes read at once: the capacity of a pipe. With asyncio's 256 KiB the C library may return the memory to the system
 after each read and allocate it again for the next one, which costs 20 µs a request (measured)."""
-SHOWN_COMMAND = 120
+MAX_SHOWN_COMMAND = 120
 """The maximum number of words, and of characters, of a command in error messages."""
-MIN_SECRET = 4
+MIN_SECRET_CHARACTERS = 4
 """The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20
-MAX_STDERR_LINE = 500
+MAX_STDERR_LINE_BYTES = 500
 """The lines that are kept of the child's standard error, and the bytes of each."""
-MAX_FORWARDED_LINE = 4096
+MAX_FORWARDED_LINE_BYTES = 4096
 """Bytes of a line that are passed to `stderr_line`."""
-OUTPUT_GRACE = 0.3
+OUTPUT_GRACE_SECONDS = 0.3
 """Seconds to wait for the exit code and the ends of both outputs after the first of them has come."""
 GRACE_SECONDS = 2.0
 """Seconds to wait after the child's input is closed, and again after SIGTERM."""
@@ -70,7 +70,7 @@ _POSIX = os.name == "posix"
 _NOWHERE = asyncio.subprocess.DEVNULL
 
 
-def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child: the variables that every program needs, and `extra`."""
     variables = {
         name: value
@@ -124,7 +124,7 @@ class StdioLink(StreamLink):
             await self._loop.subprocess_exec(
                 lambda: self._child,
                 *self._command,
-                env=inherited(env),
+                env=child_environment(env),
                 cwd=cwd,
                 close_fds=True,
                 **flags,
@@ -181,7 +181,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        lines = [*self._tail, self._rest[:MAX_STDERR_LINE]] if self._rest else self._tail
+        lines = [*self._tail, self._rest[:MAX_STDERR_LINE_BYTES]] if self._rest else self._tail
         return b"\n".join(lines).decode("utf-8", "backslashreplace")
 
     # What asyncio calls.
@@ -192,7 +192,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.stdin.set_write_buffer_limits(high=BLOCKED_BYTES)
         pipe: Any = self._transport.get_pipe_transport(1)
         if hasattr(pipe, "max_size"):
-            pipe.max_size = READ_SIZE
+            pipe.max_size = READ_BYTES
         before = pipe.get_protocol()
         if before is not None:  # else the child has closed its output already
             pipe.set_protocol(_Output(self._link.feed, before))
@@ -214,7 +214,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._rest = b""
         if not self._open_pipes and not self._outputs_ended.done():
             self._outputs_ended.set_result(None)
-        self._lose_if_over(after=OUTPUT_GRACE if fd == 1 else None)
+        self._lose_if_over(after=OUTPUT_GRACE_SECONDS if fd == 1 else None)
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -222,7 +222,7 @@ class _Child(asyncio.SubprocessProtocol):
         if not self._exited.done():
             self._exited.set_result(None)
         # A grandchild may keep the pipes open for ever: only what was written until now is read.
-        self._lose_if_over(after=OUTPUT_GRACE)
+        self._lose_if_over(after=OUTPUT_GRACE_SECONDS)
 
     def pause_writing(self) -> None:
         self._link.pause_writing()
@@ -251,20 +251,22 @@ class _Child(asyncio.SubprocessProtocol):
     def _keep(self, data: bytes) -> None:
         """Keep the last lines of standard error, in bounded memory and linear time."""
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[:MAX_FORWARDED_LINE]
+        self._rest = rest[:MAX_FORWARDED_LINE_BYTES]
         for line in lines:
             self._take_line(line)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
-                "%s: %s", self._link.name, redacted_text(data[:MAX_STDERR_LINE].decode("utf-8", "backslashreplace"))
+                "%s: %s",
+                self._link.name,
+                redacted_text(data[:MAX_STDERR_LINE_BYTES].decode("utf-8", "backslashreplace")),
             )
 
     def _take_line(self, line: bytes) -> None:
         line = line.rstrip(b"\r")
-        self._tail.append(line[:MAX_STDERR_LINE])
+        self._tail.append(line[:MAX_STDERR_LINE_BYTES])
         if self._link.stderr_line is not None:
             try:
-                self._link.stderr_line(line[:MAX_FORWARDED_LINE].decode("utf-8", "backslashreplace"))
+                self._link.stderr_line(line[:MAX_FORWARDED_LINE_BYTES].decode("utf-8", "backslashreplace"))
             except Exception:
                 logger.exception("The callback for lines of stderr failed")
 
@@ -281,7 +283,7 @@ class _Child(asyncio.SubprocessProtocol):
                     await self._wait_exited()
             await self._start_ending_group()
             # Its last output may still be in the pipes; a grandchild in another group may keep them open.
-            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE_SECONDS, OUTPUT_GRACE))
+            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE_SECONDS, OUTPUT_GRACE_SECONDS))
         except asyncio.CancelledError:
             if self.exit_code is None:
                 await (self._end_group() if _POSIX else self._kill())
@@ -352,16 +354,16 @@ class _Output(asyncio.Protocol):
 
 def _shorten_command(command: Sequence[str]) -> str:
     """Return the beginning of a command for messages, in one line, without passwords and tokens."""
-    text = " ".join(redacted_command(command[:SHOWN_COMMAND]).split())
-    return text if len(text) <= SHOWN_COMMAND else f"{text[: SHOWN_COMMAND - 1]}…"
+    text = " ".join(redacted_command(command[:MAX_SHOWN_COMMAND]).split())
+    return text if len(text) <= MAX_SHOWN_COMMAND else f"{text[: MAX_SHOWN_COMMAND - 1]}…"
 
 
 def _secrets(command: Sequence[str]) -> list[str]:
     """Return the secrets that `_shorten_command` hides, longest first: the child's output may repeat them."""
-    shown = redacted_command(command[:SHOWN_COMMAND])
-    hidden = [word for word in command[:SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
+    shown = redacted_command(command[:MAX_SHOWN_COMMAND])
+    hidden = [word for word in command[:MAX_SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
     found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
-    return sorted((part for part in found if len(part) >= MIN_SECRET), key=len, reverse=True)
+    return sorted((part for part in found if len(part) >= MIN_SECRET_CHARACTERS), key=len, reverse=True)
 
 
 def _describe_exit(code: int) -> str:

@@ -46,8 +46,8 @@ def serve_stdio(service: Service) -> bool:
 
 def _take(descriptor: int, mode: int) -> int:
     """Return a private copy of a standard descriptor, which is then replaced by the null device or by stderr."""
-    taken = os.dup(descriptor)
-    os.set_inheritable(taken, False)
+    duplicate = os.dup(descriptor)
+    os.set_inheritable(duplicate, False)
     if mode == os.O_RDONLY:
         null = os.open(os.devnull, mode)
         os.dup2(null, descriptor)
@@ -58,7 +58,7 @@ def _take(descriptor: int, mode: int) -> int:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # Printed lines appear at once, in the right order among the lines of the log.
             sys.stdout.reconfigure(line_buffering=True)
-    return taken
+    return duplicate
 
 
 async def _serve(service: Service, reader: int, writer: int) -> None:

@@ -171,7 +171,7 @@ class StreamLink:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification; does nothing when the connection is gone."""
         if self._end is None:
-            self._peer.sent_otherwise()
+            self._peer.record_one_way()
             self._send(encode_notification(method, params))
 
     async def close(self) -> None:
@@ -265,7 +265,7 @@ class StreamLink:
 
     def _reply(self, data: bytes) -> None:
         if self._blocked is None and self._end is None:  # a server that does not read must not fill our memory
-            self._peer.sent_otherwise()
+            self._peer.record_one_way()
             self._send(data)
 
     def _suspect(self, event: UnattributedError[_PendingCall]) -> None:
@@ -348,11 +348,11 @@ class StreamLink:
                 self._cancel(call, "No answer in time.")
                 error = RequestTimeout(f"{call.method}: no answer from {self.name} within {call.timeout:g} s.")
                 self._fail(call, error)
-        ends = [
+        deadlines = [
             end
             for call in self._peer.awaited.values()
             for end in (call.deadline, call.unread[0] if call.unread is not None else 0.0)
             if end
         ]
-        if ends:
-            self._arm_timer(min(ends))
+        if deadlines:
+            self._arm_timer(min(deadlines))

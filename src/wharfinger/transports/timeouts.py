@@ -15,7 +15,7 @@ from types import TracebackType
 
 __all__ = ["PausableTimeout", "Pauses", "pause_context", "paused"]
 
-_AROUND: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeouts", default=())
+_CONTEXT_TIMEOUTS: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeouts", default=())
 
 
 class Pauses:
@@ -97,14 +97,14 @@ class PausableTimeout:
         self._scope = asyncio.timeout_at(self._when())
         await self._scope.__aenter__()
         if self._in_context:
-            self._token = _AROUND.set((*_AROUND.get(), self))
+            self._token = _CONTEXT_TIMEOUTS.set((*_CONTEXT_TIMEOUTS.get(), self))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
-            _AROUND.reset(self._token)
+            _CONTEXT_TIMEOUTS.reset(self._token)
         assert self._scope is not None
         await self._scope.__aexit__(kind, error, trace)  # replaces its own cancellation by TimeoutError
 
@@ -161,5 +161,5 @@ def paused(*timeouts: PausableTimeout | None) -> Generator[None]:
 @contextmanager
 def pause_context() -> Generator[None]:
     """Stop the clock of every timeout that was entered with `in_context` around the running code, for a block."""
-    with paused(*_AROUND.get()):
+    with paused(*_CONTEXT_TIMEOUTS.get()):
         yield

@@ -64,7 +64,7 @@ class UnixLink(StreamLink):
 class _SocketProtocol(asyncio.Protocol):
     """The asyncio protocol of the socket."""
 
-    CLOSE_TIME = 2.0
+    CLOSE_SECONDS = 2.0
     """Seconds for the last messages to be sent."""
 
     def __init__(self, link: UnixLink) -> None:
@@ -92,6 +92,6 @@ class _SocketProtocol(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport.close()
-        done, _ = await asyncio.wait((self._gone,), timeout=self.CLOSE_TIME)
+        done, _ = await asyncio.wait((self._gone,), timeout=self.CLOSE_SECONDS)
         if not done:
             self._transport.abort()

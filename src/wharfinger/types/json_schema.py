@@ -73,8 +73,8 @@ def check_primitive_schema(schema: PrimitiveSchema) -> None:
     Raises:
         ValueError: a member does not belong to the type or is missing, or the default is of another type.
     """
-    given = {name for name in schema.__struct_fields__ if getattr(schema, name) is not UNSET}
-    if extra := given - _MEMBERS[schema.type]:
+    names = {name for name in schema.__struct_fields__ if getattr(schema, name) is not UNSET}
+    if extra := names - _MEMBERS[schema.type]:
         raise ValueError(f"A {schema.type} field cannot have {', '.join(sorted(extra))}.")
     if schema.enum is not UNSET and schema.one_of is not UNSET:
         raise ValueError("A choice has either enum or oneOf.")

@@ -11,7 +11,7 @@ import pytest
 
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
-from wharfinger.cli.serving.access_log import KNOWN_CLIENTS, AccessLog
+from wharfinger.cli.serving.access_log import MAX_KNOWN_CLIENTS, AccessLog
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import ANONYMOUS
 
@@ -109,6 +109,6 @@ def test_clients_that_are_remembered_are_bounded() -> None:
             self.name = "2026-07-28"
             self.principal = ANONYMOUS
 
-    for number in range(KNOWN_CLIENTS * 2):
+    for number in range(MAX_KNOWN_CLIENTS * 2):
         log._client(Who(number), again=False)  # type: ignore[arg-type]
-    assert len(log.known) == KNOWN_CLIENTS
+    assert len(log.known) == MAX_KNOWN_CLIENTS

@@ -13,8 +13,8 @@ from wharfinger.sources.resource_tool_set.answer_budget import (
     MAX_TOKENS,
     MIN_TOKENS,
     Budget,
+    count_fitting,
     end_of_part,
-    fitting,
     json_length,
     short_cell,
 )
@@ -64,7 +64,7 @@ def test_parts_joined_are_the_text_and_each_one_fits(text: str, room: int) -> No
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.integers(2, 100))
 def test_as_many_items_are_kept_as_fit(items: list[str], room: int) -> None:
-    number = fitting(items, room)
+    number = count_fitting(items, room)
     assert number >= min(1, len(items))
     if number > 1:
         assert json_length(items[:number]) <= room + 1

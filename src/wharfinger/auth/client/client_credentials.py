@@ -79,25 +79,27 @@ class ClientCredentials:
         """Return the steps of the last attempt and what each found. It contains no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
-    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
-        expected = self._issuer or self._bound.setdefault(found.server, found.issuer)
-        if found.issuer != expected:
-            raise NotAuthorized(f"{found.server} names {found.issuer}; these credentials are for {expected} only.")
-        methods = found.metadata.auth_methods
+    async def _obtain(self, auth_server: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
+        expected = self._issuer or self._bound.setdefault(auth_server.server, auth_server.issuer)
+        if auth_server.issuer != expected:
+            raise NotAuthorized(
+                f"{auth_server.server} names {auth_server.issuer}; these credentials are for {expected} only."
+            )
+        methods = auth_server.metadata.auth_methods
         basic = "client_secret_basic" in methods or "client_secret_post" not in methods
         method = "private_key_jwt" if self._sign else "client_secret_basic" if basic else "client_secret_post"
         client = RegisteredClient(
-            issuer=found.issuer, client_id=self._client_id, client_secret=self._secret, method=method
+            issuer=auth_server.issuer, client_id=self._client_id, client_secret=self._secret, method=method
         )
         form = {"grant_type": "client_credentials"}
         if scopes:
             form["scope"] = " ".join(scopes)
-        if found.resource is not None:
-            form["resource"] = found.resource
+        if auth_server.resource is not None:
+            form["resource"] = auth_server.resource
         now = time.time()
         if self._sign is not None:
-            form |= {"client_assertion_type": ASSERTION, "client_assertion": self._sign(found.issuer, now)}
-        return await run(take_tokens(found, client, form, scopes, now, trace), fetch)
+            form |= {"client_assertion_type": ASSERTION, "client_assertion": self._sign(auth_server.issuer, now)}
+        return await run(take_tokens(auth_server, client, form, scopes, now, trace), fetch)
 
 
 def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], str]:

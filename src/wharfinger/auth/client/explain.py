@@ -87,23 +87,25 @@ def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | 
     return challenge
 
 
-def _registration(found: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
-    way = how_registered(found, identity)
+def _registration(auth_server: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
+    way = how_registered(auth_server, identity)
     if way:
         trace.append(TraceStep("registration", True, _WAYS[way]))
         return True
     fix = "Ask its operator for a client id, and pass it with --client-id."
-    if found.metadata.client_id_metadata_document_supported:
+    if auth_server.metadata.client_id_metadata_document_supported:
         fix = "It accepts client ID metadata documents: pass the URL of one with --client-metadata-url."
-    trace.append(TraceStep("registration", False, f"{found.issuer} does not register clients automatically", fix))
+    trace.append(TraceStep("registration", False, f"{auth_server.issuer} does not register clients automatically", fix))
     return False
 
 
-def _pkce(found: AuthServer, trace: Trace) -> bool:
-    methods = found.metadata.code_challenge_methods_supported
+def _pkce(auth_server: AuthServer, trace: Trace) -> bool:
+    methods = auth_server.metadata.code_challenge_methods_supported
     if methods and "S256" in methods:
         trace.append(
-            TraceStep("PKCE", None if found.assumed else True, "S256" + (" is assumed" if found.assumed else ""))
+            TraceStep(
+                "PKCE", None if auth_server.assumed else True, "S256" + (" is assumed" if auth_server.assumed else "")
+            )
         )
         return True
     listed = shown(", ".join(methods)) if methods else "nothing"
@@ -112,8 +114,8 @@ def _pkce(found: AuthServer, trace: Trace) -> bool:
     return False
 
 
-def _renewal(found: AuthServer, trace: Trace) -> None:
-    grants = found.metadata.grant_types_supported
+def _renewal(auth_server: AuthServer, trace: Trace) -> None:
+    grants = auth_server.metadata.grant_types_supported
     if grants is not None and "refresh_token" not in grants:
         trace.append(TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
     else:

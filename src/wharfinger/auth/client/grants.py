@@ -66,31 +66,33 @@ class UnrelatedRedirect(LookupError):
 
 
 def scopes_to_ask(
-    found: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
+    auth_server: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
 ) -> tuple[str, ...]:
     """Return the scopes to request: `earlier` ones, those of the server, and `wanted` (2026-07-28: the union).
 
     `offline_access` is added if the authorization server lists it and there are other scopes.
     """
-    scopes = dict.fromkeys((*earlier, *found.scopes, *wanted))
-    if offline and scopes and OFFLINE_ACCESS in (found.metadata.scopes_supported or ()):
+    scopes = dict.fromkeys((*earlier, *auth_server.scopes, *wanted))
+    if offline and scopes and OFFLINE_ACCESS in (auth_server.metadata.scopes_supported or ()):
         scopes[OFFLINE_ACCESS] = None
     return tuple(scopes)
 
 
-def authorization_url(found: AuthServer, client: RegisteredClient, attempt: Attempt, scopes: Iterable[str]) -> str:
+def authorization_url(
+    auth_server: AuthServer, client: RegisteredClient, attempt: Attempt, scopes: Iterable[str]
+) -> str:
     """Return the URL of the sign-in page.
 
     Raises:
         NotAuthorized: the authorization server has no such page, or does not support PKCE with S256.
     """
-    metadata = found.metadata
+    metadata = auth_server.metadata
     if metadata.authorization_endpoint is None:
-        raise NotAuthorized(f"{found.issuer} has no authorization_endpoint: signing in there is not possible.")
+        raise NotAuthorized(f"{auth_server.issuer} has no authorization_endpoint: signing in there is not possible.")
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise NotAuthorized(
-            f"{found.issuer} does not list S256 in code_challenge_methods_supported, so that a stolen code could be "
-            "used; signing in stops here. Its operator should enable PKCE."
+            f"{auth_server.issuer} does not list S256 in code_challenge_methods_supported, so that a stolen code could "
+            "be used; signing in stops here. Its operator should enable PKCE."
         )
     challenge = base64.urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=")
     query = {
@@ -100,7 +102,7 @@ def authorization_url(found: AuthServer, client: RegisteredClient, attempt: Atte
         "state": attempt.state,
         "code_challenge": challenge.decode(),
         "code_challenge_method": "S256",
-        **_optional(found.resource, scopes),
+        **_optional(auth_server.resource, scopes),
     }
     if OFFLINE_ACCESS in scopes:
         query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be ignored
@@ -108,7 +110,7 @@ def authorization_url(found: AuthServer, client: RegisteredClient, attempt: Atte
     return metadata.authorization_endpoint + joint + urlencode(query)
 
 
-def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
+def read_redirect(query: str, auth_server: AuthServer, attempt: Attempt) -> str:
     """Return the code in the query of a redirect.
 
     The issuer is compared first (RFC 9207 §2.4), so that an error in another issuer's redirect is not shown.
@@ -121,24 +123,25 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
         raise UnrelatedRedirect from None
-    given = dict(pairs)
-    if len(given) != len(pairs) or not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
+    parameters = dict(pairs)
+    state = parameters.get("state", "")
+    if len(parameters) != len(pairs) or not hmac.compare_digest(state.encode(), attempt.state.encode()):
         raise UnrelatedRedirect
-    issuer = given.get("iss")
-    if issuer is None and found.metadata.authorization_response_iss_parameter_supported:
-        raise NotAuthorized(f"The redirect does not name its issuer, although {found.issuer} promises to.")
-    if issuer is not None and issuer != found.issuer:
-        raise NotAuthorized(f"The redirect is not from {found.issuer} but from another issuer, and is not used.")
-    if "error" in given:
-        reason = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
-        raise NotAuthorized(f"{found.issuer} refused the sign-in ({reason}).")
-    if not given.get("code"):
-        raise NotAuthorized(f"{found.issuer} redirected without a code.")
-    return given["code"]
+    issuer = parameters.get("iss")
+    if issuer is None and auth_server.metadata.authorization_response_iss_parameter_supported:
+        raise NotAuthorized(f"The redirect does not name its issuer, although {auth_server.issuer} promises to.")
+    if issuer is not None and issuer != auth_server.issuer:
+        raise NotAuthorized(f"The redirect is not from {auth_server.issuer} but from another issuer, and is not used.")
+    if "error" in parameters:
+        reason = ": ".join(shown(parameters[name]) for name in ("error", "error_description") if parameters.get(name))
+        raise NotAuthorized(f"{auth_server.issuer} refused the sign-in ({reason}).")
+    if not parameters.get("code"):
+        raise NotAuthorized(f"{auth_server.issuer} redirected without a code.")
+    return parameters["code"]
 
 
 def exchange_code(
-    found: AuthServer,
+    auth_server: AuthServer,
     client: RegisteredClient,
     attempt: Attempt,
     code: str,
@@ -156,13 +159,13 @@ def exchange_code(
         "code": code,
         "redirect_uri": attempt.redirect_uri,
         "code_verifier": attempt.verifier,
-        **_optional(found.resource, ()),
+        **_optional(auth_server.resource, ()),
     }
-    return (yield from take_tokens(found, client, form, scopes, now, trace))
+    return (yield from take_tokens(auth_server, client, form, scopes, now, trace))
 
 
 def take_tokens(
-    found: AuthServer,
+    auth_server: AuthServer,
     client: RegisteredClient,
     form: Mapping[str, str],
     scopes: Iterable[str],
@@ -174,7 +177,7 @@ def take_tokens(
     Raises:
         NotAuthorized: the token endpoint refuses, or its response cannot be used.
     """
-    endpoint = found.metadata.token_endpoint
+    endpoint = auth_server.metadata.token_endpoint
     answer = yield token_form("tokens", endpoint, client, form)
     if answer.status != 200:
         _, refused = refusal(f"The token request at {endpoint}", answer)
@@ -183,9 +186,9 @@ def take_tokens(
     tokens = _tokens(endpoint, answer.body)
     trace.append(TraceStep(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
     return Grant(
-        server=found.server,
-        issuer=found.issuer,
-        resource=found.resource,
+        server=auth_server.server,
+        issuer=auth_server.issuer,
+        resource=auth_server.resource,
         client=client,
         token_endpoint=endpoint,
         access_token=tokens.access_token,

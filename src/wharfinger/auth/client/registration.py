@@ -42,17 +42,17 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "Wharfinger"
 
 
-def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
+def how_registered(auth_server: AuthServer, identity: ClientIdentity) -> str:
     """Return the first possible way to register (2025-11-25): `before`, `document`, `dynamic`, or empty."""
-    if identity.client_id is not None and identity.issuer in (None, found.issuer):
+    if identity.client_id is not None and identity.issuer in (None, auth_server.issuer):
         return "before"
-    if identity.metadata_url is not None and found.metadata.client_id_metadata_document_supported:
+    if identity.metadata_url is not None and auth_server.metadata.client_id_metadata_document_supported:
         return "document"
-    return "dynamic" if found.metadata.registration_endpoint is not None else ""
+    return "dynamic" if auth_server.metadata.registration_endpoint is not None else ""
 
 
 def register(
-    found: AuthServer,
+    auth_server: AuthServer,
     identity: ClientIdentity,
     redirect_uri: str,
     trace: Trace,
@@ -65,36 +65,38 @@ def register(
     Raises:
         NotAuthorized: there is no way to register, or it is refused; the message says what to ask the operator for.
     """
-    way = how_registered(found, identity)
+    way = how_registered(auth_server, identity)
     if way == "before" and identity.client_id is not None:
-        return _known(found, identity.client_id, identity.client_secret, redirect_uri, trace)
+        return _known(auth_server, identity.client_id, identity.client_secret, redirect_uri, trace)
     if way == "document" and identity.metadata_url is not None:
         fault = _document_fault(identity.metadata_url)
         if fault is not None:
             raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
         trace.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
         return RegisteredClient(
-            issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
+            issuer=auth_server.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
         )
-    if registered is not None and registered.issuer == found.issuer and registered.redirect_uri == redirect_uri:
+    if registered is not None and registered.issuer == auth_server.issuer and registered.redirect_uri == redirect_uri:
         return registered
     if way == "dynamic":
-        return (yield from _dynamic(found, identity, redirect_uri, trace))
-    why = "does not support dynamic registration"
+        return (yield from _dynamic(auth_server, identity, redirect_uri, trace))
+    reason = "does not support dynamic registration"
     if identity.client_id is not None:
-        why += f", and the given client id is for {identity.issuer}"
+        reason += f", and the given client id is for {identity.issuer}"
     fix = "Ask its operator for a client id, and pass it with its issuer."
-    trace.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
-    raise NotAuthorized(f"{found.issuer} {why}. {fix}")
+    trace.append(TraceStep("client", False, f"{auth_server.issuer} {reason}", fix))
+    raise NotAuthorized(f"{auth_server.issuer} {reason}. {fix}")
 
 
-def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace) -> RegisteredClient:
+def _known(
+    auth_server: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace
+) -> RegisteredClient:
     trace.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
     return RegisteredClient(
-        issuer=found.issuer,
+        issuer=auth_server.issuer,
         client_id=client_id,
         client_secret=secret,
-        method=_method(found.metadata, secret, None),
+        method=_method(auth_server.metadata, secret, None),
         redirect_uri=redirect_uri,
     )
 
@@ -118,11 +120,13 @@ class _Registration(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace) -> Steps[RegisteredClient]:
+def _dynamic(
+    auth_server: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace
+) -> Steps[RegisteredClient]:
     """Register the client (RFC 7591), as a native application: the redirect is on this machine."""
-    endpoint = found.metadata.registration_endpoint
+    endpoint = auth_server.metadata.registration_endpoint
     assert endpoint is not None
-    auth_method = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
+    auth_method = next((method for method in _METHODS if method in auth_server.metadata.auth_methods), _METHODS[0])
     answer = yield ask_json(
         "registration of this client",
         endpoint,
@@ -138,7 +142,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
     if answer.status not in (200, 201):
         _, refused = refusal(f"The registration at {endpoint}", answer)
         fix = "Ask for a client id, and pass it with its issuer."
-        if found.assumed:
+        if auth_server.assumed:
             fix = "The server has no sign-in metadata: it may require a token in a header instead."
         trace.append(TraceStep(endpoint, False, str(refused), fix))
         raise NotAuthorized(f"{refused} {fix}")
@@ -149,10 +153,10 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
         raise NotAuthorized(f"The response to the registration at {endpoint} cannot be used: {shown(fault)}.")
     trace.append(TraceStep(endpoint, True, f"registered as {shown(registration.client_id)}"))
     return RegisteredClient(
-        issuer=found.issuer,
+        issuer=auth_server.issuer,
         client_id=registration.client_id,
         client_secret=registration.client_secret or None,
-        method=_method(found.metadata, registration.client_secret, registration.token_endpoint_auth_method),
+        method=_method(auth_server.metadata, registration.client_secret, registration.token_endpoint_auth_method),
         redirect_uri=redirect_uri,
         secret_expires_at=registration.client_secret_expires_at,
     )

@@ -131,47 +131,51 @@ class SignIn:
         """Return the steps of the last sign-in to this server and what each found. It contains no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
-    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
-        if not self._interactive and found.assumed:
-            raise NotAuthorized(f"{found.server} requires a token, but does not say how to sign in.")
+    async def _obtain(self, auth_server: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
+        if not self._interactive and auth_server.assumed:
+            raise NotAuthorized(f"{auth_server.server} requires a token, but does not say how to sign in.")
         if not self._interactive:
-            raise NotAuthorized(f"{found.server} requires you to sign in. Run: wharfinger auth login {found.server}")
-        identity = self._identity_for(found)
-        saved = await self._saved_client(found, identity)
+            raise NotAuthorized(
+                f"{auth_server.server} requires you to sign in. Run: wharfinger auth login {auth_server.server}"
+            )
+        identity = self._identity_for(auth_server)
+        saved = await self._saved_client(auth_server, identity)
         async with AsyncExitStack() as stack:
             callback = await self._listen(stack, saved)
-            client = await run(register(found, identity, callback.url, trace, saved), fetch)
-            if client != saved and how_registered(found, identity) == "dynamic":
+            client = await run(register(auth_server, identity, callback.url, trace, saved), fetch)
+            if client != saved and how_registered(auth_server, identity) == "dynamic":
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
-            code = await self._ask(found, authorization_url(found, client, attempt, scopes), attempt, callback)
+            code = await self._ask(
+                auth_server, authorization_url(auth_server, client, attempt, scopes), attempt, callback
+            )
             trace.append(TraceStep("the person", True, "agreed"))
         try:
-            return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trace), fetch)
+            return await run(exchange_code(auth_server, client, attempt, code, scopes, time.time(), trace), fetch)
         except NotAuthorized:
             if saved is not None:
                 # The issuer may have deleted the client, so register again next time.
-                await self._tokens.forget_client(found.issuer)
+                await self._tokens.forget_client(auth_server.issuer)
             raise
 
-    def _identity_for(self, found: AuthServer) -> ClientIdentity:
+    def _identity_for(self, auth_server: AuthServer) -> ClientIdentity:
         """Bind a client id without an issuer to the first issuer that its server names."""
-        known = self._identity
-        if known.client_id is None or known.issuer is not None:
-            return known
-        issuer = self._bound.setdefault(found.server, found.issuer)
+        identity = self._identity
+        if identity.client_id is None or identity.issuer is not None:
+            return identity
+        issuer = self._bound.setdefault(auth_server.server, auth_server.issuer)
         return ClientIdentity(
-            client_id=known.client_id,
-            client_secret=known.client_secret,
+            client_id=identity.client_id,
+            client_secret=identity.client_secret,
             issuer=issuer,
-            metadata_url=known.metadata_url,
-            name=known.name,
+            metadata_url=identity.metadata_url,
+            name=identity.name,
         )
 
-    async def _saved_client(self, found: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
-        if how_registered(found, identity) != "dynamic":
+    async def _saved_client(self, auth_server: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
+        if how_registered(auth_server, identity) != "dynamic":
             return None
-        saved = await self._tokens.client(found.issuer)
+        saved = await self._tokens.client(auth_server.issuer)
         return None if saved is None or 0 < saved.secret_expires_at <= time.time() else saved
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
@@ -184,15 +188,15 @@ class SignIn:
                 raise NotAuthorized(f"Cannot listen on port {self._port}: {error.strerror or error}.") from None
             return await stack.enter_async_context(Callback())
 
-    async def _ask(self, found: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
+    async def _ask(self, auth_server: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
         """Open the sign-in page and return the authorization code of the redirect."""
-        if (fault := forbidden_reason(url, found.server)) is not None:
-            raise NotAuthorized(f"The sign-in page of {found.issuer} is not opened: {fault}.")
+        if (fault := forbidden_reason(url, auth_server.server)) is not None:
+            raise NotAuthorized(f"The sign-in page of {auth_server.issuer} is not opened: {fault}.")
         if self._on_url is not None:
             self._on_url(url)
 
         def read(query: str) -> str:
-            return read_redirect(query, found, attempt)
+            return read_redirect(query, auth_server, attempt)
 
         # Do not wait for the browser: it may stay open long after the redirect.
         waiting = asyncio.ensure_future(callback.wait(read, self._timeout))
@@ -207,11 +211,11 @@ class SignIn:
                 task.cancel()
             await asyncio.gather(waiting, visiting, return_exceptions=True)
         if visited.partition("?")[0] != attempt.redirect_uri:
-            raise NotAuthorized(f"{found.issuer} redirected to another URL.")
+            raise NotAuthorized(f"{auth_server.issuer} redirected to another URL.")
         try:
             return read(urlsplit(visited).query)
         except UnrelatedRedirect:
-            raise NotAuthorized(f"{found.issuer} returned another `state` than the one that was sent.") from None
+            raise NotAuthorized(f"{auth_server.issuer} returned another `state` than the one that was sent.") from None
 
 
 async def _open_page(url: str) -> None:

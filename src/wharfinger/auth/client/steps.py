@@ -80,8 +80,8 @@ def ask_json(purpose: str, url: str, value: object) -> HttpStep:
 
 def ask_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> HttpStep:
     """Return a request that posts a form."""
-    given = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
-    return HttpStep(purpose, "POST", url, given, urlencode(form).encode())
+    form_headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
+    return HttpStep(purpose, "POST", url, form_headers, urlencode(form).encode())
 
 
 class _OAuthError(msgspec.Struct, frozen=True):

@@ -60,36 +60,36 @@ class TokenManager:
         self._offline = offline
         self._issuer = issuer
         self._clock = clock
-        self._held: dict[str, Grant] = {}
+        self._grants: dict[str, Grant] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._renewed: set[str] = set()
         """Tokens that come from a renewal after a refusal. If such a token is refused, a new one is obtained."""
         self._authorization_times: dict[str, list[float]] = {}
         self._requested: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""
-        self._looked: set[str] = set()
+        self._without_tokens: set[str] = set()
         """Servers without stored tokens; the store is asked again only after a refusal."""
         self.traces: dict[str, Trace] = {}
         """By server: the steps of the last sign-in."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the token for the server at this URL, or an empty string. Renew it if it is about to expire.
+        """Return the headers with the token for this URL, if there is one. Renews a token that is about to expire.
 
         Raises:
             NotAuthorized: the authorization server refuses to renew it, for a reason that a new sign-in does not solve.
         """
-        grant = self._held.get(url)
-        if grant is None and url not in self._looked:
+        grant = self._grants.get(url)
+        if grant is None and url not in self._without_tokens:
             grant = await self._tokens.grant(url)
             if grant is None:
-                self._looked.add(url)
+                self._without_tokens.add(url)
             else:
-                self._held.setdefault(url, grant)
+                self._grants.setdefault(url, grant)
         if grant is None:
             return {}
         if self._about_to_expire(grant):
             async with self._lock(url):
-                grant = self._held.get(url)
+                grant = self._grants.get(url)
                 if grant is not None and self._about_to_expire(grant):
                     grant = await self._renew(url, grant)
         return _headers(grant)
@@ -105,21 +105,21 @@ class TokenManager:
         if challenge is None or (status == 403 and challenge.error != "insufficient_scope"):
             return False
         async with self._lock(url):
-            old = self._held.get(url) or await self._tokens.grant(url)
+            old = self._grants.get(url) or await self._tokens.grant(url)
             if old is not None:
-                self._held[url] = old
+                self._grants[url] = old
             if old is not None and _headers(old) != sent:
                 return True  # there is a newer token than the request had
             trace: Trace = []
             self.traces[url] = trace
             grant = await self._replace(url, status, challenge, old, trace)
-            self._held[url] = grant
+            self._grants[url] = grant
             await self._tokens.keep(grant)
             return True
 
     async def forget(self, url: str) -> bool:
         """Delete the tokens for a server. Returns False if it has none."""
-        grant = self._held.pop(url, None) or await self._tokens.grant(url)
+        grant = self._grants.pop(url, None) or await self._tokens.grant(url)
         if grant is not None:
             await self._tokens.forget(grant)
         return grant is not None
@@ -141,8 +141,8 @@ class TokenManager:
                 raise self._useless(url, auth_server, trace, "the token that was just issued")
         if status == 403 and earlier is not None:
             # A new token would not add scopes that were granted, or already requested.
-            had = {*(earlier.scope if earlier.granted is None else earlier.granted), *self._requested.get(url, ())}
-            if set(auth_server.scopes) <= had:
+            granted = earlier.scope if earlier.granted is None else earlier.granted
+            if set(auth_server.scopes) <= {*granted, *self._requested.get(url, ())}:
                 scopes = shown(" ".join(auth_server.scopes)) or "more"
                 raise self._useless(url, auth_server, trace, f"a token with the requested scope {scopes}")
         self._count_authorization(url)
@@ -153,10 +153,10 @@ class TokenManager:
         self._requested[url] = {*before, *scopes_to_request}
         return await self._obtain(auth_server, scopes_to_request, fetch, trace)
 
-    def _useless(self, url: str, found: AuthServer, trace: Trace, what: str) -> NotAuthorized:
+    def _useless(self, url: str, auth_server: AuthServer, trace: Trace, what: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
         trace.append(TraceStep(url, False, f"it refuses {what}", fix))
-        return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
+        return NotAuthorized(f"{url} refuses {what} by {auth_server.issuer}: signing in again would not help. {fix}")
 
     def _count_authorization(self, url: str) -> None:
         now = self._clock()
@@ -181,14 +181,14 @@ class TokenManager:
                     raise
                 return grant
             if renewed is not None:
-                self._held[url] = renewed
+                self._grants[url] = renewed
                 await self._tokens.keep(renewed)
                 return renewed
             newer = await self._renewed_elsewhere(url, grant)
             if newer is not None:
                 return newer
         if self._expired(grant) or grant.refresh_token is not None:
-            self._held.pop(url, None)
+            self._grants.pop(url, None)
             await self._tokens.forget(grant)
             return None
         return grant
@@ -203,7 +203,7 @@ class TokenManager:
             or self._about_to_expire(stored)
         ):
             return None
-        self._held[url] = stored
+        self._grants[url] = stored
         return stored
 
     def _about_to_expire(self, grant: Grant) -> bool:

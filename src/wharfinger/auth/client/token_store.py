@@ -220,8 +220,8 @@ class FileTokens:
 
 def default_folder() -> Path:
     """Return the default folder for tokens (XDG Base Directory)."""
-    given = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share"
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
     return base / "wharfinger" / "tokens"
 
 

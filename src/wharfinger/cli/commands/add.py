@@ -88,7 +88,7 @@ def add(
         if path is None:
             commands = remove_commands(host, project, key)
         new = "" if commands else file.without_entry(key)
-        done, then = "Removed", kind.after_remove
+        verb, then = "Removed", kind.after_remove
     else:
         server, suggested = describe(ctx, kind, words, env, headers, token_env)
         if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
@@ -102,7 +102,7 @@ def add(
         if path is None:
             commands = add_commands(host, project, key, server, replace=present is not None)
         new = "" if commands else file.with_entry(key, wanted)
-        done, then = "Added" if present is None else "Replaced", kind.after_add
+        verb, then = "Added" if present is None else "Replaced", kind.after_add
     if dry_run:
         click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new), nl=False)
         return
@@ -112,7 +112,7 @@ def add(
             print_line(ctx, line)
     backup = None if commands else file.write(new)
     where = "" if commands else f" {'from' if remove else 'to' if present is None else 'in'} {file.path}"
-    print_line(ctx, f"{done} {key}{where}{f' (backup: {backup})' if backup else ''}. {then}.")
+    print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {then}.")
 
 
 def describe(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wharfinger.cli.error_report import CTRL_C, CommandError
+from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
 from wharfinger.cli.options import Verbosity, json_option, verbosity_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["auth"]
 
 T = TypeVar("T")
 
-NOT_AUTHORIZED = 4
+NOT_AUTHORIZED_EXIT_CODE = 4
 MARKS = {True: "ok", None: "--", False: "NO"}
 """The marks of steps: good, replaced by another step, failed."""
 
@@ -77,7 +77,7 @@ def explain(
             else "Signing in is not possible until this is fixed."
         )
     if not possible:
-        raise click.exceptions.Exit(NOT_AUTHORIZED)
+        raise click.exceptions.Exit(NOT_AUTHORIZED_EXIT_CODE)
 
 
 @auth.command(
@@ -187,7 +187,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(CTRL_C) from None
+        raise click.exceptions.Exit(CTRL_C_EXIT_CODE) from None
 
 
 def check_url(url: str) -> str:

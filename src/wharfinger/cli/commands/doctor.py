@@ -136,9 +136,9 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
         f"Offers {', '.join(amounts)}; {count(len(survey.reads), 'resource')} read",
     ]
     for severity, title in (("problem", "Problems"), ("advice", "Advice")):
-        some = [finding for finding in findings if finding.severity == severity]
-        lines += ["", f"{title}: {len(some) or 'none'}"]
-        for finding in some:
+        listed = [finding for finding in findings if finding.severity == severity]
+        lines += ["", f"{title}: {len(listed) or 'none'}"]
+        for finding in listed:
             lines += [f"  {finding.what}{places(finding)}", f"    {finding.change}"]
     costs = tool_costs(survey)
     if costs or survey.instructions:

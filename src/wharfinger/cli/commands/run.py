@@ -99,13 +99,13 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
     from wharfinger.cli.serving.serve_runner import serve_http
     from wharfinger.cli.serving.server_loader import source_file, split_place
 
-    file, (where, name) = source_file(place), split_place(place)
+    file, (path, name) = source_file(place), split_place(place)
     program = own_command()
     target = (f"{file}:{name}" if name else file,) if file else ("--", *program, "run", "--stdio", place)
     uri = next((uri for uri, _ in server.resources.static.items()), "")
 
     def banner(address: ServerAddress) -> Banner:
-        published = [PublishedSource(server.info.name, f"{features(server)}, from {file or where}", "Serving")]
+        published = [PublishedSource(server.info.name, f"{features(server)}, from {file or path}", "Serving")]
         return make_banner(slug(server.info.name, fallback="server"), published, address, program, target, uri)
 
     return serve_http(server, settings, banner, verbosity, tracebacks=dev)

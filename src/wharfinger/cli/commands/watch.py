@@ -137,20 +137,20 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
     from wharfinger.errors import ResourceNotFound
 
     result = None
-    gone = False
+    deleted = False
     if reads and change.uri:
         try:
             result = (await client.read_resource(change.uri, bypass_cache=True)).result
         except ResourceNotFound:
-            gone = True
+            deleted = True
     if as_json:
         missed = {"missed": True} if change.missed else {}
         read = {"result": result} if result else {}
         print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read})
         return
-    what = change.uri or f"the list of {change.kind}"
+    subject = change.uri or f"the list of {change.kind}"
     verb = "reconnected, may have changed:" if change.missed else "changed"
-    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(what)}{'  (gone)' if gone else ''}")
+    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(subject)}{'  (deleted)' if deleted else ''}")
     for content in result.contents if result else ():
         if isinstance(content.text, str):
             print_text(content.text)
@@ -170,5 +170,5 @@ async def run_command(command: str, change: Change) -> None:
             process.terminate()
         raise
     if code:
-        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        click.echo(f"wharfinger: the command {how}.", err=True)
+        outcome = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        click.echo(f"wharfinger: the command {outcome}.", err=True)

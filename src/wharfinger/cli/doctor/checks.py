@@ -16,8 +16,8 @@ __all__ = ["CHECKS", "DoctorFinding", "check"]
 Severity = Literal["problem", "advice"]
 
 SHORT_DESCRIPTION, LONG_DESCRIPTION = 12, 1024
-LONG_INSTRUCTIONS = 8192
-LARGE_SCHEMA = 8192
+MAX_INSTRUCTIONS_CHARACTERS = 8192
+MAX_SCHEMA_CHARACTERS = 8192
 """Characters of one tool's input schema as JSON."""
 COSTLY_TOKENS = 20_000
 """Tokens of the definitions of all tools together: a tenth of a common context window."""
@@ -116,7 +116,7 @@ CHECKS: tuple[Check, ...] = (
     Check("problem", "list-fails", "Lists fail", p.failed_lists,
           "No host can show what is in them: see the server's log."),
     Check("advice", "no-pages", "Lists have large pages", p.large_pages,
-          f"Answer in pages of at most {p.LARGE_PAGE:,}, with nextCursor."),
+          f"Answer in pages of at most {p.MAX_PAGE_ITEMS:,}, with nextCursor."),
     Check("advice", "nothing-listed", "The server declares capabilities, but lists nothing", p.empty_capabilities,
           "Declare a capability only if there is something to list."),
     # Reads of resources.
@@ -139,11 +139,11 @@ CHECKS: tuple[Check, ...] = (
           p.names_where("tools", lambda tool: p.VALID_NAME.fullmatch(tool.name)
                         and not p.PORTABLE_NAME.fullmatch(tool.name)),
           "Model APIs accept letters, digits, '_' and '-': hosts must rename these tools, or leave them out."),
-    Check("problem", "long-name", f"Names of tools have more than {p.LONG_NAME} characters",
-          p.names_where("tools", lambda tool: p.LONG_NAME < len(tool.name) <= 128),
-          f"Model APIs accept {p.LONG_NAME}."),
+    Check("problem", "long-name", f"Names of tools have more than {p.MAX_NAME_CHARACTERS} characters",
+          p.names_where("tools", lambda tool: p.MAX_NAME_CHARACTERS < len(tool.name) <= 128),
+          f"Model APIs accept {p.MAX_NAME_CHARACTERS}."),
     Check("advice", "long-name-with-prefix",
-          f"Names of tools have more than {p.LONG_NAME} characters with the prefix that hosts add",
+          f"Names of tools have more than {p.MAX_NAME_CHARACTERS} characters with the prefix that hosts add",
           p.names_too_long_with_prefix, "Shorten the name of the tool or of the server."),
     Check("problem", "schema-not-object", "Input schemas do not describe an object",
           p.schemas_where(lambda schema: schema.get("type") != "object"),
@@ -153,8 +153,8 @@ CHECKS: tuple[Check, ...] = (
           "Several model APIs reject that: move the choice into a property."),
     Check("problem", "schema-reaches-out", "Input schemas refer to other documents",
           p.schemas_where(p.has_external_reference), "References are not fetched: copy the definition into $defs."),
-    Check("advice", "large-schema", f"Input schemas have more than {LARGE_SCHEMA:,} characters",
-          p.schemas_where(lambda schema: len(as_json(schema)) > LARGE_SCHEMA),
+    Check("advice", "large-schema", f"Input schemas have more than {MAX_SCHEMA_CHARACTERS:,} characters",
+          p.schemas_where(lambda schema: len(as_json(schema)) > MAX_SCHEMA_CHARACTERS),
           "They are part of every conversation: split the tool, or take fewer arguments."),
     Check("problem", "invalid-header", "Tools have an invalid x-mcp-header", p.invalid_headers,
           "Clients of stateless HTTP must leave these tools out."),
@@ -216,7 +216,7 @@ CHECKS: tuple[Check, ...] = (
           "Say in a few sentences what it is for and how its tools work together; hosts give them to the model."),
     Check("advice", "long-instructions", "The instructions are long",
           lambda survey: [f"{len(survey.instructions):,} characters"]
-          if len(survey.instructions) > LONG_INSTRUCTIONS else [],
+          if len(survey.instructions) > MAX_INSTRUCTIONS_CHARACTERS else [],
           "They are part of every conversation: keep the few sentences that matter."),
     Check("advice", "no-version", "The server has no version",
           lambda survey: survey.version in ("", "0", "0.0.0"),

@@ -14,9 +14,9 @@ from wharfinger import types as t
 from wharfinger.cli.doctor.survey import Survey, SurveyedList, page_of, text_of
 
 LISTS = ("tools", "prompts", "resources", "templates")
-LONG_NAME = 64
+MAX_NAME_CHARACTERS = 64
 """Characters of a tool's name that model APIs accept, including the prefix that a host adds."""
-LARGE_PAGE = 1000
+MAX_PAGE_ITEMS = 1000
 
 VAGUE_NAMES = frozenset(
     {
@@ -92,7 +92,7 @@ def names_too_long_with_prefix(survey: Survey) -> Iterator[str]:
     """Find the tools whose name is too long only after a host has put the server's name before it."""
     prefix = f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', survey.name)}__"
     names = (tool.name for tool in survey.tools.items)
-    return (f"{prefix}{name}" for name in names if len(name) <= LONG_NAME < len(prefix) + len(name))
+    return (f"{prefix}{name}" for name in names if len(name) <= MAX_NAME_CHARACTERS < len(prefix) + len(name))
 
 
 def has_title(item: Any) -> bool:
@@ -241,7 +241,7 @@ def large_pages(survey: Survey) -> Iterator[str]:
     return (
         f"{name} ({listed.largest_page:,} on a page)"
         for name, listed in lists_of(survey)
-        if listed.largest_page > LARGE_PAGE
+        if listed.largest_page > MAX_PAGE_ITEMS
     )
 
 

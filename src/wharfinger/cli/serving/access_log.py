@@ -20,7 +20,7 @@ __all__ = ["AccessLog"]
 
 PART_CHARACTERS = 200
 """Characters of a URI, name or argument that a line shows."""
-KNOWN_CLIENTS = 256
+MAX_KNOWN_CLIENTS = 256
 """Clients that are remembered, so that each is logged once."""
 
 
@@ -46,13 +46,13 @@ class AccessLog:
         async def around(request: Request, next: Next) -> Any:
             self._client(request, again=False)
             started = time.perf_counter()
-            what = subject(request.params)  # before the server's own middleware changes the params
+            subject_text = subject(request.params)  # before the server's own middleware changes the params
             try:
                 result = await next(request)
             except BaseException as error:
-                self._line(verb, what, failure(error), elapsed(started), client(request))
+                self._line(verb, subject_text, failure(error), elapsed(started), client(request))
                 raise
-            self._line(verb, what, outcome(result), elapsed(started), client(request))
+            self._line(verb, subject_text, outcome(result), elapsed(started), client(request))
             return result
 
         return around
@@ -73,7 +73,7 @@ class AccessLog:
         key = (client(request), request.caller.rules.name, request.caller.principal.key)
         if key in self.known and not again:
             return
-        if len(self.known) >= KNOWN_CLIENTS:
+        if len(self.known) >= MAX_KNOWN_CLIENTS:
             self.known.pop(next(iter(self.known)))
         self.known[key] = None
         principal = request.caller.principal

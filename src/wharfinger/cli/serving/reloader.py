@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from wharfinger.cli.error_report import CTRL_C
+from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
 from wharfinger.cli.serving.server_loader import source_file
 
 __all__ = ["keep_running"]
@@ -40,7 +40,7 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
             end(child)
             child = start(variables)
     except KeyboardInterrupt:
-        return CTRL_C
+        return CTRL_C_EXIT_CODE
     finally:
         end(child)
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wharfinger.cli.error_report import CTRL_C
+from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.serving.limits_option import apply_limits
 from wharfinger.net import is_loopback
@@ -47,10 +47,10 @@ def serve_lines(
             if not verbosity.quiet:
                 click.echo(f"Serving {server.info.name} at unix:{os.path.abspath(unix)}")
 
-        return CTRL_C if serve_unix(server, unix, on_ready=ready) else 0
+        return CTRL_C_EXIT_CODE if serve_unix(server, unix, on_ready=ready) else 0
     from wharfinger.transports.stdio_server import serve_stdio
 
-    return CTRL_C if serve_stdio(server) else 0
+    return CTRL_C_EXIT_CODE if serve_stdio(server) else 0
 
 
 def serve_http(
@@ -137,7 +137,7 @@ def serve_http(
                 if not verbosity.quiet:
                     click.echo(f"Port {port} is in use: trying {port + 1}.", err=True)
             else:
-                return CTRL_C if signal == SIGINT else 0
+                return CTRL_C_EXIT_CODE if signal == SIGINT else 0
         last = listen.port + TRIED_PORTS - 1
         raise click.UsageError(f"The ports {listen.port} to {last} are in use: choose one with --http HOST:PORT.")
     except ValueError as error:

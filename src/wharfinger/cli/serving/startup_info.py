@@ -71,7 +71,7 @@ def _liveliest(prepared: PreparedSource) -> Rank | None:
     """Return the resource most likely to change: a log, or the text that changed last, or any."""
     from wharfinger.server.threads import is_async
 
-    source, still = prepared.source, prepared.parsed.kind.static
+    source, static = prepared.source, prepared.parsed.kind.static
     page = None if is_async(source.page) else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None
@@ -79,7 +79,7 @@ def _liveliest(prepared: PreparedSource) -> Rank | None:
     for item in page[0]:
         kind, stamp = str(item.mime_type), str(getattr(item.annotations, "last_modified", ""))
         if kind != "inode/directory":
-            ranks.append((item.name.endswith(".log"), not still, kind.startswith("text/"), stamp, item.uri))
+            ranks.append((item.name.endswith(".log"), not static, kind.startswith("text/"), stamp, item.uri))
     return max(ranks, default=None)
 
 

@@ -60,10 +60,10 @@ def command_hint(target: Target, message: str) -> str:
 
         if program in INSTALLED_WITH:
             return f"{program} comes with {INSTALLED_WITH[program]}."
-        meant = nearest(program, USUAL_PROGRAMS)
+        suggestion = nearest(program, USUAL_PROGRAMS)
         return (
-            f"Did you mean {meant!r}?"
-            if meant
+            f"Did you mean {suggestion!r}?"
+            if suggestion
             else "Is it installed, and on the PATH? Otherwise give its absolute path."
         )
     if target.own_command and "gave no answer" in message and ".py" in command[-1]:

@@ -117,7 +117,7 @@ def run(command: Words, advice: str) -> str:
     """
     with tempfile.TemporaryFile() as output:  # a pipe would stay open if the command leaves a process running
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -125,7 +125,7 @@ def run(command: Words, advice: str) -> str:
                 timeout=COMMAND_SECONDS,
                 check=False,
             )
-            problem = f"ended with exit code {done.returncode}" if done.returncode else ""
+            problem = f"ended with exit code {completed.returncode}" if completed.returncode else ""
         except subprocess.TimeoutExpired:
             problem = f"was stopped after {COMMAND_SECONDS:.0f} s"
         except OSError as error:

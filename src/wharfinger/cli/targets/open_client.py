@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from wharfinger.cli.error_report import CTRL_C, CommandError, report_error
+from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError, report_error
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.targets.target import Target
 from wharfinger.client import Client
@@ -84,7 +84,7 @@ def with_client(
             return await work(client)
 
     try:
-        done = asyncio.run(session())
+        exit_code = asyncio.run(session())
     except WharfingerError as error:
         raise explained(error, target, stderr) from error.__cause__
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
@@ -92,11 +92,11 @@ def with_client(
             raise
         if sys.stderr.isatty():
             click.echo(err=True)  # ends the line on which the terminal has shown ^C
-        raise click.exceptions.Exit(CTRL_C) from None
+        raise click.exceptions.Exit(CTRL_C_EXIT_CODE) from None
     failed = own_failure(target, stderr)
     if failed is not None:
         report_error(failed)
-    return done
+    return exit_code
 
 
 def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
@@ -167,17 +167,17 @@ def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, 
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
     if target.url and options.env:
         raise click.UsageError("--env is for a command.", ctx)
-    given = merge_headers(target.headers, read_headers(ctx, options))
+    headers = merge_headers(target.headers, read_headers(ctx, options))
     try:
         return Client(
             target.url or list(target.command),
             revision=options.revision,
             timeout=options.timeout,
             open_timeout=options.timeout,
-            headers=given,
+            headers=headers,
             env={**target.env, **read_environment(ctx, options)},
             cwd=target.cwd,
-            auth=saved_sign_in(target, given),
+            auth=saved_sign_in(target, headers),
             **handlers,
         )
     except (TypeError, ValueError) as error:

@@ -128,14 +128,14 @@ class TerminalForms:
 async def typed_bytes() -> bytes:
     """Wait for input from the terminal, empty at its end. Can be cancelled, unlike a blocked `input()`."""
     loop = asyncio.get_running_loop()
-    come: asyncio.Future[None] = loop.create_future()
+    readable: asyncio.Future[None] = loop.create_future()
     fd = sys.stdin.fileno()
     try:
-        loop.add_reader(fd, settle, come, None)
+        loop.add_reader(fd, settle, readable, None)
     except NotImplementedError:  # the event loop of Windows watches sockets only
         return await threaded_read(fd)
     try:
-        await come
+        await readable
     finally:
         loop.remove_reader(fd)
     try:

@@ -9,7 +9,7 @@ __all__ = ["find", "put", "remove"]
 
 
 def find(text: str, table: str, name: str) -> Any:
-    """Return the table `[table.name]`, or None if there is none; raises ValueError if that is not possible."""
+    """Return the table `[table.name]`, or None if there is none; raises ValueError if `table` is not a table."""
     entries = tomllib.loads(text).get(table, {})
     if not isinstance(entries, dict):
         raise ValueError(f"expected {table!r} to be a table")

@@ -219,7 +219,7 @@ class Sample:
         t.check_tool_use(self._messages)
         self._uses_tools = tools is not None or tool_choice is not None
         self._context = include_context not in (None, "none")
-        given: dict[str, Any] = {
+        params: dict[str, Any] = {
             "system_prompt": system,
             "temperature": temperature,
             "stop_sequences": None if stop_sequences is None else list(stop_sequences),
@@ -232,7 +232,7 @@ class Sample:
         self._params = t.CreateMessageRequestParams(
             messages=[],
             max_tokens=max_tokens,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in params.items() if value is not None},
         )
 
     def check(self, caller: Caller) -> None:

@@ -161,10 +161,10 @@ class RequestState:
                 return name
             number += 1
 
-    def answer(self, key: str, digest: str, chosen: bool) -> Raw | None:
+    def answer(self, key: str, digest: str, own_key: bool) -> Raw | None:
         """Return the answer to exactly this request; None if it has to be asked.
 
-        A first request may already bring answers for keys that the author has `chosen`: they are part of an interface.
+        A first request may already bring answers for keys that the author has `own_key`: they are part of an interface.
 
         Raises:
             NoAnswer: it was answered with an error.
@@ -174,7 +174,7 @@ class RequestState:
         known = self._answers.get(key)
         if known is not None and known[0] == digest:
             return known[1]
-        if key in self._responses and (self._open_digests.get(key) == digest or (self._first and chosen)):
+        if key in self._responses and (self._open_digests.get(key) == digest or (self._first and own_key)):
             return self._responses[key]
         return None
 

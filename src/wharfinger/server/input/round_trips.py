@@ -55,14 +55,14 @@ MAX_OPEN_URLS = 10_000
 _NO_CHANNEL = "This client cannot be asked: its connection does not carry requests to it."
 
 
-class _Asked(NamedTuple):
+class _PreparedQuery(NamedTuple):
     """An input request, ready to be sent."""
 
     key: str
     query: InputQuery
     params: Any
     digest: str
-    chosen: bool
+    own_key: bool
     """Whether the author chose the key."""
 
 
@@ -87,14 +87,14 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
     for _, query in queries:
         query.check(request.caller)
     state = state_of(services, request)
-    asked = [_prepare(state, key, query, rules) for key, query in queries]
+    prepared = [_prepare(state, key, query, rules) for key, query in queries]
     answers: dict[str, Any] = {}
     if rules.asks_by_result or state.replay:
-        for one in asked:
+        for one in prepared:
             answer = _earlier_answer(state, one)
             if answer is not UNSET:
                 answers[one.key] = answer
-    missing = [one for one in asked if one.key not in answers]
+    missing = [one for one in prepared if one.key not in answers]
     if missing:
         waits = None if state.replay else _send(request, [(one.query.method, one.params) for one in missing])
         if waits is None:
@@ -105,19 +105,19 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
         with pause_context():
             messages = await _wait_for_all(waits)
         answers |= {one.key: _read_message(one.query, found) for one, found in zip(missing, messages, strict=True)}
-    return [_value_of(one.query, answers[one.key]) for one in asked]
+    return [_value_of(one.query, answers[one.key]) for one in prepared]
 
 
-def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Revision) -> _Asked:
+def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Revision) -> _PreparedQuery:
     params = query.params(rules)
     name = state.next_key(key, query.key_prefix)
-    return _Asked(name, query, params, digest_of(query.method, params), key is not None)
+    return _PreparedQuery(name, query, params, digest_of(query.method, params), key is not None)
 
 
-def _earlier_answer(state: RequestState, one: _Asked) -> Any:
+def _earlier_answer(state: RequestState, one: _PreparedQuery) -> Any:
     """Return the value of an earlier answer, or its refusal; UNSET if there is no valid one."""
     try:
-        raw = state.answer(one.key, one.digest, one.chosen)
+        raw = state.answer(one.key, one.digest, one.own_key)
     except NoAnswer as failure:
         return failure
     if raw is None:
@@ -260,7 +260,7 @@ async def once(services: Services, request: Request, key: str, function: Callabl
         await asyncio.wait((running,))
     raw = state.recall(name)
     if raw is None:
-        done = state.once_running[name] = asyncio.get_running_loop().create_future()
+        future = state.once_running[name] = asyncio.get_running_loop().create_future()
         logged = state.logged
         try:
             value = function()
@@ -270,7 +270,7 @@ async def once(services: Services, request: Request, key: str, function: Callabl
             state.keep_once(name, raw, state.logged - logged)
         finally:
             del state.once_running[name]
-            done.set_result(None)
+            future.set_result(None)
     if kind is None:
         from wharfinger.server.signature.annotations import annotations_of  # on use: it imports much
 

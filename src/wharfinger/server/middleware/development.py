@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import HandlerFailed, ProtocolError
-from wharfinger.protocol.request import LIBRARIES, called
+from wharfinger.protocol.request import LIBRARIES, name_of_call
 from wharfinger.server.middleware.chain import Call, Next, transparent
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Watchdog:
         log.warning(
             "%s blocks the event loop, and all other calls, at %s:%d, in %s: "
             "make it a plain def, which runs in a thread, or use `await asyncio.to_thread(…)` there.",
-            called(call),
+            name_of_call(call),
             *place,
             found.f_code.co_name,
         )

@@ -67,8 +67,8 @@ class Parameter(NamedTuple):
     """The members of a union that JSON types do not distinguish; the first that fits is used. Empty for other types."""
     header: str = ""
     """The name of the header that repeats it, without the prefix, or an empty string if there is none."""
-    filled: Callable[[], Any] | None = None
-    """Makes the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
+    default_factory: Callable[[], Any] | None = None
+    """Returns the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 
     @property
     def decoded_as(self) -> Any:
@@ -91,7 +91,7 @@ class Signature:
 
     __slots__ = (
         "_decoder",
-        "_filled",
+        "_default_factories",
         "_optional",
         "_unions",
         "context",
@@ -137,12 +137,12 @@ class Signature:
             elif is_context(annotation):
                 self.context = parameter.name
             else:
-                taken = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
-                _check_default(function, taken)
+                values = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                _check_default(function, values)
         self._decoder = self._build()
         self._optional = not all(parameter.required for parameter in self.parameters.values())
         self._unions = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
-        self._filled = tuple(p for p in self.parameters.values() if p.filled is not None)
+        self._default_factories = tuple(p for p in self.parameters.values() if p.default_factory is not None)
         self.schema = self._schema()
 
     @property
@@ -186,7 +186,7 @@ class Signature:
             completer,
             _arms(kind),
             marked.header,
-            marked.filled,
+            marked.default_factory,
         )
 
     def _build(self) -> msgspec.json.Decoder[Any]:
@@ -248,46 +248,46 @@ class Signature:
         Raises:
             BadArguments: they are not valid.
         """
-        given: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
+        raw: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
         try:
-            taken = msgspec.structs.asdict(self._decoder.decode(given))
+            values = msgspec.structs.asdict(self._decoder.decode(raw))
         except (msgspec.MsgspecError, RecursionError):
-            taken = self._decode_each(given, json_strings)
+            values = self._decode_each(raw, json_strings)
         if self._optional:
-            taken = {name: value for name, value in taken.items() if value is not UNSET}
+            values = {name: value for name, value in values.items() if value is not UNSET}
         for parameter in self._unions:
-            if parameter.name in taken:
-                taken[parameter.name] = _first_fit(parameter, taken[parameter.name])
-        for parameter in self._filled:
-            if parameter.name not in taken:
-                taken[parameter.name] = cast("Callable[[], Any]", parameter.filled)()
-        return taken
+            if parameter.name in values:
+                values[parameter.name] = _first_fit(parameter, values[parameter.name])
+        for parameter in self._default_factories:
+            if parameter.name not in values:
+                values[parameter.name] = cast("Callable[[], Any]", parameter.default_factory)()
+        return values
 
     def _decode_each(self, arguments: Raw | bytes, json_strings: bool) -> dict[str, Any]:
         """Decode each argument by itself, to report all faults at once, and to accept 1.0 as an integer."""
         try:
-            given = msgspec.json.decode(arguments, type=dict[str, Raw])
+            raw = msgspec.json.decode(arguments, type=dict[str, Raw])
         except (msgspec.MsgspecError, RecursionError):
             raise BadArguments(["arguments: expected an object"]) from None
         faults: list[str] = []
-        taken: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for parameter in self.parameters.values():
-            if parameter.name in given:
+            if parameter.name in raw:
                 try:
-                    taken[parameter.name] = _decoded(parameter, bytes(given[parameter.name]), json_strings)
+                    values[parameter.name] = _decoded(parameter, bytes(raw[parameter.name]), json_strings)
                 except BadArguments as error:
                     faults += error.faults
             elif parameter.required:
                 faults.append(f"{parameter.name}: missing")
-        faults += self._unknown(given)
+        faults += self._unknown(raw)
         if faults:
             raise BadArguments(faults)
-        return taken
+        return values
 
-    def _unknown(self, given: Mapping[str, Any]) -> list[str]:
+    def _unknown(self, raw: Mapping[str, Any]) -> list[str]:
         names = ", ".join(self.parameters)
         known = f"the arguments are {names}" if names else "there are none"
-        unknown = islice((name for name in given if name not in self.parameters), 8)
+        unknown = islice((name for name in raw if name not in self.parameters), 8)
         return [f"{printable(name)}: no such argument; {known}" for name in unknown]
 
     def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
@@ -298,21 +298,23 @@ class Signature:
         """
         faults = [f"{p.name}: missing" for p in self.parameters.values() if p.required and p.name not in arguments]
         unknown = iter(self._unknown(arguments))
-        taken: dict[str, Any] = {p.name: p.filled() for p in self._filled if p.filled is not None}
+        values: dict[str, Any] = {
+            p.name: p.default_factory() for p in self._default_factories if p.default_factory is not None
+        }
         for name, text in arguments.items():
             parameter = self.parameters.get(name)
             if parameter is None:
                 faults += islice(unknown, 1)
                 continue
             try:
-                taken[name] = _from_string(parameter, text)
+                values[name] = _from_string(parameter, text)
             except BadArguments as error:
                 faults += error.faults
             except msgspec.MsgspecError as error:
                 faults += fault_lines(parameter.name, parameter.kind, error)
         if faults:
             raise BadArguments(faults)
-        return taken
+        return values
 
 
 _Fields = tuple[tuple[str, Any, bool], ...]
@@ -401,7 +403,7 @@ class _Marked(NamedTuple):
     completer: Complete | None
     header: str
     default: Any
-    filled: Callable[[], Any] | None
+    default_factory: Callable[[], Any] | None
 
 
 def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
@@ -413,7 +415,7 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
     kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     inner = _of_only_member(kind)
     kind = Any if kind is inspect.Parameter.empty else to_msgspec(kind)
-    description, header, completer, filled = "", "", None, None
+    description, header, completer, default_factory = "", "", None, None
     if default is not inspect.Parameter.empty and facts_of(default) is not None:  # `= Field(…)`, as in pydantic
         extras, default = [*extras, default], inspect.Parameter.empty
     for extra in (*extras, *inner):
@@ -431,9 +433,9 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
             if meta is not None:
                 kind = Annotated[kind, meta]
             if facts.default is not None and default is inspect.Parameter.empty:
-                filled = facts.default
-                default = filled()
-    return _Marked(kind, description, completer, header, default, filled)
+                default_factory = facts.default
+                default = default_factory()
+    return _Marked(kind, description, completer, header, default, default_factory)
 
 
 def _of_only_member(kind: Any) -> list[Any]:

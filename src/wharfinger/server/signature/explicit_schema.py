@@ -102,20 +102,20 @@ class SchemaSignature:
         """
         data: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
         try:
-            given = msgspec.json.decode(data)
+            decoded = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             raise BadArguments(_unreadable(data)) from None
-        faults = self._compiled.faults(given)
-        if faults and json_strings and isinstance(given, dict) and self._unwrap(cast("dict[str, Any]", given)):
-            faults = self._compiled.faults(given)
-            data = msgspec.json.encode(given)
+        faults = self._compiled.faults(decoded)
+        if faults and json_strings and isinstance(decoded, dict) and self._unwrap(cast("dict[str, Any]", decoded)):
+            faults = self._compiled.faults(decoded)
+            data = msgspec.json.encode(decoded)
         if faults:
             raise BadArguments(faults)
         if self._dict_parameter:
-            return {self._dict_parameter: given}
+            return {self._dict_parameter: decoded}
         if self._signature is not None:
             return self._signature.decode(data)
-        return cast("dict[str, Any]", given)
+        return cast("dict[str, Any]", decoded)
 
     def _unwrap(self, given: dict[str, Any]) -> bool:
         """Replace strings that contain arrays and objects by these. Returns whether there were any."""

@@ -204,8 +204,8 @@ def to_msgspec(kind: Any) -> Any:
         found = to_msgspec(inner[0])
         if found is inner[0] and not metas:
             return kind
-        kept = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
-        for meta in (*kept, *metas):
+        metas_inside = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
+        for meta in (*metas_inside, *metas):
             found = Annotated[found, meta]
         return found
     parts = tuple(to_msgspec(part) for part in inner)

@@ -191,10 +191,10 @@ class RunningTask:
             self.updated = time.time()
             self._changed(self)
 
-    def stop(self, why: str) -> None:
+    def stop(self, reason: str) -> None:
         """Cancel its handler, which may still return a result. Does nothing after the end."""
         if self.final_status is None:
-            self.stop_reason = self.stop_reason or why
+            self.stop_reason = self.stop_reason or reason
             if self.runner is not None:
                 self.runner.cancel()
 

@@ -39,7 +39,15 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.interfaces import Access, Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
 from wharfinger.protocol.principal import Principal
-from wharfinger.protocol.request import Caller, Request, called, described, to_protocol_error, tool_failure
+from wharfinger.protocol.request import (
+    Caller,
+    Request,
+    called,
+    failure_text,
+    name_of_call,
+    to_protocol_error,
+    tool_failure,
+)
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.owners import share_of
 from wharfinger.server.tasks.task_channel import RunningTask, moment
@@ -157,6 +165,7 @@ class Tasks:
         self._listened: dict[TaskListener, set[str]] = {}
         self._tools: dict[str, str] = {}
         """The tool of each task that has listeners, as its caller knows it."""
+        self._keys_by_listener: dict[TaskListener, set[str]] = {}
         self._last_sent: dict[str, bytes] = {}
         """The last state that was sent, for each task of another process."""
         self._jobs = BackgroundTasks(report_failures=True)
@@ -184,6 +193,7 @@ class Tasks:
         task.label = called(request)
         if request.access is not None:  # the params have the tool's own name, if its server is mounted
             task.tool = msgspec.json.decode(request.raw_params, type=_CalledTool).name
+        task.label = name_of_call(request)
         self.running[task.key] = task
         self._shares.add(share)
         try:
@@ -202,8 +212,8 @@ class Tasks:
         """Raise Overloaded if the store, or one principal's part of it, has no room for more tasks or bytes."""
         limits = self._services.limits
         for prefix, part in ((_TASKS_PREFIX, 1), (folder, 2)):
-            kept, bytes_kept = await self.store.usage(prefix)
-            if tasks and (kept + tasks) * part > limits.tasks_kept:
+            number, bytes_kept = await self.store.usage(prefix)
+            if tasks and (number + tasks) * part > limits.tasks_kept:
                 raise Overloaded("Too many tasks are stored: try again when some have expired.")
             if (bytes_kept + size) * part > limits.task_results:
                 raise Overloaded("The stored results of tasks are too large: try again when some have expired.")
@@ -285,7 +295,7 @@ class Tasks:
             reference = os.urandom(4).hex()
             answer = to_protocol_error(error, reference)
             if answer is not error:
-                log.error("%s", described(f"The task of {task.label}", error, reference), exc_info=error)
+                log.error("%s", failure_text(f"The task of {task.label}", error, reference), exc_info=error)
             if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
                 task.complete(Raw(_encoded(tool_failure(answer))))
                 return
@@ -469,12 +479,12 @@ class Tasks:
                 found.append(id)
                 self._tools[key] = known.tool
                 self._listeners.setdefault(key, {})[listener] = None
-                self._listened.setdefault(listener, set()).add(key)
+                self._keys_by_listener.setdefault(listener, set()).add(key)
         return found
 
     async def catch_up(self, listener: TaskListener) -> None:
         """Send the current state of its tasks, because tasks that have ended will not change any more."""
-        for key in tuple(self._listened.get(listener, ())):
+        for key in tuple(self._keys_by_listener.get(listener, ())):
             if key in self.running:
                 _notify(listener, self.running[key].state())
             elif (record := await self._load(key)) is not None:
@@ -482,12 +492,12 @@ class Tasks:
                 _notify(listener, self._last_sent[key])
                 if not record.worker:
                     self._remove_listeners(key, listener)
-        if listener in self._listened:
+        if listener in self._keys_by_listener:
             self._start_heartbeat()
 
     def unwatch(self, listener: TaskListener) -> None:
         """Stop notifying a listener."""
-        for key in tuple(self._listened.get(listener, ())):
+        for key in tuple(self._keys_by_listener.get(listener, ())):
             self._remove_listeners(key, listener)
 
     def _remove_listeners(self, key: str, *listeners: TaskListener) -> None:
@@ -495,10 +505,10 @@ class Tasks:
         listening = self._listeners.get(key, {})
         for listener in listeners or tuple(listening):
             listening.pop(listener, None)
-            keys = self._listened.get(listener, set())  # empty if the task's end came first
+            keys = self._keys_by_listener.get(listener, set())  # empty if the task's end came first
             keys.discard(key)
             if not keys:
-                self._listened.pop(listener, None)
+                self._keys_by_listener.pop(listener, None)
         if not listening:
             self._listeners.pop(key, None)
             self._last_sent.pop(key, None)

@@ -33,7 +33,7 @@ MOST_LINES = 5_000
 """The most lines of any window."""
 CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
 """Characters after which these two windows end early."""
-LONGEST_LINE = 2_000
+MAX_LINE_CHARACTERS = 2_000
 """Characters of one line that are shown."""
 HISTORY_SECONDS = 20.0
 """Timeout for reading the history of a file."""
@@ -217,7 +217,7 @@ def _written(
             out.append(_head(origin, commits[origin.oid], path))
             room -= len(out[-1])
         text = lines[number - 1]
-        cut = f"{text[:LONGEST_LINE]}[… {len(text):,} characters]" if len(text) > LONGEST_LINE else text
+        cut = f"{text[:MAX_LINE_CHARACTERS]}[… {len(text):,} characters]" if len(text) > MAX_LINE_CHARACTERS else text
         out.append(f"{number:>{width + 2}}  {cut}\n")
         room -= len(out[-1])
         last = number

@@ -33,7 +33,7 @@ WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early."""
 LINE_CHARACTERS = 300
 """Characters of a line that are shown."""
-LONGEST_TEXT = 1_000
+MAX_TEXT_CHARACTERS = 1_000
 """The most characters of a text to search for."""
 FOUND_BYTES = 8 << 20
 """Bytes of git's output that are read."""
@@ -99,9 +99,9 @@ class GrepAnswer(GitAnswer):
     def _asked(self) -> tuple[str, bytes, int]:
         query = self.address.query
         text, after = query.get("text", ""), query.get("after", "0")
-        if not text or len(text) > LONGEST_TEXT or "\n" in text or "\0" in text:
+        if not text or len(text) > MAX_TEXT_CHARACTERS or "\n" in text or "\0" in text:
             raise InvalidArgument(
-                f"text= must be one line of text, of at most {LONGEST_TEXT:,} characters, as in "
+                f"text= must be one line of text, of at most {MAX_TEXT_CHARACTERS:,} characters, as in "
                 f"{self.uris.grep(self.address.rev)}?text=routing"
             )
         if not (after.isascii() and after.isdecimal() and len(after) < 8):

@@ -11,7 +11,7 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import MAX_CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_text import clock, subject, top_text
+from wharfinger.sources.git_repository.git_text import local_time, subject, top_text
 from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import short_name
@@ -60,7 +60,7 @@ class TopAnswer(GitAnswer):
             commit = await self.objects.commit_of(self.references.head)
         except (MissingObject, InvalidArgument):
             return f"{words}, which cannot be read"
-        return f"{words}, {clock(commit.committer)}, “{subject(commit)}”"
+        return f"{words}, {local_time(commit.committer)}, “{subject(commit)}”"
 
     def _names(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
         for name in names[:MAX_NAMED_REFERENCES]:

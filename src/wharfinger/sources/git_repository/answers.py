@@ -18,7 +18,7 @@ from wharfinger.sources.windows.line_index import LineIndexes
 
 __all__ = ["GitAnswer", "Repository"]
 
-LAST_CHANGES = 10_000
+MAX_LAST_CHANGES = 10_000
 """The most paths whose last change is kept."""
 MOVING_MS = 10_000
 """The most milliseconds for which an answer about a name may be reused: a branch may move at any time."""
@@ -37,7 +37,7 @@ class Repository:
         self.references = ReferenceReader(private, self.objects.forget)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()
-        self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(LAST_CHANGES)
+        self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
         """The last commit that changed a path, by the path and the commit at which the search began."""
 
 

@@ -82,9 +82,9 @@ async def _paths(repository: Repository, references: References, value: str, con
             contain.append(_completion((*parts, entry.part), entry))
     found = dict.fromkeys(begin + contain)
     if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
-        ends = time.monotonic() + COMPLETION_SECONDS
+        deadline = time.monotonic() + COMPLETION_SECONDS
         async for below, entry in objects.walk(folder.oid):
-            if len(found) >= MAX_COMPLETIONS or time.monotonic() > ends:
+            if len(found) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
             if wanted in below[-1].casefold():
                 found[_completion((*parts, *below), entry)] = None

@@ -218,10 +218,10 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
 
 def _target(top: GitDirectory) -> str:
     """Return the directory to which the `.git` file of a folder leads, resolved, or an empty string."""
-    given = top.text(".git")
-    if not given.startswith("gitdir:") or "\0" in given:
+    link = top.text(".git")
+    if not link.startswith("gitdir:") or "\0" in link:
         return ""
-    target = os.path.realpath(os.path.join(top.root, given.removeprefix("gitdir:").strip()))
+    target = os.path.realpath(os.path.join(top.root, link.removeprefix("gitdir:").strip()))
     return target if os.path.isdir(target) else ""
 
 
@@ -244,15 +244,15 @@ def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory
 
     The directory must be in the published folder, unless the operator `named` it.
     """
-    given = own.text("commondir")
-    if not given and own.look("commondir") is None:
+    link = own.text("commondir")
+    if not link and own.look("commondir") is None:
         return own
     folder, _ = os.path.split(own.path)
     common, worktrees = os.path.split(folder)
-    sound = "\0" not in given and os.path.realpath(os.path.join(own.path, given)) == common
+    sound = "\0" not in link and os.path.realpath(os.path.join(own.path, link)) == common
     if not (sound and worktrees == "worktrees" and (named or _holds(root, common))):
         raise UnusableSource(
-            f"{root} is a linked worktree whose objects are elsewhere ({shown(given)}): publish the main repository."
+            f"{root} is a linked worktree whose objects are elsewhere ({shown(link)}): publish the main repository."
         )
     return GitDirectory(common)
 

@@ -16,8 +16,8 @@ from wharfinger.sources.git_repository.safe_text import paragraph
 
 __all__ = [
     "change_line",
-    "clock",
     "commit_text",
+    "local_time",
     "log_entry",
     "subject",
     "top_text",
@@ -27,7 +27,7 @@ MESSAGE_CHARACTERS = 64 << 10  # of a message that are shown
 SUBJECT_CHARACTERS = 200  # of its first line in a list
 
 
-def clock(person: Person) -> str:
+def local_time(person: Person) -> str:
     """Return the time of a person's action by their own clock, such as `2026-11-20 09:30:00 +0100`."""
     sign = "-" if person.offset < 0 else "+"
     hours, minutes = divmod(abs(person.offset), 60)
@@ -55,11 +55,11 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
     """Return the author, time, message and changed paths of a commit. `more` says that there are other paths."""
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
-    lines += [f"author {shown(commit.author.name)}  {clock(commit.author)}"]
+    lines += [f"author {shown(commit.author.name)}  {local_time(commit.author)}"]
     if commit.committer != commit.author:
-        lines += [f"committer {shown(commit.committer.name)}  {clock(commit.committer)}"]
+        lines += [f"committer {shown(commit.committer.name)}  {local_time(commit.committer)}"]
     for tag in tags:
-        by = f" by {shown(tag.tagger.name)}  {clock(tag.tagger)}" if tag.tagger else ""
+        by = f" by {shown(tag.tagger.name)}  {local_time(tag.tagger)}" if tag.tagger else ""
         lines += ["", f"tagged{by}", "", _indented(tag.message)]
     lines += ["", _indented(commit.message), ""]
     against = "its first parent" if len(commit.parents) > 1 else "its parent" if commit.parents else "nothing"
@@ -77,7 +77,10 @@ def change_line(change: TreeChange) -> str:
 
 def log_entry(commit: Commit, moved: bytes = b"") -> str:
     """Return a commit of a log with its whole message. `moved` is the old path if the commit renamed the log's file."""
-    lines = [f"{commit.oid[:12]} {clock(commit.committer)}  {shown(commit.author.name)}", _indented(commit.message)]
+    lines = [
+        f"{commit.oid[:12]} {local_time(commit.committer)}  {shown(commit.author.name)}",
+        _indented(commit.message),
+    ]
     if moved:
         lines.append(f"    [renamed from {shown(os.fsdecode(moved))}]")
     return "\n".join(lines) + "\n"

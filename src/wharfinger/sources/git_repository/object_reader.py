@@ -80,8 +80,8 @@ class AmbiguousName(InvalidArgument):
 class DamagedObject(InvalidArgument):
     """This object cannot be read; the message says which, and what to do."""
 
-    def __init__(self, oid: str, why: str) -> None:
-        super().__init__(f"The object {oid[:12]} of this repository is damaged ({why}): see `git fsck`.")
+    def __init__(self, oid: str, reason: str) -> None:
+        super().__init__(f"The object {oid[:12]} of this repository is damaged ({reason}): see `git fsck`.")
 
 
 class GitObject(NamedTuple):
@@ -147,9 +147,9 @@ class ObjectReader:
             DamagedObject: it cannot be read, or its bytes do not match its name.
             GitFailed: it has more than `most` bytes.
         """
-        kept = self._kept.get(oid)
-        if kept is not None:
-            return kept
+        cached = self._kept.get(oid)
+        if cached is not None:
+            return cached
         info = await self.info(oid)
         if info.size > most:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {most:,} can be read at once.")
@@ -285,14 +285,14 @@ class ObjectReader:
     def _bytes_ahead(self) -> int:
         return sum([process.bytes_ahead for process in self._processes])
 
-    def ended(self, process: _CatFile, why: str) -> None:
+    def ended(self, process: _CatFile, reason: str) -> None:
         """Repeat the requests that a process has not answered."""
         if process not in self._processes:
             return
         self._processes.remove(process)
         for request in reversed(process.requests):
-            if request.alone and (request.killed or why != KILLED):
-                _fail(request, DamagedObject(request.name, why))
+            if request.alone and (request.killed or reason != KILLED):
+                _fail(request, DamagedObject(request.name, reason))
             elif not request.result.done():
                 request.killed, request.alone = request.alone, True
                 self._queue.appendleft(request)
@@ -433,9 +433,9 @@ class _CatFile(asyncio.SubprocessProtocol):
         if not self.requests:
             self.end()
 
-    def end(self, why: str = "") -> None:
+    def end(self, reason: str = "") -> None:
         """End the process now."""
-        self._why = self._why or why
+        self._why = self._why or reason
         self.retired = True
         if self._transport is not None:
             if self.requests or self._received or self._info:

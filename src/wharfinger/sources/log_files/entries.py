@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
-from wharfinger.sources.log_files.log_text import Around, render
+from wharfinger.sources.log_files.log_text import ByteReader, render
 from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -69,7 +69,7 @@ class EntryFilter(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def holds(self, data: bytes, entry: LogEntry, offset: int, around: Around) -> bool:
+    def holds(self, data: bytes, entry: LogEntry, offset: int, around: ByteReader) -> bool:
         """Return whether an entry of `data`, which begins at `offset` of the log, meets the conditions."""
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
@@ -83,7 +83,7 @@ class EntryFilter(NamedTuple):
         """Return whether the text may be in these bytes. This quick check may return True by mistake."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
-    def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
+    def _has_text(self, data: bytes, offset: int, around: ByteReader) -> bool:
         """Return whether the text is in the entry as it is shown. Redacted secrets are not searched."""
         if not self.may_be_in(data):
             return False

@@ -111,9 +111,9 @@ class _InflatedFile:
 class Inflated:
     """Decompressed logs in unnamed files. The last few are kept."""
 
-    def __init__(self, most: int = MAX_INFLATED_BYTES, kept: int = 2) -> None:
+    def __init__(self, most: int = MAX_INFLATED_BYTES, most_files: int = 2) -> None:
         self.most = most
-        self._kept = kept
+        self._kept = most_files
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from wharfinger.content import mime
 from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret_spans
 
-__all__ = ["MAX_SHOWN_LINE_BYTES", "Around", "render"]
+__all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "render"]
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
 """Bytes of one line that are shown, unless the URI asks for bytes."""
@@ -20,7 +20,7 @@ _UNSAFE = re.compile(
 _HOLES = re.compile(rb"\0{9,}")  # a log was truncated, and its program still writes at the old offset
 
 
-class Around(Protocol):
+class ByteReader(Protocol):
     """Reads the bytes around a window."""
 
     def read(self, offset: int, length: int) -> bytes:
@@ -28,7 +28,7 @@ class Around(Protocol):
         ...
 
 
-def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut: bool = True) -> str:
+def render(data: bytes, start: int, around: ByteReader, *, redact: bool = True, cut: bool = True) -> str:
     """Convert the bytes of a log from `start` to text.
 
     Args:

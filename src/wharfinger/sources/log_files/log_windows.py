@@ -247,8 +247,8 @@ class LogReader:
         must_filter = query.filtered or wanted.since is not None or wanted.until is not None
         scanned: tuple[Piece, ...] = ()
         if must_filter:
-            pieces, begin, full, looked_at = self._newest_wanted(content, min(low, high), high, bounds, wanted)
-            scanned = (looked_at,)
+            pieces, begin, full, examined = self._newest_wanted(content, min(low, high), high, bounds, wanted)
+            scanned = (examined,)
             full = full and asked is not None
             if begin > low and not full and pieces:
                 notes.append(f"Looked through as far back as byte {begin:,} of {content.generation.name}.")
@@ -479,8 +479,8 @@ def _last_lines(data: bytes, size: int) -> int:
 
 def _lines_of(pieces: list[Piece]) -> int:
     """Count the lines in the pieces. The last one may lack its line end."""
-    ends = sum(piece.data.count(b"\n") for piece in pieces)
-    return ends + bool(pieces and not pieces[-1].data.endswith(b"\n"))
+    number = sum(piece.data.count(b"\n") for piece in pieces)
+    return number + bool(pieces and not pieces[-1].data.endswith(b"\n"))
 
 
 def _add(pieces: list[Piece], new: Piece) -> None:

@@ -28,17 +28,17 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
     Raises:
         UnusableSource: the folder is missing or may not be read, or the pattern is a folder.
     """
-    given = os.fsdecode(os.fspath(pattern))
-    parts = given.replace(os.sep, "/").split("/")
+    text = os.fsdecode(os.fspath(pattern))
+    parts = text.replace(os.sep, "/").split("/")
     fixed = next((at for at, part in enumerate(parts[:-1]) if _WILD(part)), len(parts) - 1)
     root = os.path.realpath("/".join(parts[:fixed]) or ("/" if fixed else "."))
     rest = "/".join(parts[fixed:])
     if not rest or os.path.isdir(os.path.join(root, rest)):
-        raise UnusableSource(f"{given} is a folder: write {given.rstrip('/')}/*.log for the logs in it.")
+        raise UnusableSource(f"{text} is a folder: write {text.rstrip('/')}/*.log for the logs in it.")
     if ".." in parts[fixed:] or "" in parts[fixed:]:
-        raise UnusableSource(f"{given}: write the part after the first * without '..' and '//'.")
+        raise UnusableSource(f"{text}: write the part after the first * without '..' and '//'.")
     if not os.path.isdir(root):
-        raise UnusableSource(f"There is no folder {root} (from {given!r}).")
+        raise UnusableSource(f"There is no folder {root} (from {text!r}).")
     if not os.access(root, os.R_OK | os.X_OK):
         raise UnusableSource(f"{root} may not be read by this user.")
     return Pattern(root, rest, _choice(rest))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
+from wharfinger.content.secret_forms import SECRET_NAMES, TOKEN_FORMS, TOKEN_START
 
 __all__ = ["CONTEXT_BYTES", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
 
@@ -57,7 +57,7 @@ KINDS = (
         SecretKind(
             form.name,
             tuple(beginning.lower().encode() for beginning in form.beginnings),
-            re.compile(f"{ALONE}({form.pattern})".encode()),
+            re.compile(f"{TOKEN_START}({form.pattern})".encode()),
         )
         for form in TOKEN_FORMS
     ),

@@ -312,10 +312,10 @@ class Logs(Source):
                     begin = _boundary(content, chunk * LOG_WINDOW_BYTES)
                     last = _boundary(content, (chunk + 1) * LOG_WINDOW_BYTES)
                     end = min(last, content.size)
-                    ends = content.read(begin, min(1_024, end - begin)) + content.read(
+                    samples = content.read(begin, min(1_024, end - begin)) + content.read(
                         max(begin, end - 1_024), min(1_024, end - begin)
                     )
-                    version = version_of_bytes(content.generation, begin, end, ends)
+                    version = version_of_bytes(content.generation, begin, end, samples)
                     window_query = f"bytes={begin}-{last - 1}"
                     yield (
                         chunk,

@@ -307,9 +307,9 @@ def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
     for at, member in enumerate(ordered):
         if member.header_offset < end:
             shared |= {at, furthest}
-        ends = member.header_offset + _HEADER_BYTES + len(member.orig_filename) + member.compress_size
-        if ends > end:
-            furthest, end = at, ends
+        member_end = member.header_offset + _HEADER_BYTES + len(member.orig_filename) + member.compress_size
+        if member_end > end:
+            furthest, end = at, member_end
     return [member for at, member in enumerate(ordered) if at not in shared]
 
 

@@ -51,9 +51,9 @@ def refuse_scheme(scheme: str) -> None:
     Raises:
         UnusableSource: it is for files, web pages, or a wrapper of another store.
     """
-    why = _REFUSED.get(scheme)
-    if why:
-        raise UnusableSource(f"{scheme}: cannot be published as objects: {why}.")
+    reason = _REFUSED.get(scheme)
+    if reason:
+        raise UnusableSource(f"{scheme}: cannot be published as objects: {reason}.")
 
 
 class LibraryStore:

@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger.errors import ToolError
 
-__all__ = ["DEFAULT_TOKENS", "MAX_TOKENS", "Budget", "end_of_part", "fitting", "json_length", "short_cell"]
+__all__ = ["DEFAULT_TOKENS", "MAX_TOKENS", "Budget", "count_fitting", "end_of_part", "json_length", "short_cell"]
 
 DEFAULT_TOKENS = 10_000
 """Tokens of an answer, unless the caller sets another number."""
@@ -81,7 +81,7 @@ def json_length(value: Any) -> int:
     return len(msgspec.json.encode(value).decode())
 
 
-def fitting(items: Sequence[Any], room: int) -> int:
+def count_fitting(items: Sequence[Any], room: int) -> int:
     """Return how many items fit into `room` characters as a JSON list; at least one if there are any."""
     for number, item in enumerate(items):
         room -= json_length(item) + 1

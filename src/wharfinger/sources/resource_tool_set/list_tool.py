@@ -16,7 +16,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.source_calls import MISSING
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.answer_budget import NOTES_CHARACTERS, Budget, fitting
+from wharfinger.sources.resource_tool_set.answer_budget import NOTES_CHARACTERS, Budget, count_fitting
 from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
 from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 
@@ -44,7 +44,7 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
     shown = page.resources
     begin = next((at + 1 for at, resource in enumerate(shown) if resource.uri == last), 0)
     entries = [brief(resource) for resource in shown[begin : begin + MAX_ENTRIES]]
-    del entries[fitting(entries, ENTRIES_CHARACTERS) :]
+    del entries[count_fitting(entries, ENTRIES_CHARACTERS) :]
     following: str | None = None
     if begin + len(entries) < len(shown):
         following = _cursor(server_cursor, entries[-1]["uri"])
@@ -52,7 +52,9 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
         following = _cursor(page.next_cursor, None)
     notes = _missing(page)
     if not entries and following is None:
-        notes.append("Nothing is listed here. What templates lead to is: call read_directory without uri for them.")
+        notes.append(
+            "No resources are listed here. There may be templates: call read_directory without uri to see them."
+        )
     found: dict[str, Any] = {"resources": entries, **_next("list_resources", following)}
     if notes:
         found["note"] = " ".join([*notes, found.get("note", "")]).rstrip()
@@ -78,7 +80,7 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         try:
             listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)
             entries = [brief(resource) for resource in listed]
-            if (number := fitting(entries, ENTRIES_CHARACTERS)) < len(
+            if (number := count_fitting(entries, ENTRIES_CHARACTERS)) < len(
                 entries
             ):  # only the source knows the key after an entry
                 listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, number)
@@ -102,9 +104,9 @@ def _top(ctx: Context[Any]) -> dict[str, Any]:
     templates = [template_entry(None, feature.shown()) for _, feature in resources.templates.items()]
     templates += [template_entry(source, template) for source in sources for template in source.templates]
     del templates[MAX_TEMPLATES:]
-    del templates[fitting(templates, ENTRIES_CHARACTERS // 2) :]
+    del templates[count_fitting(templates, ENTRIES_CHARACTERS // 2) :]
     entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]
-    found: dict[str, Any] = {"entries": entries[: fitting(entries, ENTRIES_CHARACTERS // 2)]}
+    found: dict[str, Any] = {"entries": entries[: count_fitting(entries, ENTRIES_CHARACTERS // 2)]}
     if templates:
         found["templates"] = templates
     if not tops and not templates:

@@ -142,7 +142,7 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
     if start < 0 or start > length or (start and start == length):
         raise ToolError(f"start={start:,} is not within this text, which has {length:,} characters.")
     blocks: list[t.ContentBlock] = []
-    skip, done = start, 0
+    skip, answered = start, 0
     for content in shown:
         if content.text is UNSET:
             if not skip:
@@ -150,16 +150,16 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
             continue
         text = content.text
         if skip >= len(text) > 0:
-            skip, done = skip - len(text), done + len(text)
+            skip, answered = skip - len(text), answered + len(text)
             continue
         if room <= 0:
-            return _Answer(blocks, start, done + skip, length)
+            return _Answer(blocks, start, answered + skip, length)
         end = end_of_part(text, skip, room)
         blocks.append(t.TextContent(text=text[skip:end]))
         room -= end - skip
         if end < len(text):
-            return _Answer(blocks, start, done + end, length)
-        skip, done = 0, done + len(text)
+            return _Answer(blocks, start, answered + end, length)
+        skip, answered = 0, answered + len(text)
     return _Answer(blocks, start, 0, length)
 
 

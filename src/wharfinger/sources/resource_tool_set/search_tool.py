@@ -18,7 +18,7 @@ from wharfinger.sources.resource_tool_set.answer_budget import (
     CELL_CHARACTERS,
     NOTES_CHARACTERS,
     Budget,
-    fitting,
+    count_fitting,
     json_length,
     short_cell,
 )
@@ -80,7 +80,7 @@ async def search(
         hits = await ctx.search(query, MAX_RESULTS, source=source, type=type, path=path)
     results = [_result(hit) for hit in hits]
     notes = [note for note in (hits.remark, hits.truncated) if note]
-    if (number := fitting(results, RESULTS_CHARACTERS // (2 if links else 1))) < len(results):
+    if (number := count_fitting(results, RESULTS_CHARACTERS // (2 if links else 1))) < len(results):
         notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
         del results[number:], hits[number:]
     if not results:
@@ -102,11 +102,11 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     if not 0 <= skip <= MAX_SKIP:
         raise ToolError(f"skip is {skip:,}: give a number from 0 to {MAX_SKIP:,}, or narrow the statement.")
     databases = sources_with_query(ctx.server.resources.every_source())
-    chosen = [each for each in databases if not source or source in (source_name(each), each.uri)]
-    if len(chosen) != 1:
+    matching = [each for each in databases if not source or source in (source_name(each), each.uri)]
+    if len(matching) != 1:
         names = ", ".join(map(source_name, databases))
         raise ToolError(f"Choose a database with `source`: {names}.")
-    database: Any = chosen[0]
+    database: Any = matching[0]
     run = partial(ctx.server.resources.calls.call, database, partial(database.query, limit=skip + MAX_ROWS))
     with errors_for_models(), window_budget(RESULTS_CHARACTERS):  # which shortens long values already in the database
         answer: QueryResult = await run(owner_of(ctx.request), statement)
@@ -116,7 +116,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     if json_length(rows) > RESULTS_CHARACTERS:
         most = min(CELL_CHARACTERS, RESULTS_CHARACTERS // len(answer.columns) // 2)
         rows = [[short_cell(cell, most) for cell in row] for row in rows]
-    number = fitting(rows, RESULTS_CHARACTERS)
+    number = count_fitting(rows, RESULTS_CHARACTERS)
     found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
     if database_name := _optional(answer, "database"):
         dialect = _optional(answer, "dialect")
@@ -130,9 +130,9 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     return as_json(msgspec.to_builtins(found))
 
 
-def _optional(thing: object, name: str) -> str:
+def _optional(source: object, name: str) -> str:
     """Return an attribute that is an optional text, or an empty string if there is none."""
-    found = getattr(thing, name, "")
+    found = getattr(source, name, "")
     return found if isinstance(found, str) else ""
 
 
@@ -167,9 +167,9 @@ def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: 
     names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
     names = [name for name in names if name not in hits.truncated]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
-    looked = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
+    places = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
     tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
-    found = f"Looked through {looked}" if hits.remark else f"Nothing has all of {query[:200]!r} in {looked}"
+    found = f"Looked through {places}" if hits.remark else f"Nothing has all of {query[:200]!r} in {places}"
     return f"{found}. Try {', or '.join(tries)}."
 
 

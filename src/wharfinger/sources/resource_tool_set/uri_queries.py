@@ -19,7 +19,7 @@ __all__ = ["parameters_at", "queries_of", "template_entry", "with_queries"]
 
 MAX_SOURCES = 12
 """Sources that the description of a tool names."""
-MAX_LINE = 300
+MAX_LINE_CHARACTERS = 300
 """Most characters for one source in that description."""
 
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
@@ -34,7 +34,7 @@ def _example(source: Source, name: str) -> str:
     return f"{name}={source.parameters[name].example}"
 
 
-def _of_all(source: Source) -> list[str]:
+def _common_parameters(source: Source) -> list[str]:
     """Return the parameters that all URIs of a source take."""
     named = {name for template in source.templates for name in _names(template.uri_template)}
     return [name for name in source.parameters if name not in named]
@@ -49,7 +49,7 @@ def queries_of(source: Source) -> Iterator[str]:
         names = [name for name in _names(template.uri_template) if name in source.parameters]
         if names:
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
-    if names := _of_all(source):
+    if names := _common_parameters(source):
         yield f"{(source.uri or source.name).rstrip('/')}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
 
 
@@ -58,7 +58,7 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
     lines: dict[type[Source], str] = {}
     for source in sources:
         if type(source) not in lines and (line := "; ".join(queries_of(source))):
-            lines[type(source)] = line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…"
+            lines[type(source)] = line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + "…"
     if not lines:
         return description
     return "\n".join([description, "", "Ask for less by a query:", *list(lines.values())[:MAX_SOURCES]])
@@ -71,7 +71,7 @@ def parameters_at(source: Source, uri: str) -> list[str]:
     for template in source.templates:
         if (own := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
             names += own
-    names += _of_all(source)
+    names += _common_parameters(source)
     known = [name for name in dict.fromkeys(names) if name in source.parameters]
     return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in known]
 
@@ -86,11 +86,11 @@ def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
     """Describe a template for a model: its text, its description, and the parameters of its query."""
     entry: dict[str, Any] = {"uriTemplate": template.uri_template}
     if description := template.description or template.title:
-        entry["description"] = shown(str(description))[:MAX_LINE]
+        entry["description"] = shown(str(description))[:MAX_LINE_CHARACTERS]
     if source is not None:
         parameters = {
             name: f"such as {known.example}: {known.meaning}"
-            for name in _names(template.uri_template) or _of_all(source)
+            for name in _names(template.uri_template) or _common_parameters(source)
             if (known := source.parameters.get(name)) is not None
         }
         entry |= {"parameters": parameters} if parameters else {}

@@ -47,9 +47,9 @@ class IndexFile:
 
 def cache_folder() -> Path:
     """Return the folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(given):
-        return Path(given) / "wharfinger"
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache_home):
+        return Path(cache_home) / "wharfinger"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "wharfinger" / "cache"
     return Path.home() / ".cache" / "wharfinger"

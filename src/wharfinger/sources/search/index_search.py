@@ -52,7 +52,7 @@ class IndexedSearch:
         self._reader = reader
         self._filters = filters
         self._limit = limit
-        self._ends = time.monotonic() + READING_SECONDS
+        self._deadline = time.monotonic() + READING_SECONDS
         self._down: dict[str, Source] = {}
 
     def hits(self, query: Query, complete: bool) -> Hits:
@@ -64,20 +64,20 @@ class IndexedSearch:
         most = max(MAX_CANDIDATES, self._limit)
         rows, weighted, counts = self._store.find(query, self._filters, most)
         ranking = Ranking(weighted, self._limit)
-        looked_at = self._read(rows, ranking)
-        only = len(query.words) == 1 and looked_at == len(rows) and not self._down
+        read = self._read(rows, ranking)
+        only = len(query.words) == 1 and read == len(rows) and not self._down
         states = zip(query.words, counts, ranking.seen, strict=True)
         unseen = [word for word, count, seen in states if not seen and (only or self._is_unknown(word, count))]
-        unknown = {word.text for word in unseen} if complete and time.monotonic() < self._ends else set[str]()
+        unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
         corrected, remark = correct(query, unknown, self._near)
         if corrected != query:
             rows, weighted, _ = self._store.find(corrected, self._filters, most)
             ranking = Ranking(weighted, self._limit)
-            looked_at = self._read(rows, ranking)
-        hits = ranking.hits(self._reader, self._ends)
+            read = self._read(rows, ranking)
+        hits = ranking.hits(self._reader, self._deadline)
         hits.remark = remark or hits.remark
-        if time.monotonic() > self._ends:
-            left = len(rows) - looked_at
+        if time.monotonic() > self._deadline:
+            left = len(rows) - read
             hits.truncated = (
                 f"The search took its {READING_SECONDS:g} s: {left:,} documents that may match too were not read."
             )
@@ -92,12 +92,12 @@ class IndexedSearch:
         rows = sorted(rows, key=lambda row: ASIDE_PENALTY * is_aside(row.title) - row.promise)
         quick = time.monotonic() + QUICK_SECONDS
         least = ENOUGH_FACTOR * self._limit
-        looked_at = 0
+        read = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._ends or (ranking.number >= least and (now > quick or looked_at >= MIN_READ_DOCUMENTS)):
+            if now > self._deadline or (ranking.number >= least and (now > quick or read >= MIN_READ_DOCUMENTS)):
                 break
-            looked_at += 1
+            read += 1
             source = self._sources.get(row.source)
             if source is None or row.source in self._down:
                 continue
@@ -108,7 +108,7 @@ class IndexedSearch:
                 continue
             if found is not None:
                 ranking.add(found)
-        return looked_at
+        return read
 
     def _look(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
         """Search the current text of a document; None if the document is gone, or does not match."""
@@ -116,7 +116,7 @@ class IndexedSearch:
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
             match = look(
-                BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._ends),
+                BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._deadline),
                 query,
                 name_matches,
                 prose=is_prose(row.title),
@@ -140,14 +140,14 @@ class IndexedSearch:
     def _near(self, word: Word) -> str:
         """Return the spelling nearest to a word, in the documents that may have it."""
         near = NearWords(word.text)
-        left, ends = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
             near.add(row.title)
             source = self._sources.get(row.source)
-            if source is None or left <= 0 or time.monotonic() > ends:
+            if source is None or left <= 0 or time.monotonic() > deadline:
                 continue
             try:
-                pieces = BoundedPieces(self._reader.text(source, row.uri), left, ends)
+                pieces = BoundedPieces(self._reader.text(source, row.uri), left, deadline)
                 for piece in pieces:
                     near.add(piece)
                 left -= pieces.read

@@ -203,8 +203,8 @@ class IndexStore:
         new: list[tuple[int, bytes, int]] = []
         for number, part in enumerate(_parts(text)):
             digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
-            kept, before = old.get(number, (0, b""))
-            new.append((number, digest, kept if before == digest else self._add(part)))
+            kept_ids, before = old.get(number, (0, b""))
+            new.append((number, digest, kept_ids if before == digest else self._add(part)))
         self._clock += 1
         values = {
             "source": source,
@@ -258,13 +258,13 @@ class IndexStore:
     def remove_missing(self, source: str, seen: set[int]) -> int:
         """Remove the documents of a source whose ids are not in `seen`, and return their number."""
         ids = self._writer.execute("SELECT id FROM documents WHERE source = ?", (source,))
-        gone = [id for (id,) in ids if id not in seen]
-        self.remove(gone)
-        return len(gone)
+        removed = [id for (id,) in ids if id not in seen]
+        self.remove(removed)
+        return len(removed)
 
-    def remove_sources(self, kept: Iterable[str]) -> None:
+    def remove_sources(self, kept_ids: Iterable[str]) -> None:
         """Remove the documents of all sources but these."""
-        wanted = _json(list(kept))
+        wanted = _json(list(kept_ids))
         query = "SELECT id FROM documents WHERE source NOT IN (SELECT value FROM json_each(?))"
         self.remove([id for (id,) in self._writer.execute(query, (wanted,))])
 
@@ -303,8 +303,8 @@ class IndexStore:
     def is_stale(self, full: bool) -> bool:
         """Return whether most rows of the index, or a third of a full one, are those of changed parts."""
         (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
-        gone: int = self._made - live
-        return gone > max(MAX_ORPHANS, live) or (full and gone > live // 2)
+        removed: int = self._made - live
+        return removed > max(MAX_ORPHANS, live) or (full and removed > live // 2)
 
     # -- reading
 
@@ -392,10 +392,10 @@ class IndexStore:
         """
         text = _clean(word)[:OVERLAP_CHARACTERS]
         around = [
-            " AND ".join(map(_matching, kept))
+            " AND ".join(map(_matching, kept_ids))
             for at in range(len(text))
-            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
-            and sum(map(len, kept)) >= len(text) // 2
+            if (kept_ids := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
+            and sum(map(len, kept_ids)) >= len(text) // 2
         ]
         if not around:
             return []

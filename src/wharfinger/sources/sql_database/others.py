@@ -140,8 +140,8 @@ class Other(DatabaseEngine):
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: Any) -> DatabaseUnreachable:
-        why = redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300]
-        return DatabaseUnreachable(f"{self.location} cannot be read: {why.rstrip('.')}.")
+        reason = redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300]
+        return DatabaseUnreachable(f"{self.location} cannot be read: {reason.rstrip('.')}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
         """Return the tables that SQLAlchemy's inspector finds."""

@@ -190,8 +190,8 @@ class Postgres(DatabaseEngine):
         return DatabaseUnreachable(f"{self.location} did not answer in time.")
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
-        return DatabaseUnreachable(f"{self.location} cannot be reached: {why}.")
+        reason = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
+        return DatabaseUnreachable(f"{self.location} cannot be reached: {reason}.")
 
     def close(self) -> None:
         """Close all connections, and end the loop."""

@@ -129,7 +129,7 @@ async def check_names(connection: Any, statement: str) -> None:
 
 
 def wrapped(statement: str, shown: Sequence[str], limit: int) -> str:
-    """Put the statement in parentheses after FROM, where it can only read. `shown` uses the names c0, c1, and so on."""
+    """Put the statement in parentheses after FROM, where it can only read. `shown` names its columns c0, c1, …."""
     names = ", ".join(f"c{number}" for number in range(len(shown)))
     inner = statement.rstrip().rstrip(";")
     return f"SELECT {', '.join(shown)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input

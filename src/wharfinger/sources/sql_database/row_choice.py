@@ -158,9 +158,9 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
             continue
         by_lower = {column.lower(): column for column in columns}
         near = get_close_matches(name.lower(), by_lower, 1)
-        meant = f" Did you mean {by_lower[near[0]][:100]}?" if near else ""
+        suggestion = f" Did you mean {by_lower[near[0]][:100]}?" if near else ""
         listed = ", ".join(columns)
         listed = listed if len(listed) <= 1_000 else listed[:1_000] + "…"
         raise InvalidArgument(
-            f"{table} has no column {name[:100]}.{meant} Its columns: {listed}. Other parameters: {parameters}."
+            f"{table} has no column {name[:100]}.{suggestion} Its columns: {listed}. Other parameters: {parameters}."
         )

@@ -250,15 +250,17 @@ class Database(Source):
             return self._read_cell(target, uri)
         if target.kind == "table":
             table = self._find(target, uri)
-            return self._one(uri, JSON, describe(table, self.uris))
+            return self._single_content(uri, JSON, describe(table, self.uris))
         catalogue = self.engine.catalogue()
         text = self._schema_text(target, uri, catalogue)
         children, _ = self.children(uri)
-        result = self._one(uri, mime.TEXT, text, digest(self._schema_text(target, uri, catalogue, counted=False)))
+        result = self._single_content(
+            uri, mime.TEXT, text, digest(self._schema_text(target, uri, catalogue, counted=False))
+        )
         result.contents += summaries(children, say=described)
         return result
 
-    def _one(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:
+    def _single_content(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:
         version = version or digest(text)
         content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
         return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
@@ -283,16 +285,16 @@ class Database(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
-            how = "" if has_budget() else f" {self._how(uri)}"  # the tool gives this hint itself
+            how = "" if has_budget() else f" {self._row_hint(uri)}"  # the tool gives this hint itself
             contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
         elif not window.rows or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
             counted = many(window.rows, "row") if window.rows else f"No rows of {clean(table.name)}{matching}"
-            contents.append(remark(uri, f"{counted}. {self._how(uri)}"))
+            contents.append(remark(uri, f"{counted}. {self._row_hint(uri)}"))
         ttl = self._ttl(uri, window.version)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-    def _how(self, uri: str) -> str:
+    def _row_hint(self, uri: str) -> str:
         """Return a hint about other rows, for the first window and for one without rows."""
         return f"To choose rows: {uri.partition('?')[0]}{HOW_TO_ASK} ({FILTERS})."
 
@@ -307,7 +309,7 @@ class Database(Source):
         except (LookupError, BadKey):
             raise ResourceNotFound(uri) from None
         if cell is None:
-            return self._one(uri, mime.TEXT, "NULL\n")
+            return self._single_content(uri, mime.TEXT, "NULL\n")
         version = digest(f"{cell.size}", hashlib.blake2b(cell.data, digest_size=16).hexdigest())
         name = target.column if cell.is_text else ""
         contents = read_content(uri, base, name, Data(cell.data), parse(query), meta={VERSION: version})
@@ -327,7 +329,7 @@ class Database(Source):
             raise ResourceNotFound(uri) from None
         if not window.rows:
             raise ResourceNotFound(uri)
-        return self._one(uri, JSON, window.text)
+        return self._single_content(uri, JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
         """Return the `ttlMs` of a version, from the time since it was first seen or since the last write."""

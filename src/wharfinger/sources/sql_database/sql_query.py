@@ -77,8 +77,8 @@ def run_query(
     rows = [list(row.cells) for row in found.rows]
     truncated = shortened = ""
     if found.more:
-        why = f"limit={limit}" if len(rows) == limit else f"{bounds.size >> 10:,} KiB of rows"
-        truncated = f"There are more rows than these {len(rows):,} ({why}). Narrow the statement, or aggregate."
+        bound = f"limit={limit}" if len(rows) == limit else f"{bounds.size >> 10:,} KiB of rows"
+        truncated = f"There are more rows than these {len(rows):,} ({bound}). Narrow the statement, or aggregate."
     if any(isinstance(cell, PartialValue) and "cut" in cell for row in rows for cell in row):
         rest = f"substr(column, {bounds.cell + 1}, {bounds.cell})"
         shortened = f"Values are cut after {bounds.cell:,} characters: for what follows, select {rest}."
@@ -100,8 +100,8 @@ def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:
     if found := _UNKNOWN_TABLE.search(message):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
         near = get_close_matches((found[1] or found[2]).lower(), [name.lower() for name in names], 1)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        return f"{meant} Tables: {_listed(names)}."
+        suggestion = f" Did you mean {near[0]}?" if near else ""
+        return f"{suggestion} Tables: {_listed(names)}."
     if "column" in message and ("no such column" in message or "does not exist" in message):
         words = {word.lower() for word in re.findall(r"\w+", statement)}
         tables = [table for table in engine.catalogue(5.0).tables.values() if table.name.lower() in words]

@@ -44,7 +44,7 @@ class SqlWatch:
         self._token: Hashable = None
         self._down = False
         self._every = every
-        self._look_time = 0.0
+        self._comparison_seconds = 0.0
         self._ended: threading.Event | None = None
         self._token_thread: threading.Thread | None = None
         self._polling = Polling(f"wharfinger-{name}", self._look, every=LOOK_SECONDS, prepare=self._prepare)
@@ -104,11 +104,11 @@ class SqlWatch:
                 changed = not self._down
             if changed or self._down:
                 self._polling.look_now()
-            worked = time.monotonic() - began + (self._look_time if changed else 0.0)
+            worked = time.monotonic() - began + (self._comparison_seconds if changed else 0.0)
             wait = max(self._every, SLEEP_RATIO * worked)
 
     def _prepare(self) -> None:
-        self._look_time = 0.0
+        self._comparison_seconds = 0.0
         try:
             self._token = self._engine.token()
             self._down = False
@@ -134,5 +134,5 @@ class SqlWatch:
                 raise
             return known[1]
         self._versions[uri] = (token, version)
-        self._look_time += time.monotonic() - began
+        self._comparison_seconds += time.monotonic() - began
         return version

@@ -125,8 +125,8 @@ class SQLite(DatabaseEngine):
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        why = "it no longer exists" if isinstance(error, FileNotFoundError) else str(error)
-        return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {why}.")
+        reason = "it no longer exists" if isinstance(error, FileNotFoundError) else str(error)
+        return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {reason}.")
 
     def close(self) -> None:
         """Close all connections."""
@@ -181,8 +181,8 @@ class SQLite(DatabaseEngine):
                 if not too_big(error):
                     raise
                 if table.key is None:
-                    why = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables."
-                    raise InternalError(why) from None
+                    reason = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables."
+                    raise InternalError(reason) from None
             return select.collect(_rows_in_part(connection, select, bounds), bounds)
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:

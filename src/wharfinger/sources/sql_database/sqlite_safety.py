@@ -170,12 +170,12 @@ def _text(data: bytes) -> str:
 @contextmanager
 def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callable[[], bool]]:
     """Stop the connection's statement after this time. Yields a function that returns whether it was stopped."""
-    ends = time.monotonic() + seconds
+    until = time.monotonic() + seconds
     stopped = threading.Event()
     timer = _InterruptTimer(connection, seconds, stopped)
 
     def check() -> int:
-        if time.monotonic() < ends:
+        if time.monotonic() < until:
             return 0
         stopped.set()
         return 1

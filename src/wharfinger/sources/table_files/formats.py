@@ -72,13 +72,13 @@ class TableFile(Protocol):
         """Yield at most `number` rows as lines of JSON, beginning with row `first`, counted from 1."""
         ...
 
-    def selected(
+    def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Yield the rows that meet the conditions of a choice, in its order, in the form of `rows`."""
         ...
 
-    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions of a choice. If there are conditions, this reads the whole file."""
         ...
 
@@ -111,6 +111,7 @@ def _select(
 
 
 MAX_LINES = 10**15
+"""More lines than any file has: the search for this line ends at the last one."""
 _PLACE = '"place of the row in its file"'
 
 
@@ -169,16 +170,16 @@ class Csv:
         return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
 
     def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
-        kinds = [_VALUES.get(self.columns[at].type, clean_cell) for at in positions]
+        converters = [_VALUES.get(self.columns[at].type, clean_cell) for at in positions]
         names = [self.columns[at].name for at in positions]
         for row in rows:
-            cells = [None if cell is None else kind(cell) for kind, cell in zip(kinds, row, strict=True)]
+            cells = [None if cell is None else convert(cell) for convert, cell in zip(converters, row, strict=True)]
             yield json_line(names, cells)
 
     def _selected_columns(self) -> list[SelectedColumn]:
         return [SelectedColumn(column.name, column.type, f"c{at}") for at, column in enumerate(self.columns)]
 
-    def selected(
+    def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Read the rows of a choice. This reads the whole file."""
@@ -187,7 +188,7 @@ class Csv:
         columns = self._selected_columns()
         return self._lines(positions, _select(engine, file, self._source, shown, columns, choice, first, number))
 
-    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""
         return _count(engine, file, self._source, self._selected_columns(), choice)
 
@@ -198,11 +199,11 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> tuple[Any, ..
     Raises:
         UnreadableTable: DuckDB detects no columns.
     """
-    known = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
+    delimiter_option = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
     (detected,) = engine.ask(
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - our own literals
-        f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{known})",
+        f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{delimiter_option})",
         [file.path],
     )
     return detected
@@ -246,8 +247,8 @@ def _csv_encoding(file: OpenFile) -> str:
     head = file.content.read(0, HEAD_BYTES)
     found = mime.encoding_of(head, len(head) == file.content.size)
     if found not in _ENCODINGS and file.content.size:
-        why = f"it is in {found}" if found else "it is binary, or does not show its encoding"
-        raise UnreadableTable(f"{file.name} is not text in columns that can be read: {why}. Convert it to UTF-8.")
+        reason = f"it is in {found}" if found else "it is binary, or does not show its encoding"
+        raise UnreadableTable(f"{file.name} is not text in columns that can be read: {reason}. Convert it to UTF-8.")
     return found or "utf-8"
 
 
@@ -336,7 +337,7 @@ class JsonLines:
             for column in self.columns
         ]
 
-    def selected(
+    def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Read the lines of a choice. This reads the whole file."""
@@ -345,7 +346,7 @@ class JsonLines:
         for at, row in enumerate(found):
             yield _json_row(file.name, first + at, str(row[0]).encode(), columns)
 
-    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the lines that meet the conditions."""
         if not choice.filters:  # count as `rows` does, including lines that are not JSON
             try:
@@ -423,7 +424,7 @@ class Parquet:
     ) -> Iterator[str]:
         """Read some rows. DuckDB skips groups of rows before `first`."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
-        shown = ", ".join(_selected(self._names[at], self.columns[at].type) for at in positions)
+        shown = ", ".join(_select_expression(self._names[at], self.columns[at].type) for at in positions)
         names = [self.columns[at].name for at in positions]
         nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
         statement = f"SELECT {shown} FROM read_parquet(?) LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
@@ -437,12 +438,12 @@ class Parquet:
             for name, column in zip(self._names, self.columns, strict=True)
         ]
 
-    def selected(
+    def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Read the rows of a choice; DuckDB skips groups of rows that cannot meet its conditions."""
         positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
-        shown = [_selected(self._names[at], self.columns[at].type) for at in positions]
+        shown = [_select_expression(self._names[at], self.columns[at].type) for at in positions]
         names = [self.columns[at].name for at in positions]
         nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
         columns = self._selected_columns()
@@ -450,12 +451,12 @@ class Parquet:
             cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
             yield json_line(names, cells)
 
-    def matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""
         return _count(engine, file, "read_parquet(?)", self._selected_columns(), choice)
 
 
-def _selected(name: str, kind: str) -> str:
+def _select_expression(name: str, kind: str) -> str:
     """Return the SQL expression for a column. Types that JSON does not have are converted to text."""
     column = quoted(name)
     if _NESTED.search(kind):

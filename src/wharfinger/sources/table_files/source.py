@@ -235,7 +235,7 @@ class Tables(Source):
         lines = [
             f"# {file.open.name}",
             "",
-            f"{_form(file)}, {size_text(file.status.st_size)}, {many(len(names), 'column')}, {rows}.",
+            f"{_format_title(file)}, {size_text(file.status.st_size)}, {many(len(names), 'column')}, {rows}.",
             "",
             "| column | type |",
             "|---|---|",
@@ -252,7 +252,7 @@ class Tables(Source):
 
     def _schema(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
         schema = {
-            "format": _form(file),
+            "format": _format_title(file),
             "bytes": file.status.st_size,
             "rows": file.table.count(self._engine, file.open),
             "columns": [{"name": column.name, "type": column.type} for column in file.table.columns],
@@ -269,7 +269,7 @@ class Tables(Source):
         _check(file, choice)
         first, last = query.rows
         if query.tail:
-            last = file.table.matching(self._engine, file.open, choice)
+            last = file.table.count_matching(self._engine, file.open, choice)
             first = max(1, last - query.tail + 1)
         wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
         most = WINDOW_CHARACTERS if last or has_budget() else OPEN_CHARACTERS
@@ -304,7 +304,7 @@ class Tables(Source):
         if not file.table.columns:
             return lines, False
         if choice.filters or choice.order:
-            found = file.table.selected(self._engine, file.open, first, number + 1, choice)
+            found = file.table.select_rows(self._engine, file.open, first, number + 1, choice)
         else:
             names = choice.columns or [column.name for column in file.table.columns]
             found = file.table.rows(self._engine, file.open, first, number + 1, names)
@@ -421,7 +421,7 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
     return version_of_file(one) == version_of_file(other)
 
 
-def _form(file: _File) -> str:
+def _format_title(file: _File) -> str:
     return FORMATS[format_of(file.open.name)][0]
 
 

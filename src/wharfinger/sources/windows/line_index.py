@@ -236,8 +236,8 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
 class LineIndexes:
     """The indexes of a source's contents. The least recently used ones are dropped."""
 
-    def __init__(self, kept: int = MAX_CONTENTS) -> None:
-        self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(kept)
+    def __init__(self, most: int = MAX_CONTENTS) -> None:
+        self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(most)
 
     def of(
         self,

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterator
 
 from wharfinger.sources.windows.line_index import RandomAccess
-from wharfinger.sources.windows.window_reader import HEAD_BYTES, writing_of
+from wharfinger.sources.windows.window_reader import HEAD_BYTES, detect_encoding
 
 __all__ = ["PIECE_BYTES", "text_pieces"]
 
@@ -21,11 +21,11 @@ def text_pieces(content: RandomAccess) -> Iterator[str]:
     """
     size = content.size
     head = content.read(0, HEAD_BYTES)
-    writing = writing_of(head, size)
-    if not writing.is_text or head.startswith(b"%PDF-"):
+    text_encoding = detect_encoding(head, size)
+    if not text_encoding.is_text or head.startswith(b"%PDF-"):
         return
-    decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
-    offset = writing.mark
+    decoder = codecs.getincrementaldecoder(text_encoding.encoding)("replace")
+    offset = text_encoding.mark
     while offset < size:
         data = content.read(offset, PIECE_BYTES)
         if not data:

@@ -25,8 +25,8 @@ from wharfinger.sources.windows.window_reader import (
     WINDOW_LINES,
     View,
     Window,
+    detect_encoding,
     with_query,
-    writing_of,
 )
 
 __all__ = [
@@ -203,21 +203,21 @@ def read_content(
         return [_whole(uri, name, content, facts, keep)]
     view = View(base, name, content, whole, lines)
     if window is None and has_budget():
-        if content.size <= whole and not view.writing.is_text:
+        if content.size <= whole and not view.text_encoding.is_text:
             return [_whole(uri, name, content, facts, keep)]
-        window = Window("lines", 1) if view.writing.is_text else None
-    cut = view.cut(window)
-    facts[WINDOW] = view.facts(cut)
-    for key, other in ((NEXT, cut.next), (PREVIOUS, cut.previous)):
+        window = Window("lines", 1) if view.text_encoding.is_text else None
+    part = view.read(window)
+    facts[WINDOW] = view.facts(part)
+    for key, other in ((NEXT, part.next), (PREVIOUS, part.previous)):
         if other is not None:
             facts[key] = with_query(base, str(other))
-    text = view.text(cut)
-    found = [_blob(uri, view.kind, cut.data, facts)]
+    text = view.text(part)
+    found = [_blob(uri, view.kind, part.data, facts)]
     if text is not None:
-        found = [_text(uri, view.kind, text, not view.writing.mark, facts)]
-    if cut.short and cut.next is not None:
-        following = with_query(base, str(cut.next))
-        found.append(continuation(following, view.words(cut)))
+        found = [_text(uri, view.kind, text, not view.text_encoding.mark, facts)]
+    if part.short and part.next is not None:
+        following = with_query(base, str(part.next))
+        found.append(continuation(following, view.words(part)))
     return found
 
 
@@ -256,8 +256,8 @@ def _whole(
     size = content.size
     if keep is not None and size > STREAM_ABOVE_BYTES:
         head = content.read(0, HEAD_BYTES)
-        kind = mime.classify(name, head[: mime.SNIFFED_BYTES], writing_of(head, size).is_text)
-        if kind == mime.PDF or not writing_of(head, size).is_text:
+        kind = mime.classify(name, head[: mime.SNIFFED_BYTES], detect_encoding(head, size).is_text)
+        if kind == mime.PDF or not detect_encoding(head, size).is_text:
             return _blob(uri, kind, t.stored_blob(keep()), meta)
     data = content.read(0, size)
     decoded = mime.decode_text(data)

@@ -4,7 +4,7 @@ A window with a requested end is cut exactly there. One with an open end (the fi
 `bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, otherwise at the end
 of a character. So each window can be decoded alone, and all windows joined give the whole content. The content is never
 loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for
-one content and one request; `_CUTS` has a method for each kind of window.
+one content and one request; `_READERS` has a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from wharfinger.sources.windows.line_index import (
 )
 from wharfinger.sources.windows.window_budget import WINDOW_BYTES, limited, window_bytes
 
-__all__ = ["HEAD_BYTES", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
+__all__ = [
+    "HEAD_BYTES",
+    "WINDOW_BYTES",
+    "WINDOW_LINES",
+    "TextEncoding",
+    "View",
+    "Window",
+    "WindowContent",
+    "detect_encoding",
+    "with_query",
+]
 
 WINDOW_LINES = 2_000
 """Most lines of a window with an open end."""
@@ -57,7 +67,7 @@ def with_query(base: str, query: str) -> str:
     return f"{base}{'&' if '?' in base else '?'}{query}"
 
 
-class Writing(NamedTuple):
+class TextEncoding(NamedTuple):
     """How a text is encoded: its encoding, the bytes of a code unit, and the bytes of its byte order mark."""
 
     encoding: str
@@ -76,10 +86,10 @@ class Writing(NamedTuple):
         return self.unit, self.big
 
 
-BINARY = Writing("")
+BINARY = TextEncoding("")
 
 
-class Cut(NamedTuple):
+class WindowContent(NamedTuple):
     """A window that was read."""
 
     begin: int
@@ -107,21 +117,21 @@ class View:
         self.size = content.size
         self.whole = whole
         head = content.read(0, min(HEAD_BYTES, self.size))
-        self.writing = writing_of(head, self.size)
-        self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.writing.is_text)
+        self.text_encoding = detect_encoding(head, self.size)
+        self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.text_encoding.is_text)
         if self.kind == mime.PDF:
-            self.writing = BINARY
-        if self.writing.is_text:
+            self.text_encoding = BINARY
+        if self.text_encoding.is_text:
             self.whole = limited(whole)
         self.index = lines or LineIndex()
 
-    def cut(self, window: Window | None) -> Cut:
+    def read(self, window: Window | None) -> WindowContent:
         """Read a window, by default the first one."""
-        return _CUTS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
+        return _READERS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
 
     # By bytes
 
-    def by_bytes(self, window: Window) -> Cut:
+    def by_bytes(self, window: Window) -> WindowContent:
         begin, last = window.first, window.last
         if begin > self.size:
             raise InvalidArgument(
@@ -135,42 +145,44 @@ class View:
         end = begin + len(data)
         if end > last or end >= self.size:
             following = Window("bytes", end, end + width - 1) if end < self.size else None
-            return Cut(begin, data, following, previous, sound=False)
-        data = self.ended(data, begin)
+            return WindowContent(begin, data, following, previous, sound=False)
+        data = self.up_to_line_end(data, begin)
         following = Window("bytes", begin + len(data), last)
-        return Cut(begin, data, following, previous, short=True, sound=False)
+        return WindowContent(begin, data, following, previous, short=True, sound=False)
 
-    def first_bytes(self, window: Window) -> Cut:
+    def first_bytes(self, window: Window) -> WindowContent:
         """Return a window with an open end."""
         begin = window.first
-        data = self.ended(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
+        data = self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end = begin + len(data)
         following = Window("bytes", end) if end < self.size and data else None
-        return Cut(begin, data, following, self.before(begin), 0 if begin else 1, True)
+        return WindowContent(begin, data, following, self.before(begin), 0 if begin else 1, True)
 
     def before(self, end: int) -> Window | None:
         """Return the window of the bytes before a place, from the beginning of a line."""
         if not end:
             return None
         lowest = max(0, end - window_bytes())
-        begin = self.sound_begin(lowest)
+        begin = self.line_or_character_begin(lowest)
         return Window("bytes", begin if begin < end else lowest, end - 1)
 
-    def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
+    def up_to_line_end(self, data: bytes, begin: int, lines: int = 0) -> bytes:
         """Return the data up to its last line end or whole character; the rest belongs to the next window."""
-        if not self.writing.is_text:
+        if not self.text_encoding.is_text:
             return data
-        ends, mark = line_ends(data, self.writing.form)
+        ends, mark = line_ends(data, self.text_encoding.form)
         if lines and ends.count(mark) >= lines:
-            return data[: nth_end(ends, mark, lines) * self.writing.unit]
+            return data[: nth_end(ends, mark, lines) * self.text_encoding.unit]
         if begin + len(data) >= self.size:
             return data
         last = ends.rfind(mark)
-        return data[: (last + 1) * self.writing.unit if last >= 0 else _sound_length(data, self.writing)]
+        return data[
+            : (last + 1) * self.text_encoding.unit if last >= 0 else _whole_characters_length(data, self.text_encoding)
+        ]
 
     # By lines
 
-    def by_lines(self, window: Window) -> Cut:
+    def by_lines(self, window: Window) -> WindowContent:
         self.need_text()
         first, last = window.first, window.last
         begin, line = self.find(first)
@@ -182,27 +194,27 @@ class View:
         previous = Window("lines", max(1, first - width), first - 1) if first > 1 else None
         data = self.lines_from(begin, last)
         end = begin + len(data)
-        ends, mark = line_ends(data, self.writing.form)
+        ends, mark = line_ends(data, self.text_encoding.form)
         following = first + ends.count(mark)
         complete = last is not None and following > last
         if end >= self.size or not data:
-            return Cut(begin, data, None, previous, first)
+            return WindowContent(begin, data, None, previous, first)
         if not ends.endswith(mark):
-            return Cut(begin, data, Window("bytes", end), previous, first, True)
+            return WindowContent(begin, data, Window("bytes", end), previous, first, True)
         ahead = Window("lines", following, following + width - 1 if complete else last)
-        return Cut(begin, data, ahead, previous, first, not complete)
+        return WindowContent(begin, data, ahead, previous, first, not complete)
 
     def lines_from(self, begin: int, last: int | None) -> bytes:
         if last is None:
-            return self.ended(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
+            return self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end, line = self.find(last + 1, begin + self.whole)
         if line and end - begin <= self.whole:
             return self.content.read(begin, end - begin)
-        return self.ended(self.content.read(begin, self.whole), begin)
+        return self.up_to_line_end(self.content.read(begin, self.whole), begin)
 
     def find(self, line: int, until: int | None = None) -> tuple[int, int]:
         try:
-            return self.index.find(self.content, line, self.writing.form, until=until)
+            return self.index.find(self.content, line, self.text_encoding.form, until=until)
         except NotReached as error:
             ahead = with_query(self.base, str(Window("bytes", error.offset)))
             raise InvalidArgument(
@@ -212,85 +224,85 @@ class View:
             ) from None
 
     def need_text(self) -> None:
-        if not self.writing.is_text:
+        if not self.text_encoding.is_text:
             raise InvalidArgument(f"{self.base} is not text and has no lines: ask for bytes=0-65535 instead.")
 
     # From the end
 
-    def by_tail(self, window: Window) -> Cut:
+    def by_tail(self, window: Window) -> WindowContent:
         self.need_text()
         begin = self.tail_begin(window.first)
         data = self.content.read(begin, self.size - begin)
-        return Cut(begin, data, None, self.before(begin), 0 if begin else 1)
+        return WindowContent(begin, data, None, self.before(begin), 0 if begin else 1)
 
     def tail_begin(self, lines: int) -> int:
         """Return where the last `lines` lines begin; if they are too long to read at once, fewer lines."""
-        writing = self.writing
+        text_encoding = self.text_encoding
         lowest = max(0, self.size - self.whole)
-        missing = lines + ends_line(self.content, self.size, self.writing.form)
+        missing = lines + ends_line(self.content, self.size, self.text_encoding.form)
         at = self.size
         while at > lowest:
-            begin = max(lowest, at - _BLOCK_BYTES) // writing.unit * writing.unit
+            begin = max(lowest, at - _BLOCK_BYTES) // text_encoding.unit * text_encoding.unit
             data = self.content.read(begin, at - begin)
-            ends, mark = line_ends(data, self.writing.form)
+            ends, mark = line_ends(data, self.text_encoding.form)
             here = ends.count(mark)
             if here >= missing:
-                return begin + nth_end(ends, mark, here - missing + 1) * writing.unit
+                return begin + nth_end(ends, mark, here - missing + 1) * text_encoding.unit
             missing -= here
             at = begin
-        return self.sound_begin(at)
+        return self.line_or_character_begin(at)
 
-    def sound_begin(self, at: int) -> int:
+    def line_or_character_begin(self, at: int) -> int:
         """Return the first place at or after `at` where a line begins, or if none does, where a character begins."""
-        if not at or not self.writing.is_text:
+        if not at or not self.text_encoding.is_text:
             return at
-        at = at // self.writing.unit * self.writing.unit
+        at = at // self.text_encoding.unit * self.text_encoding.unit
         data = self.content.read(at, _BLOCK_BYTES)
-        ends, mark = line_ends(data, self.writing.form)
+        ends, mark = line_ends(data, self.text_encoding.form)
         first = ends.find(mark)
         if first >= 0:
-            return at + (first + 1) * self.writing.unit
-        skips = range(0, 4, self.writing.unit)
-        return at + next((skip for skip in skips if _begins_character(data[skip:], self.writing)), 0)
+            return at + (first + 1) * self.text_encoding.unit
+        skips = range(0, 4, self.text_encoding.unit)
+        return at + next((skip for skip in skips if _begins_character(data[skip:], self.text_encoding)), 0)
 
     # Describing a window
 
-    def text(self, cut: Cut) -> mime.Decoded | None:
+    def text(self, part: WindowContent) -> mime.Decoded | None:
         """Return the text of a window; None if it is not text, or begins or ends inside a character."""
-        writing = self.writing
-        if not writing.is_text or cut.begin % writing.unit or 0 < cut.end < writing.mark:
+        text_encoding = self.text_encoding
+        if not text_encoding.is_text or part.begin % text_encoding.unit or 0 < part.end < text_encoding.mark:
             return None
-        data = cut.data if cut.begin else cut.data[writing.mark :]
+        data = part.data if part.begin else part.data[text_encoding.mark :]
         try:
-            text = data.decode(writing.encoding)
+            text = data.decode(text_encoding.encoding)
         except UnicodeDecodeError:
-            return mime.decode_text(data) if cut.sound and writing.encoding == "utf-8" else None
-        return None if "\0" in text else (text, writing.encoding)
+            return mime.decode_text(data) if part.sound and text_encoding.encoding == "utf-8" else None
+        return None if "\0" in text else (text, text_encoding.encoding)
 
-    def facts(self, cut: Cut) -> dict[str, int]:
+    def facts(self, part: WindowContent) -> dict[str, int]:
         """Return the place of a window in its content, for `_meta`."""
-        facts = {"begin": cut.begin, "end": cut.end, "size": self.size}
-        if cut.line and self.writing.is_text:
-            ends, mark = line_ends(cut.data, self.writing.form)
-            facts["firstLine"] = cut.line
-            facts["lastLine"] = cut.line + ends.count(mark) - (ends.endswith(mark) or not cut.data)
+        facts = {"begin": part.begin, "end": part.end, "size": self.size}
+        if part.line and self.text_encoding.is_text:
+            ends, mark = line_ends(part.data, self.text_encoding.form)
+            facts["firstLine"] = part.line
+            facts["lastLine"] = part.line + ends.count(mark) - (ends.endswith(mark) or not part.data)
         return facts
 
-    def words(self, cut: Cut) -> str:
+    def words(self, part: WindowContent) -> str:
         """Return the place of a window as a sentence, for models that see only the text."""
-        facts = self.facts(cut)
+        facts = self.facts(part)
         lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
-        return f"Bytes {cut.begin:,}-{cut.end - 1:,} of {self.size:,}{lines}."
+        return f"Bytes {part.begin:,}-{part.end - 1:,} of {self.size:,}{lines}."
 
 
-_CUTS: Mapping[str, Callable[[View, Window], Cut]] = {
+_READERS: Mapping[str, Callable[[View, Window], WindowContent]] = {
     "bytes": View.by_bytes,
     "lines": View.by_lines,
     "tail": View.by_tail,
 }
 
 
-def writing_of(head: bytes, size: int) -> Writing:
+def detect_encoding(head: bytes, size: int) -> TextEncoding:
     """Detect the encoding of a content from its first bytes. `size` is the size of the whole content."""
     encoding = mime.encoding_of(head, len(head) == size)
     if not encoding:
@@ -298,20 +310,20 @@ def writing_of(head: bytes, size: int) -> Writing:
     unit = {"utf-16": 2, "utf-32": 4}.get(encoding[:6], 1)
     marks = (mark for mark, of in mime.BYTE_ORDER_MARKS if of == encoding and head.startswith(mark))
     mark = len(next(marks, b""))
-    return Writing(encoding, unit, encoding.endswith("-be"), mark)
+    return TextEncoding(encoding, unit, encoding.endswith("-be"), mark)
 
 
-def _sound_length(data: bytes, writing: Writing) -> int:
+def _whole_characters_length(data: bytes, text_encoding: TextEncoding) -> int:
     """Return the length up to the last whole character."""
-    decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
+    decoder = codecs.getincrementaldecoder(text_encoding.encoding)("replace")
     decoder.decode(data)
     left = decoder.getstate()[0]
     return len(data) - len(left) or len(data)
 
 
-def _begins_character(data: bytes, writing: Writing) -> bool:
+def _begins_character(data: bytes, text_encoding: TextEncoding) -> bool:
     try:
-        codecs.getincrementaldecoder(writing.encoding)().decode(data[:16])
+        codecs.getincrementaldecoder(text_encoding.encoding)().decode(data[:16])
     except UnicodeDecodeError:
         return False
     return True

@@ -89,9 +89,9 @@ def attempt(function: Callable[[], Any]) -> Any:
 
 def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
     """Wait until the condition holds; raise with `problem` if it does not in time."""
-    ends = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + DEADLINE_SECONDS
     while not holds():
-        expect(time.monotonic() < ends, clause, problem)
+        expect(time.monotonic() < deadline, clause, problem)
         time.sleep(0.02)
 
 

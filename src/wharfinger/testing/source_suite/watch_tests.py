@@ -46,9 +46,9 @@ class WatchTests(ContractBase):
         for time_ in ("first", "second"):
             changes.clear()
             self.change_again(driver, uri)
-            heard = changes.receives(uri, DEADLINE_SECONDS)
+            reported = changes.receives(uri, DEADLINE_SECONDS)
             expect(
-                heard,
+                reported,
                 "Watching",
                 f"{uri} changed a {time_} time, and its watcher heard nothing within {DEADLINE_SECONDS:g} s.",
             )
@@ -65,9 +65,9 @@ class WatchTests(ContractBase):
         if added is None:
             driver.on_loop("unwatch", None)
             pytest.skip("its list never changes")
-        heard = changes.receives(None, DEADLINE_SECONDS)
+        reported = changes.receives(None, DEADLINE_SECONDS)
         expect(
-            heard,
+            reported,
             "Watching",
             f"{added} was added, and after {DEADLINE_SECONDS:g} s the list's watcher had heard nothing.",
         )
@@ -122,8 +122,8 @@ class WatchTests(ContractBase):
         time.sleep(QUIET_SECONDS)  # earlier changes may still arrive
         changes.clear()
         do()
-        heard = changes.received(2 * QUIET_SECONDS)
-        expect(not heard, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {heard}")
+        reported = changes.received(2 * QUIET_SECONDS)
+        expect(not reported, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {reported}")
 
     def test_watching_twice_and_unwatching_what_is_unknown_is_harmless(self, driver: SourceDriver) -> None:
         """Watches begin and end in any order, also for missing URIs."""
@@ -188,8 +188,10 @@ class WatchTests(ContractBase):
             pytest.skip("this suite cannot change the source")
         with SourceDriver(source) as driver, driver.served(revision) as served, served.watching(uri) as changes:
             self.change_again(driver, uri)
-            heard = changes.receives(uri, DEADLINE_SECONDS)
-            expect(heard, "Watching", f"{uri} changed, and after {DEADLINE_SECONDS:g} s its client had heard nothing.")
+            reported = changes.receives(uri, DEADLINE_SECONDS)
+            expect(
+                reported, "Watching", f"{uri} changed, and after {DEADLINE_SECONDS:g} s its client was not notified."
+            )
 
 
 async def _listed(client: Client) -> list[t.Resource]:

@@ -157,14 +157,14 @@ class SessionStream:
                 await self._read(decoder, peer, opened)
                 failures = 0
             except (origin.http.ClientError, OSError, WharfingerError) as error:
-                gone = isinstance(error, NoMessage) and error.status == 404 and SESSION in self._headers()
+                session_ended = isinstance(error, NoMessage) and error.status == 404 and SESSION in self._headers()
                 if not opened.done():
-                    opened.set_exception(session_gone(origin)() if gone else origin.translate(error))
+                    opened.set_exception(session_gone(origin)() if session_ended else origin.translate(error))
                     opened.exception()
                     self._opened = None
-                if gone:
+                if session_ended:
                     self._lost(session_gone(origin))
-                if gone or self._opened is None:
+                if session_ended or self._opened is None:
                     return
                 failures += 1
                 logger.debug("the stream of %s broke off: %r", origin.name, error)

@@ -51,7 +51,7 @@ MAX_REPLIES = 32
 """Responses to the server's requests that are sent at the same time; further refusals are dropped."""
 MAX_SESSION_ID = 4096
 """Characters of a session id."""
-CLOSE_TIME = 2.0
+CLOSE_SECONDS = 2.0
 """Seconds for ending the session at the server."""
 
 
@@ -209,7 +209,11 @@ class HttpLink:
         if post.error is not None:
             raise post.error
         if post.response is None:
-            reason = "" if post.nameless is None else f" It sent an error: {read_error(post.nameless).message[:200]}"
+            reason = (
+                ""
+                if post.error_without_id is None
+                else f" It sent an error: {read_error(post.error_without_id).message[:200]}"
+            )
             raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.{reason}")
         if status == 404 and self._session_id is not None:
             raise not_sent(self._session_gone())
@@ -252,7 +256,7 @@ class HttpLink:
         elif type(event) is UnattributedError:
             logger.debug("%s sent an error that names no request", self.name)
             if post is not None:
-                post.nameless = event.message
+                post.error_without_id = event.message
         elif type(event) is Malformed:
             event.waiter.error = InvalidResponse(f"{self.name} sent an invalid answer: {event.reason}")
 
@@ -296,7 +300,7 @@ class HttpLink:
     async def _post_one_way(self, data: bytes) -> None:
         """Send a message that has no response. A failure is only logged: the next request will raise it."""
         try:
-            async with PausableTimeout(CLOSE_TIME * 5) as clock:
+            async with PausableTimeout(CLOSE_SECONDS * 5) as clock:
                 response = await self._origin.send("POST", self._session_headers(), data, timeout=clock)
                 if response.status >= 400:
                     logger.debug("%s answered a notification with %d", self.name, response.status)
@@ -323,9 +327,9 @@ class HttpLink:
     # The end.
 
     def _session_gone(self) -> WharfingerError:
-        gone = session_gone(self._origin)
-        self._lose(gone)
-        return gone()
+        error = session_gone(self._origin)
+        self._lose(error)
+        return error()
 
     def _lose(self, end: Callable[[], WharfingerError]) -> None:
         if self._end is None:
@@ -336,12 +340,12 @@ class HttpLink:
     async def _close(self) -> None:
         session_open = self._end is None and self._session_id is not None
         if self._notifying is not None and not self._notifying.done():
-            await asyncio.wait((self._notifying,), timeout=CLOSE_TIME)
+            await asyncio.wait((self._notifying,), timeout=CLOSE_SECONDS)
         self._lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
         await self._stream.close()
         if session_open:
             with suppress(self._origin.http.ClientError, OSError, WharfingerError):
-                async with asyncio.timeout(CLOSE_TIME):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     (await self._origin.send("DELETE", self._session_headers(), None)).close()
         await self._posts.cancel()
         await self._origin.close()

@@ -113,14 +113,14 @@ class Origin:
             return await self._follow(verb, headers, data, place)
         for _ in range(MAX_AUTH_RETRIES):
             with paused(timeout):
-                given = await auth.headers(str(self.url))
-            response = await self._follow(verb, {**headers, **given}, data, place)
+                auth_headers = await auth.headers(str(self.url))
+            response = await self._follow(verb, {**headers, **auth_headers}, data, place)
             if response.status not in (401, 403):
                 return response
             answered = join_headers(response.headers.items())
             try:
                 with paused(timeout):
-                    again = await auth.refused(str(self.url), response.status, answered, given)
+                    again = await auth.refused(str(self.url), response.status, answered, auth_headers)
             except BaseException:
                 response.close()
                 raise

@@ -38,13 +38,13 @@ MAX_RECONNECTS = 3
 class PendingPost:
     """A POST that waits for the response to its request."""
 
-    __slots__ = ("error", "nameless", "on_notification", "response")
+    __slots__ = ("error", "error_without_id", "on_notification", "response")
 
     def __init__(self, on_notification: Callable[[Message], None] | None) -> None:
         self.on_notification = on_notification
         self.response: Message | None = None
         self.error: WharfingerError | None = None
-        self.nameless: Message | None = None
+        self.error_without_id: Message | None = None
         """An error without an id: the response if it is the whole body, but not if it is one event of several."""
 
     @property
@@ -106,7 +106,7 @@ async def read_body(
     if content_type(response) == "application/json":
         for meaning in peer.receive(body):
             handle(meaning, post)
-        post.response = post.response or post.nameless
+        post.response = post.response or post.error_without_id
         if post.response is not None or (post.error is not None and response.status < 400):
             return
     post.error = None

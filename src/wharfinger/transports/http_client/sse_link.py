@@ -42,7 +42,7 @@ logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
 """Messages that are sent at the same time; further requests wait."""
-POST_TIME = 30.0
+POST_SECONDS = 30.0
 """Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
 
 
@@ -130,7 +130,7 @@ class SseLink(StreamLink):
             )
 
     async def _find_endpoint(self, response: ClientResponse, decoder: EventDecoder) -> URL:
-        """Read up to the event that says where to POST, and start a task that reads on from there."""
+        """Read up to the event that says where to POST, and start a task that reads the rest."""
         chunks = response.content.iter_any()
         async for chunk in chunks:
             events = decoder.feed(chunk)
@@ -187,7 +187,7 @@ class SseLink(StreamLink):
         if before is not None:
             await asyncio.wait((before,))
         try:
-            async with PausableTimeout(POST_TIME) as clock:
+            async with PausableTimeout(POST_SECONDS) as clock:
                 response = await origin.send("POST", self._headers(), message, url=self._endpoint, timeout=clock)
                 try:
                     if response.status in (401, 403):

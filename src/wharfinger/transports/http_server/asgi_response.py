@@ -108,10 +108,10 @@ class FlushQueue:
 
     def _flush(self) -> None:
         streams = self._streams
-        some = [streams.popleft() for _ in range(min(STREAMS_PER_FLUSH, len(streams)))]
+        batch = [streams.popleft() for _ in range(min(STREAMS_PER_FLUSH, len(streams)))]
         if streams:
             asyncio.get_running_loop().call_soon(self._flush)
-        for stream in some:
+        for stream in batch:
             stream.flush()
 
 

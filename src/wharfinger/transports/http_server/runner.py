@@ -145,7 +145,7 @@ class HttpServer:
 
     async def listen(self) -> None:
         """Bind and accept. Raises AddressInUse or CannotListen."""
-        where = f"{self.host or '*'}:{self.port}"
+        address = f"{self.host or '*'}:{self.port}"
         unreadable = "The certificate or its key cannot be read: {}."
         context = None
         if self.tls is not None:
@@ -165,8 +165,8 @@ class HttpServer:
                 _set_backlog(listener.fileno(), self.limits.backlog)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"Another program listens on {where} already: choose another port.") from None
-            raise CannotListen(f"Cannot listen on {where}: {(error.strerror or str(error)).lower()}.") from None
+                raise AddressInUse(f"Another program listens on {address} already: choose another port.") from None
+            raise CannotListen(f"Cannot listen on {address}: {(error.strerror or str(error)).lower()}.") from None
         self._server = server
         self.exhaustion = Exhaustion(self.loop)
         self._tick()
