@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from wharfinger.auth import IntrospectionVerifier, InvalidToken, Principal, VerifierUnavailable
+from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import HttpResponse
 
@@ -48,7 +49,7 @@ def test_an_active_token_stands_for_its_subject() -> None:
     principal = verified(endpoint, "a+b")
     assert principal is not None
     assert (principal.subject, principal.client, principal.scopes, principal.expires) == (
-        "ann", "editor", frozenset({"read"}), 4e9,
+        "ann", "editor", frozenset({"read"}), 4e9 + LEEWAY_SECONDS,
     )  # fmt: skip
     assert endpoint.form["token"] == ["a+b"]
     credentials = base64.b64decode(endpoint.headers["Authorization"].removeprefix("Basic "))

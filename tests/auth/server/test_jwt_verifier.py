@@ -14,8 +14,8 @@ from joserfc.errors import SecurityWarning
 
 from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer, claims
 from wharfinger.auth import InvalidToken, JWTVerifier, Principal, VerifierUnavailable
-from wharfinger.auth.server.jwt_verifier import LEEWAY_SECONDS
 from wharfinger.auth.server.key_set import COOLDOWN_SECONDS, FRESH_SECONDS, MAX_KEYS, STALE_SECONDS, RemoteKeys
+from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_good_token_stands_for_its_subject_client_and_scopes(issuer: Issuer) -
     assert (principal.subject, principal.issuer, principal.client) == ("ann", ISSUER, "editor")
     assert principal.scopes == {"docs.read", "docs.write"}
     assert principal.claims["groups"] == ["staff"]
-    assert principal.expires == principal.claims["exp"]
+    assert principal.expires == principal.claims["exp"] + LEEWAY_SECONDS
 
 
 @pytest.mark.parametrize("kind", ["EC", "RSA", "OKP"])
@@ -224,7 +224,7 @@ def test_a_rotated_key_is_fetched_and_verified_tokens_are_forgotten(issuer: Issu
     async def main() -> None:
         clock, forgotten = Clock(), []
         keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
-        keys.on_rotation = lambda: forgotten.append(True)
+        keys.on_rotation.append(lambda: forgotten.append(True))
         old = issuer.keys[0].kid
         assert await keys.find(old)
         assert forgotten == []

@@ -7,14 +7,27 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc import jwk, jwt
 
-from wharfinger.auth import HttpRefusal, InvalidToken, Principal, TokenAuth, VerifierUnavailable
+from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer
+from wharfinger.auth import (
+    HttpRefusal,
+    InvalidToken,
+    JWTVerifier,
+    Principal,
+    StaticTokens,
+    TokenAuth,
+    VerifierUnavailable,
+    create_token,
+)
 from wharfinger.auth.server import token_auth
+from wharfinger.auth.server.static_tokens import revoke_token
 from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, as_token_auth, metadata_url
+from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 
 URL = "https://docs.example/mcp"
 
@@ -48,6 +61,10 @@ class Table:
 
     def on_change(self, forget: Callable[[], None]) -> None:
         self.forget = forget
+
+
+def jwt_verifier(issuer: Issuer, **options: Any) -> JWTVerifier:
+    return JWTVerifier(issuer=ISSUER, audience=AUDIENCE, fetch=issuer.fetch, **options)
 
 
 ANN = Principal(subject="ann", issuer="https://id.example", scopes=frozenset({"read"}))
@@ -161,6 +178,76 @@ def test_a_token_whose_verifier_reports_a_change_is_verified_again() -> None:
     assert authenticate(auth, "Bearer good") is ANN
     table.forget()
     assert refusal(auth, "Bearer good")[0] == 401
+
+
+def test_a_token_that_was_verified_before_a_change_is_not_remembered_after_it() -> None:
+    """The issuer withdraws a key while a token that it signed is being verified."""
+
+    class Slow(Table):
+        def __init__(self) -> None:
+            super().__init__(good=ANN)
+            self.asked_now, self.go_on = asyncio.Event(), asyncio.Event()
+
+        async def verify(self, token: str) -> Principal | None:
+            found = await super().verify(token)
+            self.asked_now.set()
+            await self.go_on.wait()
+            return found
+
+    async def main() -> None:
+        table = Slow()
+        auth = TokenAuth(table)
+        request = {b"authorization": b"Bearer good"}
+
+        async def ask() -> Principal:
+            found = auth.authenticate("POST", URL, request)
+            return found if isinstance(found, Principal) else await found
+
+        first = asyncio.create_task(ask())
+        await table.asked_now.wait()
+        table.known.clear()
+        table.forget()
+        table.go_on.set()
+        assert await first is ANN
+        with pytest.raises(HttpRefusal):
+            await ask()
+
+    asyncio.run(main())
+
+
+def test_a_change_reaches_each_server_that_shares_a_verifier(tmp_path: Path) -> None:
+    issuer = Issuer()
+    token, record = create_token(tmp_path / "tokens", "ann")
+    clock = Clock()
+    files = StaticTokens(tmp_path / "tokens", clock=clock)
+    for verifier, given in ((files, token), (jwt_verifier(issuer), issuer.sign())):
+        both = [TokenAuth(verifier), TokenAuth(verifier)]
+        for auth in both:
+            authenticate(auth, f"Bearer {given}")
+            assert auth._remembered
+        if verifier is files:
+            revoke_token(tmp_path / "tokens", record.id)
+            clock.now += 1.001
+            refusal(both[0], f"Bearer {token}x")
+        else:
+            for forget in verifier._remote.on_rotation:  # type: ignore[attr-defined]
+                forget()
+        assert not any(auth._remembered for auth in both)
+
+
+@pytest.mark.parametrize("leeway", [0.0, LEEWAY_SECONDS])
+def test_a_token_and_the_memory_of_it_end_after_the_same_leeway(leeway: float) -> None:
+    issuer, clock = Issuer(), Clock()
+    auth = TokenAuth(jwt_verifier(issuer, clock=clock, leeway=leeway), clock=clock)
+    token = issuer.sign(exp=clock.now + 10, iat=clock.now)
+    later = issuer.sign(exp=clock.now + 10, iat=clock.now, jti="2")
+    authenticate(auth, f"Bearer {token}")
+    clock.now += 10 + leeway - 0.001
+    for given in (token, later):
+        assert authenticate(auth, f"Bearer {given}").subject == "ann"
+    clock.now += 0.002
+    for given in (token, later):
+        assert refusal(auth, f"Bearer {given}")[2] == "The token has expired."
 
 
 def test_refused_tokens_are_not_remembered_and_accepted_ones_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

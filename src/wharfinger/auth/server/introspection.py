@@ -9,7 +9,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, audiences_of, scopes_of
+from wharfinger.auth.server.token_verifier import (
+    FETCH_SECONDS,
+    LEEWAY_SECONDS,
+    InvalidToken,
+    VerifierUnavailable,
+    principal_of,
+)
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch
@@ -23,7 +29,8 @@ class IntrospectionVerifier:
 
     `client_id` and `client_secret` identify this server to the authorization server. If there is an `audience`, a token
     must name it; leave it out only if the endpoint accepts no tokens of other servers. `issuer` is published as the
-    authorization server, and is the issuer of each principal.
+    authorization server, and is the issuer of each principal. A token ends `leeway` seconds after its `exp`, because
+    clocks differ.
 
     Raises:
         ValueError: a URL is not https.
@@ -37,6 +44,7 @@ class IntrospectionVerifier:
         client_id: str,
         client_secret: str,
         audience: str | Sequence[str] = (),
+        leeway: float = LEEWAY_SECONDS,
         allow_private_networks: bool = False,
         fetch: Fetch | None = None,
     ) -> None:
@@ -45,6 +53,7 @@ class IntrospectionVerifier:
                 raise ValueError(f"IntrospectionVerifier() cannot use {named!r}: {fault}.")
         self.url = url
         self.issuer = issuer
+        self.leeway = leeway
         self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
         # RFC 6749 §2.3.1: each part is form-encoded before they are joined.
         pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
@@ -52,7 +61,7 @@ class IntrospectionVerifier:
         if fetch is None:
             from wharfinger.auth.client.fetching import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=5.0)
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
         self._fetch = fetch
 
     trusted_seconds = 60.0
@@ -93,17 +102,4 @@ class IntrospectionVerifier:
             return None
         if claims.get("iss", self.issuer) != self.issuer:
             raise InvalidToken("The token is of another issuer.")
-        if self.audiences and not self.audiences.intersection(audiences_of(claims)):
-            raise InvalidToken("The token is meant for another server: its aud does not name this one.")
-        subject = claims.get("sub", claims.get("username"))
-        client, expires = claims.get("client_id", ""), claims.get("exp")
-        if not isinstance(subject, str) or not subject:
-            raise InvalidToken("The token has no subject.")
-        return Principal(
-            subject=subject,
-            issuer=self.issuer,
-            client=client if isinstance(client, str) else "",
-            scopes=scopes_of(claims),
-            claims=claims,
-            expires=float(expires) if isinstance(expires, (int, float)) and not isinstance(expires, bool) else None,
-        )
+        return principal_of(claims, self.issuer, self.audiences, leeway=self.leeway)

@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.auth.server.key_set import RemoteKeys, import_keys
-from wharfinger.auth.server.token_verifier import InvalidToken, audiences_of, read_claims, read_header, scopes_of
+from wharfinger.auth.server.token_verifier import (
+    FETCH_SECONDS,
+    LEEWAY_SECONDS,
+    InvalidToken,
+    principal_of,
+    read_claims,
+    read_header,
+    read_time,
+)
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import MissingExtra
 from wharfinger.protocol.interfaces import Fetch
@@ -23,7 +31,6 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA", "Ed25519", "PS256", "RS384", "RS512", "
 """Asymmetric signatures only: `none` and HMAC are never accepted (RFC 8725 §3.1, §3.2)."""
 TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", ""})
 """RFC 9068 requires `at+jwt`, but most servers write `JWT` or nothing. Types of other documents are refused."""
-LEEWAY_SECONDS = 30.0
 MAX_KEYS_TRIED = 5
 """The maximum number of keys that are tried for one token."""
 
@@ -32,8 +39,8 @@ class JWTVerifier:
     """Verifies access tokens of one issuer, which are signed JWTs.
 
     `audience` is the issuer's name for this server, usually its MCP URL (RFC 8707). If there are several, a token must
-    name one of them. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). Needs the
-    extra `auth`.
+    name one of them. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). A token is
+    accepted `leeway` seconds before its `nbf` and after its `exp`, because clocks differ. Needs the extra `auth`.
 
     Raises:
         ValueError: the issuer is not an https URL, or there is no audience.
@@ -48,6 +55,7 @@ class JWTVerifier:
         algorithms: Sequence[str] = ALGORITHMS,
         jwks_url: str | None = None,
         keys: Mapping[str, Any] | None = None,
+        leeway: float = LEEWAY_SECONDS,
         allow_private_networks: bool = False,
         fetch: Fetch | None = None,
         clock: Callable[[], float] = time.time,
@@ -59,6 +67,7 @@ class JWTVerifier:
         self.issuer = issuer
         self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
         self.algorithms = tuple(algorithms)
+        self.leeway = leeway
         if not self.audiences or "" in self.audiences:
             raise ValueError("JWTVerifier() needs the audience: the URL of this server as the issuer knows it.")
         if unknown := [name for name in self.algorithms if name not in ALGORITHMS]:
@@ -71,7 +80,7 @@ class JWTVerifier:
         if fetch is None:
             from wharfinger.auth.client.fetching import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=5.0)
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
         self._remote = RemoteKeys(issuer, fetch, url=jwks_url)
 
     trusted_seconds = 60.0
@@ -84,7 +93,7 @@ class JWTVerifier:
 
     def on_change(self, forget: Callable[[], None]) -> None:
         """Call `forget` when the issuer has withdrawn a key."""
-        self._remote.on_rotation = forget
+        self._remote.on_rotation.append(forget)
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None if another issuer made it.
@@ -104,21 +113,14 @@ class JWTVerifier:
         if "crit" in header or not isinstance(kind := header.get("typ", ""), str) or kind.lower() not in TYPES:
             raise InvalidToken("The token is not an access token (RFC 9068).")
         claims = self._verified(token, header["alg"], await self._keys(header.get("kid")))
-        self._check_times(claims)
-        if not self.audiences.intersection(audiences_of(claims)):
-            raise InvalidToken("The token is meant for another server: its aud does not name this one.")
-        subject = claims.get("sub")
-        if not isinstance(subject, str) or not subject:
-            raise InvalidToken("The token has no sub.")
-        client = claims.get("client_id", claims.get("azp", ""))
-        return Principal(
-            subject=subject,
-            issuer=self.issuer,
-            client=client if isinstance(client, str) else "",
-            scopes=scopes_of(claims),
-            claims=claims,
-            expires=float(claims["exp"]),
-        )
+        now = self._clock()
+        expires = read_time(claims, "exp")
+        if expires is None or expires + self.leeway <= now:
+            raise InvalidToken("The token has no exp." if expires is None else "The token has expired.")
+        if (read_time(claims, "nbf") or 0) > now + self.leeway:
+            raise InvalidToken("The token is not valid yet (nbf).")
+        read_time(claims, "iat")
+        return principal_of(claims, self.issuer, self.audiences, leeway=self.leeway)
 
     async def _keys(self, id: Any) -> list[Key]:
         if id is not None and not isinstance(id, str):
@@ -143,16 +145,3 @@ class JWTVerifier:
                 except (JoseError, ValueError, TypeError, RecursionError):
                     continue
         raise InvalidToken("The signature of the token is not that of its issuer.")
-
-    def _check_times(self, claims: Mapping[str, Any]) -> None:
-        now = self._clock()
-        for name, required in (("exp", True), ("nbf", False), ("iat", False)):
-            value = claims.get(name)
-            if value is None and not required:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
-                raise InvalidToken(f"The {name} of the token is missing or not a time.")
-        if claims["exp"] <= now - LEEWAY_SECONDS:
-            raise InvalidToken("The token has expired.")
-        if claims.get("nbf", 0) > now + LEEWAY_SECONDS:
-            raise InvalidToken("The token is not valid yet (nbf).")

@@ -72,7 +72,7 @@ class RemoteKeys:
         self, issuer: str, fetch: Fetch, *, url: str | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.issuer = issuer
-        self.on_rotation: Callable[[], None] = lambda: None
+        self.on_rotation: list[Callable[[], None]] = []
         """Called when a key has been removed."""
         self._fetch = fetch
         self._url = url
@@ -135,7 +135,8 @@ class RemoteKeys:
         removed = self._keys.keys() - keys.keys()
         self._keys, self._fetched_at = keys, self._clock()
         if removed:
-            self.on_rotation()
+            for forget in self.on_rotation:
+                forget()
 
 
 def import_keys(found: Any) -> dict[str, list[Key]]:

@@ -66,7 +66,7 @@ class StaticTokens:
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(path)
         self._clock = clock
-        self._forget: Callable[[], None] = lambda: None
+        self._on_change: list[Callable[[], None]] = []
         self._looked_at = clock()
         self._version, self._tokens = _load(self.path)
 
@@ -80,7 +80,7 @@ class StaticTokens:
 
     def on_change(self, forget: Callable[[], None]) -> None:
         """Call `forget` when the file has changed."""
-        self._forget = forget
+        self._on_change.append(forget)
 
     def refresh(self) -> None:
         """Read the file again if it has changed. If it can no longer be used, no token is accepted.
@@ -95,11 +95,15 @@ class StaticTokens:
         try:
             if _version(self.path) != self._version:
                 self._version, self._tokens = _load(self.path)
-                self._forget()
+                self._changed()
         except TokenFileError as error:
             self._version, self._tokens = None, {}
-            self._forget()
+            self._changed()
             raise VerifierUnavailable(str(error)) from None
+
+    def _changed(self) -> None:
+        for forget in self._on_change:
+            forget()
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None if it is not in the file.

@@ -68,8 +68,15 @@ class TokenAuth:
         self._verifying = asyncio.Semaphore(MAX_VERIFYING)
         self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         """The principal of each token, by the token's digest, and the time to verify it again."""
+        self._generation = 0
+        """How often the tokens were forgotten: what was verified before that is not remembered after it."""
         for verifier in verifiers:
-            verifier.on_change(self._remembered.clear)
+            verifier.on_change(self.forget)
+
+    def forget(self) -> None:
+        """Verify every token again, also those that are being verified now."""
+        self._generation += 1
+        self._remembered.clear()
 
     def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of a request to the endpoint `url`, or an awaitable of it.
@@ -98,6 +105,7 @@ class TokenAuth:
     ) -> Principal:
         try:
             async with self._verifying:
+                generation = self._generation
                 principal, trusted_seconds = None, 0.0
                 for verifier in self.verifiers:
                     if (principal := await verifier.verify(token)) is not None:
@@ -117,6 +125,8 @@ class TokenAuth:
             raise self.insufficient_scope(url, missing)
         if scheme == b"dpop" or "cnf" in principal.claims:
             await self._prove(method, url, headers, scheme, token, principal)
+        if generation != self._generation:
+            return principal  # a key of its issuer was withdrawn meanwhile, and it may be the one of this token
         until = now + trusted_seconds
         self._remembered[digest] = principal, until if principal.expires is None else min(until, principal.expires)
         while len(self._remembered) > MAX_REMEMBERED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeGuard, cast
 
 import msgspec
@@ -12,9 +12,13 @@ import msgspec
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import Principal
 
-__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "audiences_of", "read_header", "scopes_of"]
+__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "principal_of", "read_claims", "read_header"]
 
 MAX_HEADER_CHARACTERS = 4096
+FETCH_SECONDS = 5.0
+"""Time for one exchange with an authorization server, while a caller waits."""
+LEEWAY_SECONDS = 30.0
+"""How long a token is accepted before its `nbf` and after its `exp`, because clocks differ."""
 
 
 class InvalidToken(WharfingerError):
@@ -75,13 +79,53 @@ def _json_object(part: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def scopes_of(claims: dict[str, Any]) -> frozenset[str]:
+def principal_of(
+    claims: dict[str, Any], issuer: str, audiences: Collection[str], *, leeway: float = LEEWAY_SECONDS
+) -> Principal:
+    """Return the principal of an access token with these verified claims (RFC 9068 §2.2, RFC 7662 §2.2).
+
+    It expires `leeway` seconds after `exp`. Without `audiences` the token may be meant for any server.
+
+    Raises:
+        InvalidToken: the token is meant for another server, has no subject, or its times are no numbers.
+    """
+    if audiences and not set(audiences).intersection(_audiences(claims)):
+        raise InvalidToken("The token is meant for another server: its aud does not name this one.")
+    subject = claims.get("sub", claims.get("username"))
+    if not isinstance(subject, str) or not subject:
+        raise InvalidToken("The token has no subject (sub).")
+    client, expires = claims.get("client_id", claims.get("azp", "")), read_time(claims, "exp")
+    return Principal(
+        subject=subject,
+        issuer=issuer,
+        client=client if isinstance(client, str) else "",
+        scopes=_scopes(claims),
+        claims=claims,
+        expires=None if expires is None else expires + leeway,
+    )
+
+
+def read_time(claims: dict[str, Any], name: str) -> float | None:
+    """Return a time among the claims, in seconds since 1970 (RFC 7519 §2, NumericDate); None if there is none.
+
+    Raises:
+        InvalidToken: it is not a number of a plausible size.
+    """
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
+        raise InvalidToken(f"The {name} of the token is not a time.")
+    return float(value)
+
+
+def _scopes(claims: dict[str, Any]) -> frozenset[str]:
     """Return the scopes of a token: `scope` separated by spaces (RFC 8693 §4.2), or `scp` as some issuers write it."""
     given = claims.get("scope", claims.get("scp", ""))
     return frozenset(given.split() if isinstance(given, str) else _texts(given))
 
 
-def audiences_of(claims: dict[str, Any]) -> list[str]:
+def _audiences(claims: dict[str, Any]) -> list[str]:
     """Return the servers that a token is meant for: `aud` is one text, or a list (RFC 7519 §4.1.3)."""
     given = claims.get("aud")
     return [given] if isinstance(given, str) else _texts(given)
