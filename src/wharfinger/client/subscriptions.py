@@ -394,7 +394,9 @@ class Watches:
             return ConnectionLost(ended)
         answer = listening.result()
         if answer.error is not UNSET:
-            return to_remote_error(answer)
+            error = to_remote_error(answer)
+            # It was acknowledged, so its end is temporary, for example that of its token; otherwise the next one fails.
+            return error if granted.cancelled() else ConnectionLost(f"{ended[:-1]}: {error}")
         if granted.cancelled():
             return InvalidResponse("The server ended a watch before it had acknowledged it.")
         return ConnectionLost(ended)

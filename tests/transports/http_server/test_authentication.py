@@ -166,3 +166,22 @@ def test_verify_may_be_asynchronous() -> None:
 def test_auth_and_verify_exclude_each_other(tokens: Tokens) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
         HttpApp(SampleService(), auth=TokenAuth(tokens), verify=lambda headers: Principal(subject="ann"))
+
+
+@pytest.mark.parametrize("era", ["stateless", "session"])
+def test_a_handler_may_ask_for_more_scopes(http: ServerThread, tokens: Tokens, era: str) -> None:
+    """The challenge of a 403 leads a client to the scopes, also in a session, whose other errors are sent with 200."""
+
+    async def read(request: Any) -> Any:
+        raise TokenAuth(tokens).insufficient_scope("http://docs.example/mcp", ["write"])
+
+    http.service.handlers = {**http.service.handlers, "resources/read": read}
+    with http.wire() as wire:
+        if era == "stateless":
+            reply = wire.read("a", authorization="Bearer ann")
+        else:
+            session = wire.initialize(authorization="Bearer ann")
+            reply = wire.in_session(session, "resources/read", {"uri": "test://a"}, authorization="Bearer ann")
+        assert reply.status == 403
+        assert reply.headers["www-authenticate"].startswith('Bearer error="insufficient_scope", scope="write"')
+        assert reply.json["error"]["message"] == "The token needs the scope write."

@@ -9,7 +9,7 @@ from typing import Any
 
 from wharfinger.errors import InternalError
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal, Pairs
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.principal import Principal
@@ -22,8 +22,8 @@ from wharfinger.transports.serving import report
 
 __all__ = ["HttpSession", "PostAnswer", "PostChannel"]
 
-PostAnswer = tuple[bytes | ChunkedMessage | None, int, bool]
-"""An answer, or None for no answer; its HTTP status; whether it is a result."""
+PostAnswer = tuple[bytes | ChunkedMessage | None, int, bool, Pairs]
+"""An answer, or None for no answer; its HTTP status; whether it is a result; its headers."""
 
 _EXPIRED = "The events after this one are no longer kept, or have been read: send the request again."
 _TOO_LARGE = "The answer was too large to be kept while its client was away (HttpLimits.replay_size)."
@@ -148,7 +148,9 @@ class PostChannel:
         self.done.set_result(None)
         return stream
 
-    def finish(self, request: Request, data: bytes | ChunkedMessage | None, status: int, is_result: bool) -> None:
+    def finish(
+        self, request: Request, data: bytes | ChunkedMessage | None, status: int, is_result: bool, headers: Pairs = ()
+    ) -> None:
         """Record the answer to one request (None if it was cancelled), and answer the POST after the last."""
         batch, stream = self.batch, self.stream
         too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
@@ -168,4 +170,4 @@ class PostChannel:
             del self.session.streams[stream.number]
             stream.finish(data, too_large)
         elif not self.done.done():
-            self.done.set_result((data, status, is_result))
+            self.done.set_result((data, status, is_result, headers))

@@ -27,6 +27,7 @@ from wharfinger.protocol.http.rules import (
     SESSION,
     HttpLimits,
     HttpRefusal,
+    Pairs,
     check_session_version,
     check_stream,
 )
@@ -160,8 +161,7 @@ class HttpSessions:
                 post.stream.leave(call)
         if answer is None:
             return
-        data, status, is_result = answer
-        headers: tuple[tuple[bytes, bytes], ...] = ()
+        data, status, is_result, headers = answer
         if opening and is_result:
             self._table[session.key] = session
             self._fair.add(session.owner, session)
@@ -196,6 +196,7 @@ class HttpSessions:
         peer = post.session.peer
         data: bytes | ChunkedMessage | None
         status, is_result = 200, False
+        headers: Pairs = ()
         try:
             handler = None if request.row is None else self.service.handlers.get(request.method)
             if handler is None:
@@ -211,12 +212,15 @@ class HttpSessions:
             if not cancelled or peer.in_flight.get(request.id) is request:
                 reason = error.args[0] if cancelled and error.args else None
                 data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
-                # A 404 would mean that the session has ended. So only 503 becomes the HTTP status; other errors do not.
-                if failure is not None and failure.http_status == 503 and not cancelled:
+                # A 404 would mean that the session has ended. So only 503 becomes the HTTP status, and what was raised
+                # as an HTTP status, such as a 403 with the scopes that are missing; other errors do not.
+                if isinstance(failure, HttpRefusal) and post.batch is None:
+                    status, headers = failure.http_status, failure.headers
+                elif failure is not None and failure.http_status == 503 and not cancelled:
                     status = 503
         del self.running[request]
         self.requests.add(post.session.owner, -1)
-        post.finish(request, data, status, is_result)
+        post.finish(request, data, status, is_result, headers)
 
     def _check_unread(
         self, post: PostChannel, request: Request, data: bytes | ChunkedMessage

@@ -1,0 +1,273 @@
+"""A certified OpenID provider, our server and three clients: from discovery to refresh and step-up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import aiohttp
+import pytest
+
+from tests.interop.places import HANDSHAKE, STATELESS, environment, free_port, node_program, ours, running
+from wharfinger import Client
+from wharfinger.auth import SignIn
+from wharfinger.errors import NotAuthorized
+
+SERVER = Path(__file__).with_name("guarded_server.py")
+APPLICATION = "https://app.example/client.json"
+
+
+class Provider:
+    """A running provider of tokens, with its issuer."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        line = next((line for line in process.stdout if line.startswith("{")), "")
+        self.issuer: str = json.loads(line)["issuer"]
+        self.seen = 0
+
+    def admin(self, **settings: Any) -> list[Any]:
+        """Change settings, and return all requests so far."""
+        origin = "/".join(self.issuer.split("/")[:3])
+        with urlopen(Request(f"{origin}/admin", json.dumps(settings).encode(), method="POST"), timeout=10) as answer:
+            found: list[Any] = json.load(answer)
+        return found
+
+    def requests(self, path: str, **form: str) -> list[dict[str, str]]:
+        """The forms of the requests to a path since `begin`, if they have these fields."""
+        found = [fields for _, asked, fields in self.admin()[self.seen :] if asked.endswith(path)]
+        return [fields for fields in found if form.items() <= fields.items()]
+
+    def begin(self, **settings: Any) -> None:
+        """Count requests from now on."""
+        defaults = {"seconds": 3600, "format": "jwt", "documents": {}}
+        self.seen = len(self.admin(**{**defaults, **settings}))
+
+
+@contextlib.contextmanager
+def providing(**settings: Any) -> Iterator[Provider]:
+    command = [*node_program("oidc", "oidc_provider.mjs"), json.dumps(settings)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+    try:
+        yield Provider(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Provider]:
+    """One provider for all tests; its issuer has a path, as those of tenants have."""
+    with providing(path="/realms/harbour") as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider(shared: Provider) -> Provider:
+    shared.begin()
+    return shared
+
+
+@contextlib.contextmanager
+def guarded(provider: Provider, log: Path, *credentials: str) -> Iterator[str]:
+    """`server.run(http=…, auth=…)` in a process of its own; its MCP URL."""
+    port = free_port()
+    with running([sys.executable, str(SERVER), str(port), provider.issuer, *credentials], port, log):
+        yield f"http://127.0.0.1:{port}/mcp"
+    assert "Traceback" not in log.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def serving(provider: Provider, folder: Path, log: Path, *options: str, port: int = 0) -> Iterator[str]:
+    """`wharfinger serve --auth` of a folder; its MCP URL."""
+    port = port or free_port()
+    public = f"http://127.0.0.1:{port}"
+    command = [*ours(), "serve", "--http", f"127.0.0.1:{port}", "--auth", provider.issuer, "--public-url", public]
+    with running([*command, *options, str(folder)], port, log):
+        yield f"{public}/mcp"
+    assert "Traceback" not in log.read_text(errors="replace")
+
+
+async def browse(url: str) -> None:
+    """A browser whose person agrees at once: keeps cookies and follows redirects, to the port of the client at last."""
+    async with (
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+        session.get(url, max_redirects=20) as response,
+    ):
+        assert response.status == 200, await response.text()
+
+
+def run(test: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+    asyncio.run(asyncio.wait_for(test, seconds))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("first")
+    return folder
+
+
+# -- our client
+
+
+def test_our_client_goes_from_discovery_to_a_read(provider: Provider, folder: Path, tmp_path: Path) -> None:
+    """With a client that it registers, PKCE, and a token whose audience is the MCP URL."""
+
+    async def visit(url: str) -> None:
+        async with Client(url, auth=SignIn(open_browser=browse)) as client:
+            assert (await client.read_resource("file:///docs/a.txt")).text == "first"
+        (asked,) = provider.requests("/auth")
+        assert (asked["resource"], asked["code_challenge_method"]) == (url, "S256")
+        assert asked["scope"].split()[0] == "docs.read"
+        (exchanged,) = provider.requests("/token")
+        assert exchanged["resource"] == url
+        assert len(provider.requests("/reg")) == 1
+
+    with serving(provider, folder, tmp_path / "log", "--require-scope", "docs.read") as url:
+        run(visit(url))
+
+
+def test_a_document_of_the_client_replaces_its_registration(provider: Provider, folder: Path, tmp_path: Path) -> None:
+    document = {
+        "client_id": APPLICATION,
+        "client_name": "An application",
+        "redirect_uris": ["http://127.0.0.1/callback"],
+        "application_type": "native",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_method": "none",
+    }
+    provider.begin(documents={APPLICATION: document})
+
+    async def visit(url: str) -> None:
+        async with Client(url, auth=SignIn(open_browser=browse, client_metadata_url=APPLICATION)) as client:
+            assert (await client.read_resource("file:///docs/a.txt")).text == "first"
+        assert provider.requests("/auth")[0]["client_id"] == APPLICATION
+        assert provider.requests("/reg") == []
+
+    with serving(provider, folder, tmp_path / "log") as url:
+        run(visit(url))
+
+
+def test_our_client_asks_for_the_scope_that_a_call_lacks(provider: Provider, tmp_path: Path) -> None:
+    async def visit(url: str) -> None:
+        for revision in (STATELESS, HANDSHAKE):
+            provider.begin()
+            async with Client(url, auth=SignIn(open_browser=browse), revision=revision) as client:
+                assert (await client.call_tool("who")).text == f"ann of {provider.issuer} in staff"
+                assert (await client.call_tool("write")).text == "written"
+                assert (await client.call_tool("write")).text == "written"
+            asked = [set(fields["scope"].split()) for fields in provider.requests("/auth")]
+            assert asked == [{"docs.read", "offline_access"}, {"docs.read", "docs.write", "offline_access"}]
+
+    with guarded(provider, tmp_path / "log") as url:
+        run(visit(url))
+
+
+def test_our_client_asks_for_a_scope_that_the_operator_requires_later(
+    provider: Provider, folder: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    auth = SignIn(open_browser=browse)
+
+    async def visit(url: str) -> None:
+        async with Client(url, auth=auth) as client:
+            assert (await client.read_resource("file:///docs/a.txt")).text == "first"
+
+    with serving(provider, folder, tmp_path / "log", "--require-scope", "docs.read", port=port) as url:
+        run(visit(url))
+    scopes = ("--require-scope", "docs.read", "--require-scope", "docs.write")
+    with serving(provider, folder, tmp_path / "log", *scopes, port=port) as url:
+        run(visit(url))
+    asked = [set(fields["scope"].split()) for fields in provider.requests("/auth")]
+    assert asked == [{"docs.read", "offline_access"}, {"docs.read", "docs.write", "offline_access"}]
+
+
+def test_our_client_gets_new_tokens_before_the_old_ones_end(provider: Provider, tmp_path: Path) -> None:
+    """Each refresh token works once, and the person signs in once."""
+    provider.begin(seconds=2)
+
+    async def visit(url: str) -> None:
+        auth = SignIn(open_browser=browse)
+        async with Client(url, auth=auth) as client:
+            seen = set()
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                assert (await client.call_tool("who")).text.startswith("ann of ")
+                grant = await auth.grant(url)
+                assert grant is not None
+                seen.add((grant.access_token, grant.refresh_token))
+                await asyncio.sleep(0.1)  # it calls for longer than two tokens last
+        refreshed = provider.requests("/token", grant_type="refresh_token")
+        assert len(refreshed) >= 2
+        assert len({access for access, _ in seen}) == len({refresh for _, refresh in seen}) == len(refreshed) + 1
+        assert len(provider.requests("/auth")) == 1
+
+    with guarded(provider, tmp_path / "log") as url:
+        run(visit(url))
+
+
+@pytest.mark.parametrize("revision", [STATELESS, HANDSHAKE])
+def test_a_stream_ends_with_its_token_and_our_client_resumes_it(
+    provider: Provider, tmp_path: Path, revision: str
+) -> None:
+    provider.begin(seconds=2)
+
+    async def visit(url: str) -> None:
+        auth = SignIn(open_browser=browse)
+        async with (
+            Client(url, auth=auth, revision=revision) as watcher,
+            Client(url, auth=auth, revision=revision) as other,
+            watcher.watch("harbour://tide") as changes,
+        ):
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                await other.call_tool("change")
+                change = await asyncio.wait_for(anext(changes), 5)
+                assert change.uri == "harbour://tide"
+                await asyncio.sleep(0.2)
+        assert len(provider.requests("/auth")) == 1
+        assert len(provider.requests("/token", grant_type="refresh_token")) >= 2
+
+    with guarded(provider, tmp_path / "log") as url:
+        run(visit(url))
+
+
+# -- what the provider changes
+
+
+def test_tokens_of_a_withdrawn_key_are_refused_and_those_of_the_new_one_accepted(
+    provider: Provider, tmp_path: Path
+) -> None:
+    async def visit(url: str) -> None:
+        auth = SignIn(open_browser=browse)
+        async with Client(url, auth=auth) as client:
+            before = await auth.headers(url)
+            assert (await client.call_tool("who")).text.startswith("ann of ")
+            provider.admin(rotate=True)
+            end = time.monotonic() + 30
+            while True:  # the server fetches keys at most every ten seconds
+                try:
+                    async with Client(url, auth=SignIn(open_browser=browse)) as other:
+                        await other.call_tool("who")
+                    break
+                except NotAuthorized:
+                    assert time.monotonic() < end
+                    await asyncio.sleep(1)
+            async with aiohttp.ClientSession() as session, session.post(url, headers=before, json={}) as refused:
+                assert refused.status == 401
+                assert "signature" in (await refused.json())["error"]["message"]
+            assert (await client.call_tool("who")).text.startswith("ann of "), "it got a new token"
+            assert len(provider.requests("/token", grant_type="refresh_token")) == 1
+
+    with guarded(provider, tmp_path / "log") as url:
+        run(visit(url))
