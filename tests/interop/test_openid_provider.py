@@ -16,10 +16,10 @@ from urllib.request import Request, urlopen
 import aiohttp
 import pytest
 
-from tests.interop.places import HANDSHAKE, STATELESS, environment, free_port, node_program, ours, running
+from tests.interop.places import HANDSHAKE, STATELESS, environment, free_port, node_program, ours, running, visited
 from wharfinger import Client
 from wharfinger.auth import SignIn
-from wharfinger.errors import NotAuthorized
+from wharfinger.auth.server.key_set import COOLDOWN_SECONDS
 
 SERVER = Path(__file__).with_name("guarded_server.py")
 APPLICATION = "https://app.example/client.json"
@@ -154,7 +154,7 @@ def test_a_document_of_the_client_replaces_its_registration(provider: Provider, 
         assert provider.requests("/auth")[0]["client_id"] == APPLICATION
         assert provider.requests("/reg") == []
 
-    with serving(provider, folder, tmp_path / "log") as url:
+    with serving(provider, folder, tmp_path / "log", "--require-scope", "docs.read") as url:
         run(visit(url))
 
 
@@ -254,20 +254,85 @@ def test_tokens_of_a_withdrawn_key_are_refused_and_those_of_the_new_one_accepted
             before = await auth.headers(url)
             assert (await client.call_tool("who")).text.startswith("ann of ")
             provider.admin(rotate=True)
-            end = time.monotonic() + 30
-            while True:  # the server fetches keys at most every ten seconds
-                try:
-                    async with Client(url, auth=SignIn(open_browser=browse)) as other:
-                        await other.call_tool("who")
-                    break
-                except NotAuthorized:
-                    assert time.monotonic() < end
-                    await asyncio.sleep(1)
+            await asyncio.sleep(COOLDOWN_SECONDS + 0.1)  # before that the server asks for no keys again
+            async with Client(url, auth=SignIn(open_browser=browse)) as other:
+                await other.call_tool("who")
             async with aiohttp.ClientSession() as session, session.post(url, headers=before, json={}) as refused:
                 assert refused.status == 401
                 assert "signature" in (await refused.json())["error"]["message"]
             assert (await client.call_tool("who")).text.startswith("ann of "), "it got a new token"
-            assert len(provider.requests("/token", grant_type="refresh_token")) == 1
+        assert len(provider.requests("/auth")) == 2
+        assert len(provider.requests("/token", grant_type="refresh_token")) == 1
 
     with guarded(provider, tmp_path / "log") as url:
         run(visit(url))
+
+
+# -- the clients of others
+
+OTHERS = [("mcp2", STATELESS), ("mcp2", HANDSHAKE), ("ts1", HANDSHAKE)]
+
+
+def sign_in(
+    peer: str, revision: str, url: str, tokens: Path, *calls: str | float, document: str | None = None
+) -> list[str]:
+    """Let a client call tools; the texts of their results."""
+    visit = {"url": url, "revision": revision, "tokens": str(tokens), "calls": calls}
+    seen = visited(peer, visit | ({"document": document} if document else {}), "sign_in")
+    assert seen["revision"] == revision
+    answers: list[str] = seen["answers"]
+    return answers
+
+
+@pytest.mark.parametrize(("peer", "revision"), OTHERS)
+def test_other_clients_go_from_discovery_to_a_call_and_keep_their_tokens(
+    provider: Provider, tmp_path: Path, peer: str, revision: str
+) -> None:
+    with guarded(provider, tmp_path / "log") as url:
+        who = f"ann of {provider.issuer} in staff"
+        assert sign_in(peer, revision, url, tmp_path / "tokens", "who") == [who]
+        (asked,) = provider.requests("/auth")
+        assert (asked["resource"], asked["code_challenge_method"]) == (url, "S256")
+        assert "docs.read" in asked["scope"].split()
+        assert sign_in(peer, revision, url, tmp_path / "tokens", "who") == [who]
+        assert len(provider.requests("/auth")) == len(provider.requests("/reg")) == 1
+
+
+@pytest.mark.parametrize(("peer", "revision"), OTHERS)
+def test_other_clients_ask_for_the_scope_that_a_call_lacks(
+    provider: Provider, tmp_path: Path, peer: str, revision: str
+) -> None:
+    """Both register with the scopes that they know, and this provider gives such a client no others. So they use a
+    document.
+
+    The TypeScript SDK answers a 403 with its refresh token, if it has one, which brings no scopes.
+    """
+    application = f"https://app.example/{peer}.json"  # the provider caches it
+    document = {
+        "client_id": application,
+        "client_name": peer,
+        "redirect_uris": ["http://127.0.0.1:3000/callback"],
+        "application_type": "native",
+        "grant_types": ["authorization_code"],
+        "token_endpoint_auth_method": "none",
+    }
+    provider.begin(documents={application: document})
+    with guarded(provider, tmp_path / "log") as url:
+        calls = ("who", "write", "write")
+        answers = sign_in(peer, revision, url, tmp_path / "tokens", *calls, document=application)
+    assert answers[1:] == ["written", "written"]
+    first, second = (set(fields["scope"].split()) for fields in provider.requests("/auth"))
+    assert "docs.write" not in first
+    assert {"docs.read", "docs.write"} <= second
+
+
+@pytest.mark.parametrize(("peer", "revision"), OTHERS)
+def test_other_clients_refresh_a_token_that_has_ended(
+    provider: Provider, tmp_path: Path, peer: str, revision: str
+) -> None:
+    provider.begin(seconds=2)
+    with guarded(provider, tmp_path / "log") as url:
+        answers = sign_in(peer, revision, url, tmp_path / "tokens", "who", 2.5, "who", 2.5, "who")
+    assert len(answers) == 3
+    assert len(provider.requests("/auth")) == 1
+    assert len(provider.requests("/token", grant_type="refresh_token")) >= 2

@@ -18,12 +18,29 @@ const LOGGED = ['grant_type', 'scope', 'resource', 'client_id', 'prompt', 'code_
 const requests = [];
 let serve;
 
+// Keeps everything in memory, and for longer than one provider lives.
+const stored = new Map();
+class Storage {
+    constructor(kind) { this.kind = kind; }
+    key(id) { return `${this.kind} ${id}`; }
+    async upsert(id, data) { stored.set(this.key(id), data); }
+    async find(id) { return stored.get(this.key(id)); }
+    async findByUid(uid) { return [...stored.values()].find(data => data.kind === this.kind && data.uid === uid); }
+    async findByUserCode() {}
+    async consume(id) { stored.get(this.key(id)).consumed = Math.floor(Date.now() / 1000); }
+    async destroy(id) { stored.delete(this.key(id)); }
+    async revokeByGrantId(grantId) {
+        for (const [key, data] of stored) if (data.grantId === grantId) stored.delete(key);
+    }
+}
+
 function start(issuer) {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const key = { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), alg: 'ES256', use: 'sig' };
     const known = url => settings.documents[String(url)];
     // A provider never changes its keys: a new one with the same issuer shares the stored clients, sessions and grants.
     const provider = new Provider(issuer, {
+        adapter: Storage,
         jwks: { keys: [key] },
         cookies: { keys: ['only for tests'] },
         scopes: ['openid', 'offline_access', ...settings.scopes.split(' ')],
