@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import json
+import secrets
 import subprocess
 import sys
 import time
@@ -15,8 +18,10 @@ from urllib.request import Request, urlopen
 
 import aiohttp
 import pytest
+from joserfc import jwk, jwt
 
 from tests.interop.places import HANDSHAKE, STATELESS, environment, free_port, node_program, ours, running, visited
+from tests.transports.http_support import META
 from wharfinger import Client
 from wharfinger.auth import SignIn
 from wharfinger.auth.server.key_set import COOLDOWN_SECONDS
@@ -266,6 +271,106 @@ def test_tokens_of_a_withdrawn_key_are_refused_and_those_of_the_new_one_accepted
 
     with guarded(provider, tmp_path / "log") as url:
         run(visit(url))
+
+
+def test_opaque_tokens_are_verified_at_the_provider_and_revoked_there(provider: Provider, tmp_path: Path) -> None:
+    provider.begin(format="opaque")
+
+    async def visit(url: str) -> None:
+        auth = SignIn(open_browser=browse)
+        async with Client(url, auth=auth) as client:
+            assert (await client.call_tool("who")).text.startswith(f"ann of {provider.issuer}")
+            assert (await client.call_tool("write")).text == "written"
+        assert len(provider.requests("/token/introspection")) == 2, "one for each token"
+        grant = await auth.grant(url)
+        assert grant is not None
+        assert "." not in grant.access_token
+        form = {"client_id": grant.client.client_id}
+        async with aiohttp.ClientSession() as session:
+            renewal = form | {"grant_type": "refresh_token", "refresh_token": str(grant.refresh_token)}
+            async with session.post(f"{provider.issuer}/token", data=renewal) as answer:
+                token = (await answer.json())["access_token"]
+            revocation = form | {"token": token}
+            async with session.post(f"{provider.issuer}/token/revocation", data=revocation) as answer:
+                assert answer.status == 200
+            async with session.post(url, headers={"Authorization": f"Bearer {token}"}, json={}) as answer:
+                assert answer.status == 401
+
+    with guarded(provider, tmp_path / "log", "harbour", "a secret of the harbour") as url:
+        run(visit(url))
+
+
+BOUND_SERVER = """
+from wharfinger import Server
+
+server = Server("bound", task_store="sqlite:///{file}")
+
+
+@server.resource("harbour://tide")
+async def tide() -> str:
+    return "4 m"
+"""
+
+
+def test_a_token_that_is_bound_to_a_key_needs_a_proof_which_works_once_also_after_a_restart(
+    provider: Provider, tmp_path: Path
+) -> None:
+    module, key, port = tmp_path / "bound.py", jwk.generate_key("EC", "P-256"), free_port()
+    module.write_text(BOUND_SERVER.format(file=tmp_path / "store.db"))
+    url = f"http://127.0.0.1:{port}/mcp"
+    public = ("--public-url", f"http://127.0.0.1:{port}", "--auth", provider.issuer)
+    command = [*ours(), "run", str(module), "--http", f"127.0.0.1:{port}", *public]
+
+    def proof(htu: str, token: str = "") -> str:
+        claims: dict[str, Any] = {"htm": "POST", "htu": htu, "iat": int(time.time()), "jti": secrets.token_hex(8)}
+        if token:
+            claims["ath"] = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+        head = {"alg": "ES256", "typ": "dpop+jwt", "jwk": key.as_dict(private=False)}
+        return jwt.encode(head, claims, key)
+
+    async def get_token(session: aiohttp.ClientSession) -> str:
+        endpoint = f"{provider.issuer}/token"
+        form = {"grant_type": "client_credentials", "resource": url, "scope": "docs.read"}
+        form |= {"client_id": "bound", "client_secret": "a secret of the bound"}
+        async with session.post(endpoint, data=form, headers={"DPoP": proof(endpoint)}) as answer:
+            given = await answer.json()
+            assert given["token_type"] == "DPoP", given
+            token: str = given["access_token"]
+            return token
+
+    async def read(session: aiohttp.ClientSession, **headers: str) -> tuple[int, str]:
+        params = {"uri": "harbour://tide", "_meta": META}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
+        named = {"MCP-Protocol-Version": STATELESS, "Mcp-Method": "resources/read", "Mcp-Name": "harbour://tide"}
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with session.post(url, json=message, headers=named | accept | headers) as answer:
+            return answer.status, answer.headers.get("WWW-Authenticate", await answer.text())
+
+    async def first() -> tuple[str, str]:
+        async with aiohttp.ClientSession() as session:
+            token = await get_token(session)
+            used = proof(url, token)
+            status, text = await read(session, Authorization=f"DPoP {token}", DPoP=used)
+            assert (status, "4 m" in text) == (200, True), text
+            for headers in (
+                {"Authorization": f"DPoP {token}", "DPoP": used},
+                {"Authorization": f"DPoP {token}", "DPoP": proof(url.replace("/mcp", "/other"), token)},
+                {"Authorization": f"DPoP {token}"},
+                {"Authorization": f"Bearer {token}"},
+            ):
+                status, challenge = await read(session, **headers)
+                assert (status, challenge[:12]) == (401, 'DPoP error="'), headers
+            return token, used
+
+    async def again(token: str, used: str) -> None:
+        async with aiohttp.ClientSession() as session:
+            assert (await read(session, Authorization=f"DPoP {token}", DPoP=used))[0] == 401
+            assert (await read(session, Authorization=f"DPoP {token}", DPoP=proof(url, token)))[0] == 200
+
+    with running(command, port, tmp_path / "log"):
+        token, used = asyncio.run(asyncio.wait_for(first(), 60))
+    with running(command, port, tmp_path / "log"):
+        run(again(token, used))
 
 
 # -- the clients of others

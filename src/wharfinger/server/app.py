@@ -69,9 +69,9 @@ class Server(FeatureService):
     that must not run twice.
     With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
-    `task_store` keeps tasks and their results: a store, or `"sqlite:///tasks.db"`, which survives a restart; without
-    one they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
-    result is kept at least; `task_poll` is how often clients should ask for it.
+    `task_store` keeps tasks and their results, and which DPoP proofs were used: a store, or `"sqlite:///tasks.db"`,
+    which survives a restart; without one they end with the process. `task_ttl` (seconds, None: for ever) is how long a
+    task may take, and how long its result is kept at least; `task_poll` is how often clients should ask for it.
 
     `policy` says who may read, call and query what: a `Policy`, or another `Authorizer`. Without one everyone may do
     everything.
@@ -428,7 +428,7 @@ class Server(FeatureService):
         if auth is not None:
             from wharfinger.auth.server.token_auth import as_token_auth
 
-            auth = as_token_auth(auth)
+            auth = as_token_auth(auth, self.store)
         return HttpApp(self, auth=auth, **options)
 
 

@@ -84,7 +84,7 @@ def run(
         if (auth := options.get("auth")) is not None:
             from wharfinger.auth.server.token_auth import as_token_auth
 
-            options = {**options, "auth": as_token_auth(auth)}
+            options = {**options, "auth": as_token_auth(auth, getattr(service, "store", None))}
         run_http(service, host or "127.0.0.1", int(port), **options)
     elif options:
         raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP write run(http="127.0.0.1:8000").')

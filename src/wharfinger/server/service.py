@@ -103,6 +103,8 @@ class FeatureService:
         self.own_tasks: Tasks | None = None
         """`tasks` if this server created them; None if they belong to a server in which it is mounted."""
         self._task_settings = tasks
+        self.store = tasks.store
+        """The store of tasks, and of the ids of used DPoP proofs; None: in memory."""
         self.served: set[ListName] = set()
         """The kinds of features that have handlers."""
         self.lifespan = lifespan

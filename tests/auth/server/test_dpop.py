@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from wharfinger.auth import InvalidToken
+from wharfinger.auth import InvalidToken, VerifierUnavailable
+from wharfinger.auth.server import dpop
 from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, ReplayedProofs, check_proof
 from wharfinger.store.memory import MemoryStore
 
@@ -144,5 +145,21 @@ def test_proofs_are_forgotten_when_they_are_too_old_to_be_accepted() -> None:
             await proofs.use("key", "1")
         clock.now += 0.001
         await proofs.use("key", "1")
+
+    asyncio.run(main())
+
+
+def test_proofs_that_fit_no_more_are_refused_for_now_and_not_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpop, "MAX_PROOFS", 2)
+
+    async def main() -> None:
+        now = [NOW]
+        used = ReplayedProofs(None, lambda: now[0])
+        await used.use("key", "1")
+        await used.use("key", "2")
+        with pytest.raises(VerifierUnavailable):
+            await used.use("key", "3")
+        now[0] += 2 * PROOF_SECONDS + 0.001
+        await used.use("key", "3")
 
     asyncio.run(main())

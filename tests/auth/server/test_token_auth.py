@@ -25,8 +25,9 @@ from wharfinger.auth import (
     create_token,
 )
 from wharfinger.auth.server import token_auth
+from wharfinger.auth.server.dpop import ALGORITHMS
 from wharfinger.auth.server.static_tokens import revoke_token
-from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, as_token_auth, metadata_url
+from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, WARN_SECONDS, as_token_auth, metadata_url
 from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 
 URL = "https://docs.example/mcp"
@@ -140,6 +141,17 @@ def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> Non
     status, challenge, message = refusal(auth, "Bearer some")
     assert (status, challenge) == (503, "")
     assert "10.0.0.1" not in message
+
+
+def test_the_log_says_once_a_minute_why_tokens_cannot_be_verified(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")), clock=clock)
+    for seconds in (0.0, WARN_SECONDS - 0.001, 0.001):
+        clock.now += seconds
+        refusal(auth, "Bearer some")
+    assert [record.message for record in caplog.records] == [
+        "Tokens cannot be verified now: 10.0.0.1 did not answer"
+    ] * 2
 
 
 def test_a_missing_scope_gets_403_with_all_scopes_that_are_needed() -> None:
@@ -281,17 +293,17 @@ def test_a_bound_token_needs_a_new_proof_for_each_request() -> None:
     assert authenticate(auth, "DPoP bound", dpop=proof(clock, "1")) is BOUND
     assert authenticate(auth, "DPoP bound", dpop=proof(clock, "2")) is BOUND
     status, challenge, message = refusal(auth, "DPoP bound", dpop=proof(clock, "2"))
-    assert (status, challenge) == (401, 'DPoP error="invalid_dpop_proof"')
+    assert (status, challenge) == (401, f'DPoP error="invalid_dpop_proof", algs="{" ".join(ALGORITHMS)}"')
     assert "used before" in message
 
 
 def test_a_bound_token_is_not_accepted_as_a_plain_one_also_when_it_is_remembered() -> None:
     clock = Clock()
     auth = TokenAuth(Table(bound=BOUND), clock=clock)
-    assert refusal(auth, "Bearer bound")[:2] == (401, 'DPoP error="invalid_token"')
+    assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
     authenticate(auth, "DPoP bound", dpop=proof(clock, "1"))
-    assert refusal(auth, "Bearer bound")[:2] == (401, 'DPoP error="invalid_token"')
-    assert refusal(auth, "DPoP bound")[:2] == (401, 'DPoP error="invalid_dpop_proof"')
+    assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
+    assert refusal(auth, "DPoP bound")[:2] == (401, f'DPoP error="invalid_dpop_proof", algs="{" ".join(ALGORITHMS)}"')
 
 
 def test_a_plain_token_is_not_accepted_with_a_proof() -> None:
@@ -317,6 +329,7 @@ def test_the_metadata_names_the_resource_its_authorization_servers_and_scopes() 
         "resource": URL,
         "authorization_servers": ["https://a.example", "https://b.example"],
         "bearer_methods_supported": ["header"],
+        "dpop_signing_alg_values_supported": list(ALGORITHMS),
         "scopes_supported": ["read", "write"],
     }
 

@@ -67,6 +67,7 @@ function start(issuer) {
             dPoP: { enabled: true },
             introspection: { enabled: true, allowedPolicy: () => true },
             registration: { enabled: true },
+            revocation: { enabled: true },
             resourceIndicators: {
                 enabled: true,
                 useGrantedResource: () => true,

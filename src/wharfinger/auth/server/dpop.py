@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from wharfinger.auth.server.token_verifier import InvalidToken, read_header
+from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, read_header
 from wharfinger.protocol.interfaces import Store
 
 __all__ = ["PROOF", "ReplayedProofs", "check_proof"]
@@ -96,7 +96,8 @@ class ReplayedProofs:
         """Record that a proof is used.
 
         Raises:
-            InvalidToken: the proof was used before, or too many proofs are remembered.
+            InvalidToken: the proof was used before.
+            VerifierUnavailable: too many proofs are remembered.
             StoreUnusable: the proof cannot be stored.
         """
         key = "dpop/" + hashlib.sha256(f"{thumbprint} {id}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -107,7 +108,9 @@ class ReplayedProofs:
         else:
             while self._used and next(iter(self._used.values())) < now:
                 self._used.popitem(last=False)
-            new = key not in self._used and len(self._used) < MAX_PROOFS
+            new = key not in self._used
+            if new and len(self._used) >= MAX_PROOFS:
+                raise VerifierUnavailable(f"{MAX_PROOFS} DPoP proofs are remembered already.")
             if new:
                 self._used[key] = until
         if not new:

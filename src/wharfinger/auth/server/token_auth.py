@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 import time
 from collections import OrderedDict
@@ -22,16 +23,21 @@ from typing import Any, cast
 
 import msgspec
 
-from wharfinger.auth.server.dpop import PROOF, ReplayedProofs, check_proof
+from wharfinger.auth.server.dpop import ALGORITHMS, PROOF, ReplayedProofs, check_proof
 from wharfinger.auth.server.token_verifier import InvalidToken, TokenVerifier, VerifierUnavailable
-from wharfinger.protocol.http.rules import CLOSE_HEADERS, HttpRefusal
+from wharfinger.errors import StoreUnusable
+from wharfinger.protocol.http.rules import CLOSE, CLOSE_HEADERS, HttpRefusal
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.principal import Principal
 
 __all__ = ["TokenAuth", "as_token_auth", "metadata_url"]
 
+log = logging.getLogger("wharfinger.auth")
+
 MAX_REMEMBERED = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
+WARN_SECONDS = 60.0
+"""How often the log says at most that tokens cannot be verified."""
 MAX_VERIFYING = 64
 """Tokens that are verified at a time; further requests wait."""
 
@@ -43,7 +49,8 @@ class TokenAuth:
     """Finds the principal of each HTTP request by its bearer token.
 
     Every request needs the scopes `require_scopes`. The metadata publishes them and `scopes` as the supported ones. The
-    proofs of tokens that are bound to a key are kept in `store`, which all processes that serve one address must share.
+    ids of used proofs (DPoP) are kept in `store`, which all processes that serve one address must share; by default in
+    memory.
 
     Raises:
         ValueError: there is no verifier.
@@ -68,6 +75,7 @@ class TokenAuth:
         self._verifying = asyncio.Semaphore(MAX_VERIFYING)
         self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         """The principal of each token, by the token's digest, and the time to verify it again."""
+        self._warned_at = float("-inf")
         self._generation = 0
         """How often the tokens were forgotten: what was verified before that is not remembered after it."""
         for verifier in verifiers:
@@ -116,6 +124,8 @@ class TokenAuth:
         except VerifierUnavailable:
             fields = ((b"retry-after", b"5"), *CLOSE_HEADERS)
             raise HttpRefusal(503, "The token cannot be verified now: try again soon.", fields) from None
+        except VerifierUnavailable as error:
+            raise self._unavailable(error) from None
         if principal is None:
             raise self._refuse(url, "invalid_token", "This server does not accept the token.")
         now = self._clock()
@@ -150,16 +160,28 @@ class TokenAuth:
         except InvalidToken as error:
             code = "invalid_token" if scheme != b"dpop" else "invalid_dpop_proof"
             raise self._refuse(url, code, str(error), scheme="DPoP") from None
+        except (StoreUnusable, VerifierUnavailable) as error:
+            raise self._unavailable(error) from None
         return principal
 
     def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
         """Return a 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
         metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
+        if scheme == "DPoP":
+            fields["algs"] = " ".join(ALGORITHMS)  # RFC 9449 §7.1
         challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
         return HttpRefusal(
             401, message, ((b"www-authenticate", f"{scheme} {challenge}".strip().encode()), *CLOSE_HEADERS)
         )
+
+    def _unavailable(self, error: Exception) -> HttpRefusal:
+        """Return the 503 for a token that cannot be verified now. The reason, which may name hosts, is for the log."""
+        if not abs(self._clock() - self._warned_at) < WARN_SECONDS:
+            self._warned_at = self._clock()
+            log.warning("Tokens cannot be verified now: %s", error)
+        fields = ((b"retry-after", b"5"), *CLOSE)
+        return HttpRefusal(503, "The token cannot be verified now: try again soon.", fields)
 
     def insufficient_scope(self, url: str, scopes: Sequence[str]) -> HttpRefusal:
         """Return the 403 for an operation that needs these scopes (RFC 6750 §3.1, RFC 9728 §5.1)."""
@@ -175,10 +197,11 @@ class TokenAuth:
             "resource": url,
             "authorization_servers": list(self.issuers),
             "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": list(ALGORITHMS),
             **({"scopes_supported": list(self.scopes)} if self.scopes else {}),
         }
         if not self.issuers:
-            del document["authorization_servers"]
+            del document["authorization_servers"], document["dpop_signing_alg_values_supported"]
         return msgspec.json.encode(document)
 
 
@@ -189,9 +212,9 @@ def metadata_url(url: str) -> str:
     return f"{scheme}://{host}/.well-known/oauth-protected-resource{slash}{path}"
 
 
-def as_token_auth(auth: Any) -> TokenAuth:
-    """Return a `TokenAuth` for one or more verifiers. A `TokenAuth` is returned unchanged."""
+def as_token_auth(auth: Any, store: Store | None = None) -> TokenAuth:
+    """Return a `TokenAuth` for one or more verifiers, with this store. A `TokenAuth` is returned unchanged."""
     if isinstance(auth, TokenAuth):
         return auth
     several = isinstance(auth, (list, tuple))
-    return TokenAuth(*(cast("Sequence[TokenVerifier]", auth) if several else (auth,)))
+    return TokenAuth(*(cast("Sequence[TokenVerifier]", auth) if several else (auth,)), store=store)

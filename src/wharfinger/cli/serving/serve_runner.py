@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.auth import TokenAuth
     from wharfinger.cli.render.banner import Banner, ServerAddress
     from wharfinger.cli.serving.serving_options import HttpSettings
-    from wharfinger.protocol.interfaces import Verify
+    from wharfinger.protocol.interfaces import Store, Verify
     from wharfinger.server import Server
 
 __all__ = ["serve_http", "serve_lines"]
@@ -119,7 +119,7 @@ def serve_http(
                     listen.host,
                     port,
                     verify=verify,
-                    auth=token_auth(settings, port),
+                    auth=token_auth(settings, port, server.store),
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -172,8 +172,10 @@ def check_credentials(settings: HttpSettings) -> None:
         )
 
 
-def token_auth(settings: HttpSettings, port: int) -> TokenAuth | None:
+def token_auth(settings: HttpSettings, port: int, store: Store | None = None) -> TokenAuth | None:
     """Return the check of `--tokens` and `--auth` for a server on this port, or None without these options.
+
+    The ids of used DPoP proofs are kept in `store`, by default in memory.
 
     Raises:
         TokenFileError: the file of tokens cannot be used.
@@ -187,7 +189,7 @@ def token_auth(settings: HttpSettings, port: int) -> TokenAuth | None:
     base = settings.public_url.removesuffix("/").removesuffix("/mcp") or f"{scheme}://{settings.listen.host}:{port}"
     verifiers = [JWTVerifier(issuer=issuer, audience=f"{base}/mcp") for issuer in settings.auth]
     files = [StaticTokens(settings.tokens)] if settings.tokens else []
-    return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope)
+    return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope, store=store)
 
 
 def bearer(name: str) -> Verify:
