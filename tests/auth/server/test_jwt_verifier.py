@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer, claims
 from wharfinger.auth import InvalidToken, JWTVerifier, Principal, VerifierUnavailable
 from wharfinger.auth.server.key_set import COOLDOWN_SECONDS, FRESH_SECONDS, MAX_KEYS, STALE_SECONDS, RemoteKeys
 from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
+from wharfinger.protocol.interfaces import HttpResponse
 
 
 @pytest.fixture
@@ -211,6 +213,39 @@ class Clock:
         return self.now
 
 
+async def fetched(keys: RemoteKeys) -> None:
+    """Wait until nothing is fetched."""
+    if keys._fetching is not None:
+        await asyncio.wait((keys._fetching,))
+
+
+def test_tokens_of_a_new_key_all_wait_for_it_and_those_of_a_known_key_do_not(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock, answer = Clock(), asyncio.Event()
+
+        async def slow(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+            await answer.wait()
+            return await issuer.fetch(verb, url, headers, body)
+
+        keys = RemoteKeys(ISSUER, slow, clock=clock)
+        old = issuer.keys[0]
+        answer.set()
+        assert await keys.find(old.kid)
+        answer.clear()
+        new = issuer.rotate()
+        issuer.keys.append(old)
+        clock.now += COOLDOWN_SECONDS + 0.001
+        waiting = [asyncio.create_task(keys.find(new.kid)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert len(await keys.find(old.kid)) == 1
+        assert not any(task.done() for task in waiting)
+        answer.set()
+        assert all(await asyncio.gather(*waiting))
+        assert issuer.requested.count(f"{ISSUER}/keys") == 2
+
+    asyncio.run(main())
+
+
 def test_the_keys_are_fetched_once_for_many_tokens_at_the_same_time(issuer: Issuer) -> None:
     async def main() -> None:
         one = verifier(issuer)
@@ -252,9 +287,11 @@ def test_old_keys_are_fetched_again_and_stay_in_use_while_the_issuer_is_down(iss
         issuer.down = True
         clock.now += 0.001
         assert await keys.find(kid), "the known keys are used"
+        await fetched(keys)
         assert len(issuer.requested) == seen + 1
         clock.now = 1000.0 + STALE_SECONDS
         assert await keys.find(kid)
+        await fetched(keys)
         clock.now += COOLDOWN_SECONDS + 1
         with pytest.raises(VerifierUnavailable):
             await keys.find(kid)

@@ -2,8 +2,8 @@
 
 Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
 are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
-that forged key ids cannot make this server send many requests. If fetching fails, the known keys remain in use for
-`STALE_SECONDS`.
+that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that; the known keys
+remain in use meanwhile, and for `STALE_SECONDS` if fetching fails.
 """
 
 from __future__ import annotations
@@ -89,21 +89,20 @@ class RemoteKeys:
             VerifierUnavailable: no keys are known, and they cannot be fetched now.
         """
         now = self._clock()
-        stale = now - self._fetched_at > FRESH_SECONDS or (id is not None and id not in self._keys)
-        if stale and now - self._tried_at > COOLDOWN_SECONDS:
-            if self._fetching is None:
-                self._tried_at = now
-                self._fetching = asyncio.get_running_loop().create_task(self._refresh())
-                self._fetching.add_done_callback(self._fetched)
+        age = now - self._fetched_at
+        unknown = age > STALE_SECONDS or (id is not None and id not in self._keys)
+        if (unknown or age > FRESH_SECONDS) and self._fetching is None and now - self._tried_at > COOLDOWN_SECONDS:
+            self._tried_at = now
+            self._fetching = asyncio.get_running_loop().create_task(self._refresh())
+            self._fetching.add_done_callback(self._fetched)
+        if unknown and self._fetching is not None:  # otherwise the known keys will do until there are new ones
             try:
                 await asyncio.shield(self._fetching)
             except VerifierUnavailable:
-                if now - self._fetched_at > STALE_SECONDS:
+                if age > STALE_SECONDS:
                     raise
-        elif now - self._fetched_at > STALE_SECONDS:
-            if self._fetching is None:
-                raise VerifierUnavailable(f"The keys of {self.issuer} could not be fetched a moment ago.")
-            await asyncio.shield(self._fetching)
+        elif age > STALE_SECONDS:
+            raise VerifierUnavailable(f"The keys of {self.issuer} could not be fetched a moment ago.")
         if id is not None:
             return self._keys.get(id, [])
         return [key for keys in self._keys.values() for key in keys]
@@ -111,7 +110,7 @@ class RemoteKeys:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled():
-            task.exception()  # already raised in every call that waited for it
+            task.exception()  # raised in the calls that waited for it, if there were any
 
     async def _refresh(self) -> None:
         url = self._url
