@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -37,6 +37,9 @@ __all__ = [
     "InputNeeded",
     "Request",
     "ResultMeta",
+    "answered",
+    "called",
+    "described",
     "failure_text",
     "input_needed",
     "name_of_call",
@@ -145,6 +148,30 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
     access: Any = None
     """What the caller may do (`interfaces.Access`), set by the server's policy; None if everything."""
+    decision: Any = None
+    """What the policy decided about this request (`interfaces.Decision`); None if it had nothing to decide."""
+    on_answer: tuple[Callable[[int], None], ...] = ()
+    """Set by `when_answered`."""
+    failure: ProtocolError | None = None
+    """The error that was encoded as the answer."""
+    observations: tuple[Any, ...] = ()
+    """What observes this request and those that its handler makes (`observing.Observation`); usually nothing."""
+
+    def when_answered(self, callback: Callable[[int], None]) -> None:
+        """Call a function once, with the bytes of the encoded answer, before it is sent; 0 if there is none.
+
+        It must not raise. For a request that a handler makes itself (`nested_requests`), it is not called: the bytes
+        are a part of the answer to the client.
+        """
+        self.on_answer += (callback,)
+
+
+def answered(request: Request, data: bytes | ChunkedMessage | None) -> None:
+    """Report the size of an answer to those who wait for it. A transport calls this if `request.on_answer` is set."""
+    callbacks, request.on_answer = request.on_answer, ()
+    size = 0 if data is None else len(data)
+    for callback in callbacks:
+        callback(size)
 
 
 def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:
@@ -450,6 +477,7 @@ def seal_error(request: Request, error: ProtocolError, result_meta: ResultMeta) 
 
     A tool that failed gets a result with `isError` instead.
     """
+    request.failure = request.failure or error
     if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
         error = InternalError(f"The user must open a URL first: {error.message} {error.url}")
     if isinstance(error, HandlerFailed) and request.method == "tools/call":

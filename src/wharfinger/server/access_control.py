@@ -83,26 +83,26 @@ class AccessControl:
 
     async def check_read(self, request: Request, access: Access) -> None:
         uri = request.params.uri
-        decision = access.decide("read", uri)
+        decision = request.decision = access.decide("read", uri)
         if not decision.allowed:
             missing = ResourceNotFound(uri)
             await add_near_uris(self._services, self._resources, request, missing)
             raise self._refusal(decision, missing)
 
     async def check_subscription(self, request: Request, access: Access) -> None:
-        decision = access.decide("read", request.params.uri)
+        decision = request.decision = access.decide("read", request.params.uri)
         if not decision.allowed:
             raise self._refusal(decision, ResourceNotFound(request.params.uri))
 
     async def check_call(self, request: Request, access: Access) -> None:
         name = request.params.name
-        decision = access.decide("call", f"tool:{name}")
+        decision = request.decision = access.decide("call", f"tool:{name}")
         if not decision.allowed:
             raise self._refusal(decision, InvalidParams(f"Unknown tool: {printable(name)}"))
 
     async def check_prompt(self, request: Request, access: Access) -> None:
         name = request.params.name
-        decision = access.decide("prompt", f"prompt:{name}")
+        decision = request.decision = access.decide("prompt", f"prompt:{name}")
         if not decision.allowed:
             raise self._refusal(decision, InvalidParams(f"Unknown prompt: {printable(name)}"))
 

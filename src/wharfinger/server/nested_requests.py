@@ -29,6 +29,9 @@ def read_request(request: Request, uri: str) -> Request:
         params=params,
         channel=_OuterStream(request),
         accepts_lazy_blobs=False,
+        on_answer=(),
+        decision=None,
+        failure=None,
     )
 
 

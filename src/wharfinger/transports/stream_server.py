@@ -35,6 +35,7 @@ from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
+    answered,
     no_such_method,
     seal_error,
 )
@@ -166,6 +167,8 @@ class StreamServer(asyncio.Protocol):
                 data = self.check_unread(request, data)
         except BaseException as error:
             data = self.failed(request, error)
+        if request.on_answer:
+            answered(request, data)
         if batch is not None:
             data = batch.answered(data)
         if data is not None:

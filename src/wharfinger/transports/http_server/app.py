@@ -36,6 +36,7 @@ from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
     ResultMeta,
+    answered,
     no_such_method,
     open_request,
     seal_error,
@@ -292,12 +293,16 @@ class HttpApp:
             call.over = True
             answer = self._answer_exception(call, request, message, error)
             if answer is None:
+                if request is not None and request.on_answer:
+                    answered(request, None)
                 return
             data, status = answer
         finally:
             calls.end(call)
         if type(data) is bytes and len(data) <= PART_BYTES and call.stream is None and not call.headers:
             length = (b"content-length", b"%d" % len(data))
+            if request is not None and request.on_answer:
+                answered(request, data)
             await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
             await send({"type": "http.response.body", "body": data})
         else:
@@ -370,6 +375,8 @@ class HttpApp:
             if call.cancel_reason is not None:
                 call.task.uncancel()  # type: ignore[union-attr]
             elif call.task is None or call.task.cancelling():
+                if request is not None and request.on_answer:
+                    answered(request, None)
                 raise error
             if call.cancel_reason is CancelReason.CLIENT_GONE:
                 if call.stream is not None:
@@ -395,6 +402,8 @@ class HttpApp:
                     self.calls.check_unread(call, data)
                 except Overloaded as error:
                     data, status = _StatelessSealer(self.service.result_meta).fail(request, error), error.http_status
+            if request is not None and request.on_answer:
+                answered(request, data)
             if call.stream is not None:
                 await call.stream.finish(data)
             else:

@@ -37,6 +37,7 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
+    answered,
     no_such_method,
     seal_error,
 )
@@ -221,6 +222,9 @@ class HttpSessions:
         del self.running[request]
         self.requests.add(post.session.owner, -1)
         post.finish(request, data, status, is_result, headers)
+        if request.on_answer:
+            answered(request, data)
+        post.finish(request, data, status, is_result)
 
     def _check_unread(
         self, post: PostChannel, request: Request, data: bytes | ChunkedMessage
