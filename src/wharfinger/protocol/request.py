@@ -38,8 +38,6 @@ __all__ = [
     "Request",
     "ResultMeta",
     "answered",
-    "called",
-    "described",
     "failure_text",
     "input_needed",
     "name_of_call",

@@ -57,10 +57,8 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     reader = SourceReader(asyncio.get_running_loop(), LISTING_SECONDS)
     resources.looking += 1
     try:
-        async with asyncio.timeout(2 * SECONDS):
-            known = [uri for uri in resources.uris() if may_read(uri)][:DOCUMENTS]
         async with asyncio.timeout(2 * LISTING_SECONDS):
-            known = list(resources.uris())[:MAX_COMPARED_URIS]
+            known = [uri for uri in resources.uris() if may_read(uri)][:MAX_COMPARED_URIS]
             error.suggest(await services.pool.run(owner_of(request), _find, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
@@ -78,15 +76,11 @@ def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReade
         for source in sources:
             after: str | None = None
             try:
-                while left > 0 and time.monotonic() < ends:
-                    documents, after = reader.documents(source, after, min(PAGE, left))
+                while left > 0 and time.monotonic() < deadline:
+                    documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, left))
                     readable = [document.uri for document in documents if may_read(document.uri)]
                     yield from readable
                     left -= len(readable)
-                while left > 0 and time.monotonic() < deadline:
-                    documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, left))
-                    yield from (document.uri for document in documents)
-                    left -= len(documents)
                     if after is None:
                         break
             except (InternalError, OSError, TimeoutError, Stopped):

@@ -2,8 +2,8 @@
 
 Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
 are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
-that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that; the known keys
-remain in use meanwhile, and for `STALE_SECONDS` if fetching fails.
+that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that; the known
+keys remain in use meanwhile, and for `STALE_SECONDS` if fetching fails.
 """
 
 from __future__ import annotations

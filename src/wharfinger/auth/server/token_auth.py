@@ -26,7 +26,7 @@ import msgspec
 from wharfinger.auth.server.dpop import ALGORITHMS, PROOF, ReplayedProofs, check_proof
 from wharfinger.auth.server.token_verifier import InvalidToken, TokenVerifier, VerifierUnavailable
 from wharfinger.errors import StoreUnusable
-from wharfinger.protocol.http.rules import CLOSE, CLOSE_HEADERS, HttpRefusal
+from wharfinger.protocol.http.rules import CLOSE_HEADERS, HttpRefusal
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.principal import Principal
 
@@ -121,9 +121,6 @@ class TokenAuth:
                         break
         except InvalidToken as error:
             raise self._refuse(url, "invalid_token", str(error)) from None
-        except VerifierUnavailable:
-            fields = ((b"retry-after", b"5"), *CLOSE_HEADERS)
-            raise HttpRefusal(503, "The token cannot be verified now: try again soon.", fields) from None
         except VerifierUnavailable as error:
             raise self._unavailable(error) from None
         if principal is None:
@@ -180,7 +177,7 @@ class TokenAuth:
         if not abs(self._clock() - self._warned_at) < WARN_SECONDS:
             self._warned_at = self._clock()
             log.warning("Tokens cannot be verified now: %s", error)
-        fields = ((b"retry-after", b"5"), *CLOSE)
+        fields = ((b"retry-after", b"5"), *CLOSE_HEADERS)
         return HttpRefusal(503, "The token cannot be verified now: try again soon.", fields)
 
     def insufficient_scope(self, url: str, scopes: Sequence[str]) -> HttpRefusal:

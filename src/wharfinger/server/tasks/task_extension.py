@@ -42,7 +42,6 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import (
     Caller,
     Request,
-    called,
     failure_text,
     name_of_call,
     to_protocol_error,
@@ -190,7 +189,6 @@ class Tasks:
         id = secrets.token_urlsafe(24)  # 192 random bits
         folder = _folder(request.caller.principal.key)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
-        task.label = called(request)
         if request.access is not None:  # the params have the tool's own name, if its server is mounted
             task.tool = msgspec.json.decode(request.raw_params, type=_CalledTool).name
         task.label = name_of_call(request)

@@ -221,10 +221,9 @@ class HttpSessions:
                     status = 503
         del self.running[request]
         self.requests.add(post.session.owner, -1)
-        post.finish(request, data, status, is_result, headers)
         if request.on_answer:
             answered(request, data)
-        post.finish(request, data, status, is_result)
+        post.finish(request, data, status, is_result, headers)
 
     def _check_unread(
         self, post: PostChannel, request: Request, data: bytes | ChunkedMessage
