@@ -33,7 +33,7 @@ MIB = 1024 * 1024
 
 BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (completion, {"MAX_VALUES": 100}),
-    (details, {"BLOCKED": 0.25}),
+    (details, {"BLOCKED_SECONDS": 0.25}),
     (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
     (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
@@ -41,9 +41,18 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (arguments, {"MAX_DECODERS": 256}),
     (resource_features, {"LONGEST_URI": 8_192}),
     (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
-    (searching, {"LONGEST_QUERY": 2_000, "WIDER": 10}),
+    (searching, {"LONGEST_QUERY": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
-    (near_uris, {"SECONDS": 0.25, "DOCUMENTS": 5_000, "AT_ONCE": 2, "SUGGESTED": 3, "LONGEST": 400}),
+    (
+        near_uris,
+        {
+            "LISTING_SECONDS": 0.25,
+            "MAX_COMPARED_URIS": 5_000,
+            "MAX_CONCURRENT_SEARCHES": 2,
+            "MAX_SUGGESTIONS": 3,
+            "MAX_COMPARED_CHARACTERS": 400,
+        },
+    ),
     (
         serving,
         {
