@@ -1,0 +1,388 @@
+"""A policy on a whole server: what each principal may list, read, call, complete, search and watch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, listed, looped, named, read
+from wharfinger import Context, Server
+from wharfinger import types as t
+from wharfinger.policy import Policy, Rule
+from wharfinger.server.features.resources import Content
+from wharfinger.source import Hit, ResourcePage, Source
+from wharfinger.sources import files, skills
+
+
+class Shelf(Source):
+    """Books under `shelf://`, of which every call is noted."""
+
+    name = "shelf"
+    uri = "shelf://"
+
+    def __init__(self, *books: str) -> None:
+        self.books = list(books)
+        self.calls: list[str] = []
+        self.templates = (t.ResourceTemplate(uri_template="shelf://{room}/{book}", name="book"),)
+
+    def matches(self, uri: str) -> bool:
+        return uri.startswith("shelf://")
+
+    def page(self, after: str | None, limit: int) -> ResourcePage:
+        start = int(after or 0)
+        shown = [t.Resource(uri=f"shelf://{book}", name=book) for book in self.books[start : start + limit]]
+        return shown, str(start + limit) if start + limit < len(self.books) else None
+
+    def stat(self, uri: str) -> t.Resource:
+        self.calls.append(f"stat {uri}")
+        return t.Resource(uri=uri, name=uri)
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        self.calls.append(f"read {uri}")
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text=f"the text of {uri}")])
+
+    def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:
+        place = 0 if argument == "room" else 1
+        return sorted({book.split("/")[place] for book in self.books})
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        return [Hit(uri=f"shelf://{book}", title=book) for book in self.books][:limit]
+
+
+BOTH = Policy(
+    allow=[
+        Rule(who="sub:ann"),
+        Rule(who="sub:bob", what=["shelf://open/**", "note:open", "tool:open*", "prompt:open", "method:acme/open"]),
+    ]
+)
+"""Ann may do everything; Bob only what is called open."""
+
+
+def library(policy: Policy | None = BOTH) -> tuple[Server, Shelf]:
+    """A server with an open and a closed feature of each kind."""
+    server = Server("library", policy=policy, page_size=3)
+    shelf = Shelf(*(f"{room}/{number}" for number in range(6) for room in ("closed", "open")))
+    server.include(shelf)
+
+    for kind in ("open", "closed"):
+        server.resources.add(f"note:{kind}", lambda: "a note", name=kind)
+        server.tools.add(lambda: "called", name=f"{kind}_tool")
+        server.prompts.add(lambda: "a prompt", name=kind)
+        server.resources.add(f"{kind}note://{{day}}", lambda day: day, name=kind)
+        server.extensions.add_method(f"acme/{kind}", lambda params: t.EmptyResult(), params=t.RequestParams)
+    return server, shelf
+
+
+async def names(server: Server, method: str, member: str, key: str, principal: str) -> list[str]:
+    """Every page of a list, as one principal."""
+    found: list[str] = []
+    params: dict[str, Any] = {}
+    while True:
+        result = (await ask(server, method, params, principal=principal))["result"]
+        found += [item[key] for item in result[member]]
+        assert len(result[member]) == 3 or "nextCursor" not in result  # pages are filled
+        if "nextCursor" not in result:
+            return found
+        params = {"cursor": result["nextCursor"]}
+
+
+@looped
+async def test_lists_have_what_their_caller_may_use_in_filled_pages() -> None:
+    server, _ = library()
+    open_books = [f"shelf://open/{number}" for number in range(6)]
+    assert await names(server, "resources/list", "resources", "uri", "bob") == ["note:open", *open_books]
+    assert len(await names(server, "resources/list", "resources", "uri", "ann")) == 14
+    assert await names(server, "tools/list", "tools", "name", "bob") == ["open_tool"]
+    assert await names(server, "prompts/list", "prompts", "name", "bob") == ["open"]
+    templates = await names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", "bob")
+    assert templates == ["shelf://{room}/{book}"]
+    for principal in ("eve", ""):
+        assert await names(server, "resources/list", "resources", "uri", principal) == []
+        assert await names(server, "tools/list", "tools", "name", principal) == []
+        assert await names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", principal) == []
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_what_may_not_be_used_looks_like_what_does_not_exist(revision: str) -> None:
+    """The errors differ only in the name that the caller sent, and the source is not called."""
+    server, shelf = library()
+    for method, key, hidden, missing in (
+        ("resources/read", "uri", "shelf://closed/1", "shelf://clos3d/1"),
+        ("resources/read", "uri", "note:closed", "note:clos3d"),
+        ("resources/read", "uri", "closednote://1", "closednot3://1"),
+        ("tools/call", "name", "closed_tool", "clos3d_tool"),
+        ("prompts/get", "name", "closed", "clos3d"),
+    ):
+        one = await ask(server, method, {key: hidden}, revision, principal="bob")
+        two = await ask(server, method, {key: missing}, revision, principal="bob")
+        assert json.dumps(one).replace(hidden, missing) == json.dumps(two)
+        assert "error" in one
+    assert shelf.calls == []
+    assert (await read(server, "shelf://open/1", revision, principal="bob"))[0]["text"] == "the text of shelf://open/1"
+    assert "result" in await ask(server, "tools/call", {"name": "closed_tool"}, revision, principal="ann")
+
+
+@looped
+async def test_a_uri_that_is_not_canonical_is_not_found() -> None:
+    server, shelf = library()
+    for uri in (
+        "shelf://open/%31",
+        "shelf://open/../closed/1",
+        "shelf://open//1",
+        "SHELF://open/1",
+        "shelf://open/1#x",
+    ):
+        assert "code" in await read(server, uri, principal="bob"), uri
+    assert shelf.calls == []
+
+
+@looped
+async def test_an_extension_method_needs_a_rule_that_names_it() -> None:
+    server, _ = library()
+    assert "result" in await ask(server, "acme/open", principal="bob")
+    refused = await ask(server, "acme/closed", principal="bob")
+    assert refused["error"]["code"] == -32601
+    assert "result" in await ask(server, "acme/closed", principal="ann")
+
+
+@looped
+async def test_completions_have_values_that_lead_to_something_readable() -> None:
+    server, _ = library()
+
+    async def values(argument: str, principal: str, **others: str) -> Any:
+        params: dict[str, Any] = {
+            "ref": {"type": "ref/resource", "uri": "shelf://{room}/{book}"},
+            "argument": {"name": argument, "value": ""},
+            "context": {"arguments": others},
+        }
+        return (await ask(server, "completion/complete", params, principal=principal))["result"]["completion"]
+
+    assert (await values("room", "bob"))["values"] == ["open"]
+    assert (await values("room", "ann"))["values"] == ["closed", "open"]
+    assert (await values("book", "bob", room="open"))["values"] == ["0", "1", "2", "3", "4", "5"]
+    assert (await values("book", "bob", room="closed")) == {"values": [], "hasMore": False}
+    assert (await values("book", "bob"))["values"] == []  # they may be books of a closed room
+    hidden = {"ref": {"type": "ref/prompt", "name": "closed"}, "argument": {"name": "a", "value": ""}}
+    assert "Unknown prompt" in (await ask(server, "completion/complete", hidden, principal="bob"))["error"]["message"]
+
+
+@looped
+async def test_links_and_contents_that_the_caller_may_not_read_are_left_out_of_results() -> None:
+    server, _ = library()
+    link = t.ResourceLink(uri="shelf://closed/1", name="closed")
+
+    @server.tool(name="open_links")
+    def links() -> list[Any]:
+        contents = t.ResourceContents(uri="note:closed", text="secret")
+        return ["text", link, t.EmbeddedResource(resource=contents), t.ResourceLink(uri="note:open", name="open")]
+
+    @server.resource("shelf://open/several")
+    def several() -> list[Content]:
+        return [Content("mine"), Content("secret", uri="note:closed"), Content("other", uri="note:open")]
+
+    server.prompts.remove("open")
+
+    @server.prompt(name="open")
+    def prompt() -> list[Any]:
+        return ["text", t.PromptMessage(role="user", content=link)]
+
+    for principal, number in (("bob", 2), ("ann", 4)):
+        result = (await ask(server, "tools/call", {"name": "open_links"}, principal=principal))["result"]
+        assert len(result["content"]) == number
+    assert len(await read(server, "shelf://open/several", principal="bob")) == 2
+    assert len(await read(server, "shelf://open/several", principal="ann")) == 3
+    for principal, number in (("bob", 1), ("ann", 2)):
+        assert (
+            len((await ask(server, "prompts/get", {"name": "open"}, principal=principal))["result"]["messages"])
+            == number
+        )
+
+
+@looped
+async def test_a_handler_reads_and_searches_as_its_caller() -> None:
+    server, _ = library()
+
+    @server.tool(name="open_search")
+    async def find(ctx: Context) -> list[str]:
+        return [hit.uri for hit in await ctx.search("text", limit=20)]
+
+    async def found(principal: str) -> list[str]:
+        result = (await ask(server, "tools/call", {"name": "open_search"}, principal=principal))["result"]
+        return list(result["structuredContent"])
+
+    assert await found("bob") == [f"shelf://open/{number}" for number in range(6)]
+    assert len(await found("ann")) == 12
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_cursor_opens_for_its_caller_and_policy_only_and_does_not_show_what_it_contains(revision: str) -> None:
+    server, _ = library()
+    page = await ask(server, "resources/list", {}, revision, principal="ann")
+    cursor = page["result"]["nextCursor"]
+    assert len(cursor) > 256  # padded
+    for principal in ("bob", "eve", ""):
+        refused = await ask(server, "resources/list", {"cursor": cursor}, revision, principal=principal)
+        assert "list again from the start" in refused["error"]["message"]
+    assert "result" in await ask(server, "resources/list", {"cursor": cursor}, revision, principal="ann")
+    server.policy = Policy(allow=[Rule(who="sub:ann"), Rule(who="sub:bob")])
+    refused = await ask(server, "resources/list", {"cursor": cursor}, revision, principal="ann")
+    assert "list again from the start" in refused["error"]["message"]
+    assert (
+        "list again"
+        in (await ask(server, "tools/list", {"cursor": cursor}, revision, principal="ann"))["error"]["message"]
+    )
+
+
+@looped
+async def test_a_policy_can_be_replaced_and_removed_while_the_server_runs() -> None:
+    server, _ = library()
+    assert "code" in await read(server, "note:closed", principal="bob")
+    server.policy = Policy(allow=[Rule(who="sub:bob", what="note:closed")])
+    assert (await read(server, "note:closed", principal="bob"))[0]["text"] == "a note"
+    assert "code" in await read(server, "note:open", principal="bob")
+    server.policy = None
+    assert (await read(server, "note:open", principal="eve"))[0]["text"] == "a note"
+    assert len(await listed(server)) == 14
+
+
+@looped
+async def test_middleware_is_not_called_for_what_is_refused() -> None:
+    server, _ = library()
+    seen: list[str] = []
+
+    @server.middleware("resources/read")
+    async def answer_all(call: Any, next: Any) -> Any:
+        seen.append(call.params.uri)
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=call.params.uri, text="cached")])
+
+    assert "code" in await read(server, "note:closed", principal="bob")
+    assert (await read(server, "note:open", principal="bob"))[0]["text"] == "cached"
+    assert seen == ["note:open"]
+
+
+@looped
+async def test_a_mounted_server_is_judged_by_the_names_of_the_whole() -> None:
+    part, shelf = library(None)
+    whole = Server("whole", policy=Policy(allow=[Rule(who="sub:bob", what=["tool:p_open*", "shelf://open/**"])]))
+    whole.include(part, prefix="p")
+    assert [tool["name"] for tool in (await ask(whole, "tools/list", principal="bob"))["result"]["tools"]] == [
+        "p_open_tool"
+    ]
+    assert "result" in await ask(whole, "tools/call", {"name": "p_open_tool"}, principal="bob")
+    assert "error" in await ask(whole, "tools/call", {"name": "p_closed_tool"}, principal="bob")
+    assert "code" in await read(whole, "shelf://closed/1", principal="bob")
+    assert shelf.calls == []
+    part.policy = Policy(allow=[Rule(who="sub:bob", what="shelf://open/1")])  # both are enforced
+    assert "code" in await read(whole, "shelf://open/2", principal="bob")
+    assert (await read(whole, "shelf://open/1", principal="bob"))[0]["text"]
+
+
+@looped
+async def test_a_result_is_public_if_every_caller_may_read_it() -> None:
+    server = Server("s", policy=Policy(allow=[Rule(who="anyone", what="note:*"), Rule(who="sub:bob")]))
+    server.resources.add("note:one", lambda: "x", cache_scope="public")
+    server.resources.add("other:one", lambda: "x", cache_scope="public")
+    shelf = Shelf("a/1")
+    server.include(shelf)
+    scopes = {}
+    for uri in ("note:one", "other:one", "shelf://a/1"):
+        answer = await ask(server, "resources/read", {"uri": uri}, principal="bob")
+        scopes[uri] = answer["result"]["cacheScope"]
+    assert scopes == {"note:one": "public", "other:one": "private", "shelf://a/1": "private"}
+
+
+@looped
+async def test_instructions_can_be_for_the_current_caller() -> None:
+    from wharfinger.policy.current import may_read_below
+
+    server = Server("s", instructions=lambda: "shelf" if may_read_below("shelf://") else None, policy=BOTH)
+    assert (await ask(server, "server/discover", principal="bob"))["result"]["instructions"] == "shelf"
+    assert "instructions" not in (await ask(server, "server/discover", principal="eve"))["result"]
+
+
+@looped
+async def test_suggestions_of_near_uris_are_readable(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    (folder / "private").mkdir(parents=True)
+    (folder / "chapter-one.md").write_text("x")
+    (folder / "private" / "chapter-two.md").write_text("x")
+    allow, deny = Rule(who="anyone", what="file:///docs/**"), Rule(who="anyone", what="file:///docs/private/**")
+    server = Server("s", policy=Policy(allow=[allow], deny=[deny]))
+    server.include(files(folder))
+    async with Wire(server) as wire:
+        for uri in (
+            "file:///docs/chapter-onee.md",
+            "file:///docs/chapter-twoo.md",
+            "file:///docs/private/chapter-two.md",
+        ):
+            message = (await wire.ask("resources/read", {"uri": uri}))["error"]["message"]
+            assert "private/" not in message.replace(uri, "")
+            assert ("Did you mean" in message) == (uri.endswith("onee.md"))
+
+
+@looped
+async def test_skills_and_their_files_are_judged_by_their_uris(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: A skill.\n---\nDo it.\n"
+        (tmp_path / "skills" / name / "SKILL.md").write_text(text)
+        (tmp_path / "skills" / name / "secret.md").write_text("x")
+    open_server = Server("s")
+    open_server.include(skills(tmp_path / "skills"))
+    async with Wire(open_server) as wire:
+        known = (await wire.ask("skills/list"))["result"]["skills"]
+        uri = next(skill["uri"] for skill in known if skill["frontmatter"]["name"] == "one")
+    folder = uri.removesuffix("SKILL.md")
+    policy = Policy(
+        allow=[Rule(who="anyone", what=f"{folder}**")], deny=[Rule(who="anyone", what=f"{folder}secret.md")]
+    )
+    server = Server("s", policy=policy)
+    server.include(skills(tmp_path / "skills"))
+    async with Wire(server) as wire:
+        shown = (await wire.ask("skills/list"))["result"]["skills"]
+        assert [skill["frontmatter"]["name"] for skill in shown] == ["one"]
+        assert [file["uri"] for file in shown[0]["resources"]] == [uri]
+        assert (await wire.ask("skills/get", {"uri": uri}))["result"]["skill"] == shown[0]
+        assert "error" in await wire.ask("skills/get", {"uri": uri.replace("/one/", "/two/")})
+        inside = (await wire.ask("resources/directory/read", {"uri": folder.rstrip("/")}))["result"]["resources"]
+        assert [child["uri"] for child in inside] == [uri]
+
+
+@looped
+async def test_without_a_policy_nothing_guards_a_method() -> None:
+    server, _ = library(None)
+    assert server.handlers["resources/read"] == server.resources.read
+    assert server.watching.may_send is None
+
+
+@looped
+async def test_a_task_is_hidden_when_its_tool_is() -> None:
+    server = Server("s", policy=Policy(allow=[Rule(who="sub:bob", what="tool:*")]))
+
+    @server.tool(task=True)
+    def long() -> str:
+        return "done"
+
+    meta = {
+        "_meta": {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    }
+    async with Wire(server, STATELESS, "bob") as wire:
+        started = (await wire.ask("tools/call", {"name": "long", **meta}))["result"]
+        assert started["resultType"] == "task"
+        about = {"taskId": started["taskId"], **meta}
+        assert "result" in await wire.ask("tasks/get", about)
+        server.policy = Policy(allow=[Rule(who="sub:bob", what="tool:other")])
+        hidden = await wire.ask("tasks/get", about)
+        unknown = await wire.ask("tasks/get", {**about, "taskId": "none"})
+        assert hidden["error"] == unknown["error"]
+
+
+def test_access_is_compiled_once_for_principals_to_whom_the_same_rules_apply() -> None:
+    one, two = BOTH.access(named("eve")), BOTH.access(named("joe"))
+    assert one is two
+    assert BOTH.access(named("bob")) is not one
