@@ -163,11 +163,16 @@ def read_window(
     names = unique_names(column.name for column in columns)
     lines: list[str] = []
     for row in rows:
-        cells = list(row.cells)
-        if uris is not None and row.key:
-            for at, cell in enumerate(cells):
-                if isinstance(cell, PartialValue):
-                    cells[at] = {**cell, "read": uris.of_cell(table.schema, table.name, row.key, columns[at].name)}
+        cells = row.cells
+        if uris is not None and row.key and PartialValue in map(type, cells):
+            cells = tuple(
+                [
+                    {**cell, "read": uris.of_cell(table.schema, table.name, row.key, column.name)}
+                    if isinstance(cell, PartialValue)
+                    else cell
+                    for cell, column in zip(cells, columns, strict=True)
+                ]
+            )
         lines.append(json_line(names, cells))
     text = "".join(lines)
     first, last = (join_key(rows[at].place) if rows else "" for at in (0, -1))

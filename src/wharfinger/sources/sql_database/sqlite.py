@@ -354,8 +354,8 @@ class _Select:
         key = self.table.key
         width = len(self.order) if key else 0
         rows = _collect(found, width, self.span.limit, bounds)
-        if key is None:
-            return rows
+        if key is None or tuple([one.name for one in self.order]) == key.columns:
+            return rows  # the place of a row is its key
         return Rows(
             [
                 TableRow(key_of(key, self.order, row.place), row.cells, cursor_of(key, self.order, row.place))
@@ -514,17 +514,18 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
 
 
 def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
-    """Return as many rows as the bounds allow, at least one. The first `width` values of each are its place."""
+    """Return as many rows as the bounds allow, at least one. The first `width` values of each are its place and key."""
     rows: list[TableRow] = []
     size = 0
     for values in found:
         cells = tuple(
-            value.json if isinstance(value, _Rendered) else render(value, bounds.cell) for value in values[width:]
+            [value.json if isinstance(value, _Rendered) else render(value, bounds.cell) for value in values[width:]]
         )
-        size += sum(_size(cell) for cell in cells)
+        size += sum([_size(cell) for cell in cells])
         if len(rows) == limit or (size > bounds.size and rows):
             return Rows(rows, True)
-        rows.append(TableRow((), cells, tuple(write_value(value) for value in values[:width])))
+        place = tuple([write_value(value) for value in values[:width]])
+        rows.append(TableRow(place, cells, place))
     return Rows(rows, False)
 
 
