@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from functools import lru_cache
 
 __all__ = ["iso", "many", "printable", "shown", "size_text"]
 
@@ -47,6 +49,11 @@ def printable(text: str, limit: int = 64) -> str:
 def iso(seconds: float) -> str:
     """Return a Unix time as ISO 8601 in UTC, or an empty string if it is out of range."""
     try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
+        return _iso(math.floor(seconds)) if seconds > -62135596800 else ""
     except (OverflowError, ValueError, OSError):
         return ""
+
+
+@lru_cache(1024)  # files that were copied or checked out together have the same times
+def _iso(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

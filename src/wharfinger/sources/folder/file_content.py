@@ -131,14 +131,14 @@ class Headings:
 
     def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
         """Return the heading of a file in a directory. If it is not known, the file is opened only if `read`."""
-        from wharfinger.content.headings import has_heading
-
-        if not has_heading(kind):
-            return ""
         key = _key(kind, status)
         known = self._known.get(key)
         if known is not None or not read:
             return known or ""
+        from wharfinger.content.headings import has_heading
+
+        if not has_heading(kind):
+            return ""
         try:
             descriptor = open_file(parent, name)
         except (NotServed, OSError):
