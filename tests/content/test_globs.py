@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wharfinger.content.globs import _parts, _StepMatcher, compile_glob
+from wharfinger.content.globs import _StepMatcher, _steps_of, compile_glob
 
 HOSTILE = [
     "*a" * 13 + "b",
@@ -243,7 +243,7 @@ def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, p
 @given(pattern=st.text("ab/*?[]!-\\", max_size=30), path=st.booleans())
 def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(pattern: str, path: bool) -> None:
     """One repetition is tried at each place of the text at most once; two would multiply."""
-    parts = _parts(pattern, path)
+    parts = _steps_of(pattern, path)
     if parts is None:
         return
     several = sum(part.repeated for part in parts) > 1

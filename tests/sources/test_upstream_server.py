@@ -714,7 +714,7 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
 
 def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGE_SIZE", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGE_ITEMS", 10)
         many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
         async with hostile(lambda cursor: many) as (source, _):
             with pytest.raises(InternalError, match="more than 10 resources"):

@@ -92,6 +92,6 @@ async def blob(size: int) -> bytes:
 
 if __name__ == "__main__":
     if HASTY:
-        stdio_server.ORPHAN_CHECK = 0.05
+        stdio_server.ORPHAN_CHECK_SECONDS = 0.05
     print("started", file=sys.stderr, flush=True)
     server.run()

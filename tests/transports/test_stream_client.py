@@ -13,7 +13,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidResponse
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_client import MAX_COALESCED, StreamLink
+from wharfinger.transports.stream_client import MAX_COALESCED_MESSAGES, StreamLink
 
 
 class Wire(StreamLink):
@@ -47,11 +47,11 @@ def run(test: Callable[[Wire], Awaitable[None]], limits: Limits | None = None) -
 
 def test_lone_request_is_written_at_once_and_others_share_writes_up_to_a_bound() -> None:
     async def test(wire: Wire) -> None:
-        asked = [wire.ask() for _ in range(2 * MAX_COALESCED + 3)]
+        asked = [wire.ask() for _ in range(2 * MAX_COALESCED_MESSAGES + 3)]
         await asyncio.sleep(0)
-        assert wire.sizes == [1, MAX_COALESCED, MAX_COALESCED]
+        assert wire.sizes == [1, MAX_COALESCED_MESSAGES, MAX_COALESCED_MESSAGES]
         await asyncio.sleep(0)
-        assert wire.sizes == [1, MAX_COALESCED, MAX_COALESCED, 2]
+        assert wire.sizes == [1, MAX_COALESCED_MESSAGES, MAX_COALESCED_MESSAGES, 2]
         wire.feed(b"".join(answer(id) for id in range(1, len(asked) + 1)))
         assert [(await each).id for each in asked] == list(range(1, len(asked) + 1))
         wire.written.clear()

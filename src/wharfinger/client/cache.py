@@ -243,7 +243,7 @@ class Cache:
 class CacheStep:
     """Returns a cached result, or that of an equal call in flight; otherwise sends the call and caches its result.
 
-    `hear_lists` returns a function that returns whether the client was notified of every change of a list since
+    `track_list_changes` returns a function that returns whether the client was notified of every change of a list since
     (handshake era), or None if it receives no such notifications now.
     """
 
@@ -253,7 +253,7 @@ class CacheStep:
         target: Any,
         headers: Mapping[str, str],
         capabilities: t.ClientCapabilities,
-        hear_lists: Callable[[], IsValid | None] = lambda: None,
+        track_list_changes: Callable[[], IsValid | None] = lambda: None,
     ) -> None:
         self._cache = cache
         self._server: Hashable = _server_key(target)
@@ -268,7 +268,7 @@ class CacheStep:
         self._notifying: frozenset[str] = frozenset()
         """Methods of lists whose changes the server promises to report."""
         self._was_connected = False
-        self._hear_lists = hear_lists
+        self._hear_lists = track_list_changes
 
     # Events of the client.
 

@@ -31,7 +31,7 @@ __all__ = ["ClientSession"]
 
 logger = logging.getLogger("wharfinger.client")
 
-SET_LEVEL_TIME = 5.0
+SET_LEVEL_SECONDS = 5.0
 """Timeout in seconds for setting the log level again after a reconnection."""
 
 _SET_LEVEL = METHODS["logging/setLevel"]
@@ -57,7 +57,7 @@ class ClientSession:
         self._cache: CacheStep | None = None
         if cache is not None:
             headers, capabilities = settings.headers, settings.capabilities
-            self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.hear_lists())
+            self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.track_list_changes())
             if settings.auth is not None:
                 settings = msgspec.structs.replace(settings, auth=self._cache.observe(settings.auth))
         self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.any else None)
@@ -146,7 +146,7 @@ class ClientSession:
             agreed.meta.log_level = level
         elif agreed.capabilities.logging is not UNSET:
             params = t.SetLevelRequestParams(level=level)
-            self._background.start(link.request(_SET_LEVEL.name, params, timeout=SET_LEVEL_TIME))
+            self._background.start(link.request(_SET_LEVEL.name, params, timeout=SET_LEVEL_SECONDS))
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
         """Report the loss to the watches."""

@@ -482,7 +482,7 @@ class Watches:
 
     # Notifications.
 
-    def hear_lists(self) -> Callable[[], bool] | None:
+    def track_list_changes(self) -> Callable[[], bool] | None:
         """Return a function that returns whether all list changes since now were reported (handshake era), or None."""
         link = self._connections.link
         for subscription in self._subscriptions:

@@ -55,7 +55,7 @@ MAX_BYTES = 16 * MIB  # of one skill (skills extension, limits)
 MAX_DIRECTORIES = 10_000  # that are searched for skills
 PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
 PAGE_BYTES = 128 * MIB  # in the skills of one page, so that hashing them takes a short time
-KEPT_DIGESTS = 32_768
+MAX_CACHED_DIGESTS = 32_768
 KEPT_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
@@ -321,7 +321,7 @@ class Skills(Source):
             finally:
                 os.close(descriptor)
         if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)) and found.size == status.st_size:
-            if len(self._digests) >= KEPT_DIGESTS:
+            if len(self._digests) >= MAX_CACHED_DIGESTS:
                 self._digests.clear()
             self._digests[entry.parts] = found
         return found

@@ -18,9 +18,9 @@ from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["serve_stdio"]
 
-READ_SIZE = 64 * 1024
+READ_BYTES = 64 * 1024
 """Bytes read at once: the capacity of a pipe. From 128 KiB each read would map and unmap memory, which takes 10 µs."""
-ORPHAN_CHECK = 1.0
+ORPHAN_CHECK_SECONDS = 1.0
 """Seconds between two checks of whether the parent process is alive."""
 
 
@@ -84,7 +84,7 @@ async def _parent_gone() -> None:
     """Return when the parent process has died: a client may be killed without closing the pipe (security: S10)."""
     parent = os.getppid()
     while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # no event reports it on every platform
-        await asyncio.sleep(ORPHAN_CHECK)
+        await asyncio.sleep(ORPHAN_CHECK_SECONDS)
 
 
 def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
@@ -117,7 +117,7 @@ async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer,
     if _is_pipe(descriptor):
         transport: Any
         transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(descriptor, "rb", 0))
-        transport.max_size = READ_SIZE  # an attribute of asyncio's transport; other loops ignore it
+        transport.max_size = READ_BYTES  # an attribute of asyncio's transport; other loops ignore it
     else:  # a file, a terminal, a null device: the loop cannot wait for these
         threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
 
@@ -139,7 +139,7 @@ class _InputProtocol(asyncio.Protocol):
 def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
     with suppress(RuntimeError):  # the loop has ended
         with suppress(OSError):  # the terminal was closed
-            while data := os.read(descriptor, READ_SIZE):
+            while data := os.read(descriptor, READ_BYTES):
                 loop.call_soon_threadsafe(stream.data_received, data)
         loop.call_soon_threadsafe(stream.eof_received)
 

@@ -52,11 +52,11 @@ OnNotification = Callable[[Message], None]
 
 MAX_QUOTED_BYTES = 80
 """The maximum number of bytes that error messages quote from a line that is not a message."""
-GARBAGE_KEPT = 200
+MAX_GARBAGE_BYTES = 200
 """Bytes that are kept of the first line that is not a message."""
-UNREAD_TIME = 2.0
+UNREAD_SECONDS = 2.0
 """Seconds in which a response may follow an error without an id that seems to be about its request."""
-MAX_COALESCED = 16
+MAX_COALESCED_MESSAGES = 16
 """Messages that are written together: with more, each side would be idle while the other one works."""
 BLOCKED_BYTES = 1024 * 1024
 """Unsent bytes above which new requests wait, because the server does not read."""
@@ -260,7 +260,7 @@ class StreamLink:
             self._suspect(event)
         elif type(event) is NotAMessage:
             if not self.garbage:
-                self.garbage = bytes(event.data[:GARBAGE_KEPT])
+                self.garbage = bytes(event.data[:MAX_GARBAGE_BYTES])
             logger.debug("skipped a line from %s that is not a message: %.100r", self.name, event.data)
 
     def _reply(self, data: bytes) -> None:
@@ -284,7 +284,7 @@ class StreamLink:
         if call is None or call.unread is not None:
             return
         # While opening, do not wait for the response to discovery: the handshake is next.
-        grace = UNREAD_TIME if call.method != "server/discover" or self.rules is not None else 0.0
+        grace = UNREAD_SECONDS if call.method != "server/discover" or self.rules is not None else 0.0
         call.unread = self._loop.time() + grace, event.message
         if call.unread[0] < self._timer_at:
             self._arm_timer(call.unread[0])
@@ -300,7 +300,7 @@ class StreamLink:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
-        if len(self._out) >= MAX_COALESCED:
+        if len(self._out) >= MAX_COALESCED_MESSAGES:
             self._flush()
 
     def _flush(self) -> None:

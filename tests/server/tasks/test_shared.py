@@ -115,7 +115,7 @@ async def test_listeners_at_another_process_are_notified_too(tmp_path: Path) -> 
         one.go.set()
         *_, last = await second.notice(3)
         assert (last["method"], last["params"]["status"]) == ("notifications/tasks", "completed")
-        assert (two.tasks._listeners, two.tasks._listened, two.tasks._last_sent) == ({}, {}, {})
+        assert (two.tasks._listeners, two.tasks._keys_by_listener, two.tasks._last_sent) == ({}, {}, {})
         assert len(second.notices) == 3
 
 

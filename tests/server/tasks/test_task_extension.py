@@ -694,7 +694,7 @@ async def test_a_task_may_end_while_its_listener_catches_up() -> None:
 
     ear = Ear()
     tasks._listeners["tasks/a/b"] = {ear: None}
-    tasks._listened[ear] = {"tasks/a/b"}
+    tasks._keys_by_listener[ear] = {"tasks/a/b"}
 
     class EndsMeanwhile(MemoryStore):
         async def get(self, key: str) -> bytes | None:
@@ -703,7 +703,7 @@ async def test_a_task_may_end_while_its_listener_catches_up() -> None:
 
     tasks.store = EndsMeanwhile()
     await tasks.catch_up(ear)
-    assert not tasks._listened
+    assert not tasks._keys_by_listener
     assert not tasks._listeners
     assert not tasks._last_sent
 
@@ -928,7 +928,7 @@ async def test_a_listen_that_ends_leaves_nothing() -> None:
         await client.until(id, lambda state: True)
         await client.get(id)
         tasks = tasks_of(harbour.server)
-        assert (tasks._listeners, tasks._listened) == ({}, {})
+        assert (tasks._listeners, tasks._keys_by_listener) == ({}, {})
 
 
 # -- bounds

@@ -106,7 +106,7 @@ def test_an_empty_list_or_folder_says_so(tmp_path: Path) -> None:
         async with Client(server) as client:
             return (await client.call_tool(tool, arguments)).structured["note"]
 
-    assert "Nothing is listed here" in asyncio.run(said("list_resources"))
+    assert "No resources are listed here" in asyncio.run(said("list_resources"))
     assert "no folders" in asyncio.run(said("read_directory"))
     server.include(files(tmp_path, label="empty"))
     assert "This folder is empty" in asyncio.run(said("read_directory", uri="file:///empty"))

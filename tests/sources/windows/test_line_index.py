@@ -86,7 +86,7 @@ def test_what_became_shorter_while_it_was_read_has_an_end() -> None:
 
 
 def test_what_is_known_of_a_content_stays_while_it_only_grows() -> None:
-    indexes = LineIndexes(kept=2)
+    indexes = LineIndexes(most=2)
     data = b"line\n" * 100
     index = indexes.of("a", "1", Data(data), "inode")
     index.find(Data(data), 100)

@@ -198,7 +198,7 @@ def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
 
 
 def test_streams_beyond_one_slice_are_written_in_the_turns_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi_response, "STREAMS_PER_FLUSH", 2)
+    monkeypatch.setattr(asgi_response, "STREAMS_PER_TURN", 2)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(7)]
         for wire in wires:

@@ -69,7 +69,7 @@ class EntryFilter(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def holds(self, data: bytes, entry: LogEntry, offset: int, around: ByteReader) -> bool:
+    def matches(self, data: bytes, entry: LogEntry, offset: int, around: ByteReader) -> bool:
         """Return whether an entry of `data`, which begins at `offset` of the log, meets the conditions."""
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False

@@ -24,7 +24,7 @@ from wharfinger.sources.log_files.generations import (
     LogMoved,
     open_chain,
 )
-from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate, position_of, still_holds
+from wharfinger.sources.log_files.positions import LogPlace, LogPosition, contains_position, locate, position_of
 
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
@@ -130,7 +130,7 @@ def _finish_file(content: LogContent, following: LogContent, offset: int, data: 
     Between the copy and the truncation of `copytruncate`, both files have the same bytes. The log itself is then read.
     """
     end = position_of(content, offset + len(data))
-    if end.offset and still_holds(following, end):
+    if end.offset and contains_position(following, end):
         data = data[: data.rfind(b"\n") + 1]
         return data, offset + len(data)
     if content.grew():
@@ -142,7 +142,7 @@ def _check_unchanged(content: LogContent, begin: LogPosition, data: bytes) -> No
     """Check that the file still has the data: it may have been truncated and written again."""
     tail = max(0, len(data) - EDGE_BYTES)
     if (
-        not still_holds(content, begin)
+        not contains_position(content, begin)
         or content.read(begin.offset, min(EDGE_BYTES, len(data))) != data[:EDGE_BYTES]
         or content.read(begin.offset + tail, len(data) - tail) != data[tail:]
     ):

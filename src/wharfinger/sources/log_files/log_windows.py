@@ -184,7 +184,7 @@ class LogReader:
             if begin + entry.end <= start:
                 continue
             late = wanted.until is not None and entry.time is not None and entry.time >= wanted.until
-            holds = not late and wanted.holds(whole, entry, begin, content)
+            holds = not late and wanted.matches(whole, entry, begin, content)
             yield max(begin + entry.start, start), begin + entry.end, holds, late
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 
-__all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
+__all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "contains_position", "locate", "position_of"]
 
 SAMPLE_BYTES = 1_024
 """The digest covers this many bytes at the beginning of the file, and as many before the position."""
@@ -77,7 +77,7 @@ def _digest(content: LogContent, offset: int) -> bytes:
     return digest.digest()
 
 
-def still_holds(content: LogContent, position: LogPosition) -> bool:
+def contains_position(content: LogContent, position: LogPosition) -> bool:
     """Return whether the position is in this content."""
     return content.size >= position.offset and _digest(content, position.offset) == position.digest
 
@@ -93,7 +93,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
         return _locate_beginning(chain, position)
     order = sorted(range(len(generations)), key=lambda at: (generations[at].identity[1] != position.inode, at))
     for at in order:
-        if chain.length(at) >= position.offset and still_holds(chain.content(at), position):
+        if chain.length(at) >= position.offset and contains_position(chain.content(at), position):
             return LogPlace(at, position.offset)
         chain.forget(at)
     if not chain.is_current():

@@ -37,7 +37,7 @@ PAUSE_FACTOR = 10
 """The pause after a walk is this many times as long as the walk."""
 REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
-MAX_NOTIFIED = 1_000
+MAX_NOTIFIED_URIS = 1_000
 """Most URIs that wait to be indexed; if there are more, all sources are walked."""
 
 
@@ -96,7 +96,7 @@ class Indexing:
 
     def notify(self, uri: str | None = None) -> None:
         """Index this URI soon or, if it is None, walk all sources. Can be called from any thread."""
-        if uri is None or len(self._notified) >= MAX_NOTIFIED:
+        if uri is None or len(self._notified) >= MAX_NOTIFIED_URIS:
             self._walk_requested = True
         else:
             self._notified[uri] = None

@@ -31,7 +31,7 @@ OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is")
 FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like.*word*, ?town=is.null"
 """Examples for people and models."""
 MAX_FILTERS = 20
-MAX_ORDER = 8
+MAX_ORDER_COLUMNS = 8
 MAX_LIKE_LENGTH = 90
 """Characters of a pattern. Each may become two in SQL, and SQLite allows 200."""
 
@@ -97,8 +97,10 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
             texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
     order = [RowOrder(_plain(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
     columns = [_plain(part) for part in _listed("columns", own)]
-    if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER:
-        raise InvalidArgument(f"At most {MAX_FILTERS} conditions and {MAX_ORDER} columns of order= are possible.")
+    if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER_COLUMNS:
+        raise InvalidArgument(
+            f"At most {MAX_FILTERS} conditions and {MAX_ORDER_COLUMNS} columns of order= are possible."
+        )
     return own, RowChoice(tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(texts))
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "JSON_LINES",
     "MAX_ROWS",
     "PARAMETERS",
-    "WINDOW_SIZE",
+    "WINDOW_VALUE_BYTES",
     "RowQuery",
     "RowWindow",
     "parse_rows",
@@ -43,7 +43,7 @@ DEFAULT_ROWS = 1_000
 """Rows of a window whose URI states no number."""
 MAX_ROWS = 10_000
 """Rows of the largest window."""
-WINDOW_SIZE = 32_000
+WINDOW_VALUE_BYTES = 32_000
 """Bytes of values in a window whose URI states no number of rows: about 10,000 tokens with the names of columns."""
 MAX_PLACE_LENGTH = 4_000
 """Characters of a row's place in the order, which is part of the URI of the next window."""
@@ -151,7 +151,7 @@ def read_window(
     """
     span = ask.span
     _check(table, span)
-    size = limited(bounds.size) if ask.explicit or has_budget() else min(WINDOW_SIZE, bounds.size)
+    size = limited(bounds.size) if ask.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
     if span.where != "at":
         bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:

@@ -65,7 +65,7 @@ __all__ = ["ROWS", "Database"]
 JSON = "application/json"
 ROWS = "wharfinger/rows"
 """In `_meta` of rows: the approximate number of rows in the table. Missing if it would have to be counted."""
-MAX_FIRST_SEEN = 1_024
+MAX_FIRST_SEEN_URIS = 1_024
 """URIs for which the source remembers when their current version was first seen."""
 CATALOGUE_SECONDS = 0.25
 """How old a catalogue may be when rows are read."""
@@ -90,7 +90,7 @@ class Database(Source):
         self.location = engine.location
         self.uris = SqlUris(top, schema)
         self.bounds = bounds
-        self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_FIRST_SEEN)
+        self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_FIRST_SEEN_URIS)
         self.templates = _templates(top, label, schema is None)
         self._watches = SqlWatch(label, engine, self._version_of)
 

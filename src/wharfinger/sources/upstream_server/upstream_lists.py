@@ -27,7 +27,7 @@ Page = tuple[Sequence[t.Resource], Cursor]
 
 MAX_PAGES = 10_000
 """Pages of the other server's list."""
-MAX_PAGE_SIZE = 100_000
+MAX_PAGE_ITEMS = 100_000
 """Resources in one page of the other server."""
 MAX_CURSOR_LENGTH = 16 * 1024
 """Characters in the other server's cursor, which is part of our own."""
@@ -113,8 +113,8 @@ class UpstreamLists:
         at, page = self._cache.get(cursor, (0.0, None))
         if page is None or time.monotonic() - at > CACHE_SECONDS:
             page = await self._fetch(cursor)
-            if len(page[0]) > MAX_PAGE_SIZE:
-                raise InternalError(f"{self._name} has a page of more than {MAX_PAGE_SIZE:,} resources.")
+            if len(page[0]) > MAX_PAGE_ITEMS:
+                raise InternalError(f"{self._name} has a page of more than {MAX_PAGE_ITEMS:,} resources.")
             self._cache[cursor] = (time.monotonic(), page)
             self._cache.move_to_end(cursor)
             if len(self._cache) > CACHED_PAGES:

@@ -31,7 +31,7 @@ logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
 
 SESSION = "Mcp-Session-Id"
-MAX_EVENT_ID = 4096
+MAX_EVENT_ID_CHARACTERS = 4096
 """Characters of an event id that is sent back."""
 
 
@@ -48,7 +48,7 @@ async def open_stream(origin: Origin, headers: dict[str, str], last_id: str) -> 
     """
     headers = {**headers, "Accept": EVENTS}
     headers.pop("Content-Type", None)
-    if last_id and len(last_id) <= MAX_EVENT_ID and last_id.isprintable() and last_id.isascii():
+    if last_id and len(last_id) <= MAX_EVENT_ID_CHARACTERS and last_id.isprintable() and last_id.isascii():
         headers["Last-Event-ID"] = last_id
     response = await origin.send("GET", headers, None)
     if response.status != 200 or content_type(response) != EVENTS:

@@ -49,7 +49,7 @@ logger = logging.getLogger("wharfinger.transports.http_client.http_link")
 
 MAX_REPLIES = 32
 """Responses to the server's requests that are sent at the same time; further refusals are dropped."""
-MAX_SESSION_ID = 4096
+MAX_SESSION_ID_CHARACTERS = 4096
 """Characters of a session id."""
 CLOSE_SECONDS = 2.0
 """Seconds for ending the session at the server."""
@@ -285,7 +285,9 @@ class HttpLink:
 
     def _check_session_id(self, id: str | None) -> str | None:
         """Return a session id that can be sent back: visible ASCII (2025-11-25, Streamable HTTP)."""
-        if id is not None and not (id.isascii() and id.isprintable() and id.strip() and len(id) <= MAX_SESSION_ID):
+        if id is not None and not (
+            id.isascii() and id.isprintable() and id.strip() and len(id) <= MAX_SESSION_ID_CHARACTERS
+        ):
             raise InvalidResponse(f"{self.name} sent an invalid session id: it must be visible ASCII.")
         return id
 

@@ -27,18 +27,18 @@ __all__ = ["ACCEPT", "EVENTS", "NoMessage", "Origin", "content_type", "excerpt"]
 
 ACCEPT = "application/json, text/event-stream"
 EVENTS = "text/event-stream"
-KEEP_ALIVE = 4.0
+KEEP_ALIVE_SECONDS = 4.0
 """Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
 MAX_CONNECTIONS = 256
 """Connections at once; each open listen stream uses one."""
 MAX_REDIRECTS = 3
-MAX_TYPE = 100
+MAX_TYPE_CHARACTERS = 100
 """Characters of a media type, which error messages repeat."""
-READ_BUFFER = 512 * 1024
+READ_BUFFER_BYTES = 512 * 1024
 """Bytes of a response that are buffered before they are used."""
-MAX_REFUSAL = 64 * 1024
+MAX_REFUSAL_BYTES = 64 * 1024
 """Bytes of a refusal's body that are read."""
-FORBIDDEN = "it is in a private network or on this machine, which is not allowed"
+FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
 
 
 class NoMessage(ConnectionFailed):
@@ -91,7 +91,7 @@ class Origin:
         self._auth = auth
         self._allow_address = allow_address
         if allow_address is not None and is_address(self.url.host) and not allow_address(self.url.host):
-            raise ConnectionFailed(f"{self.name} is not connected to: {FORBIDDEN}.")
+            raise ConnectionFailed(f"{self.name} is not connected to: {FORBIDDEN_REASON}.")
         self._session: ClientSession | None = None
 
     async def send(
@@ -108,13 +108,13 @@ class Origin:
         If the credentials are refused (401, 403), `auth` may get new ones, and the request is sent again. `timeout` is
         paused meanwhile, since `auth` may ask a person.
         """
-        auth, place = self._auth, url or self.url
+        auth, target_url = self._auth, url or self.url
         if auth is None:
-            return await self._follow(verb, headers, data, place)
+            return await self._follow(verb, headers, data, target_url)
         for _ in range(MAX_AUTH_RETRIES):
             with paused(timeout):
                 auth_headers = await auth.headers(str(self.url))
-            response = await self._follow(verb, {**headers, **auth_headers}, data, place)
+            response = await self._follow(verb, {**headers, **auth_headers}, data, target_url)
             if response.status not in (401, 403):
                 return response
             answered = join_headers(response.headers.items())
@@ -127,16 +127,16 @@ class Origin:
             if not again:
                 return response
             response.close()
-        return await self._follow(verb, {**headers, **await auth.headers(str(self.url))}, data, place)
+        return await self._follow(verb, {**headers, **await auth.headers(str(self.url))}, data, target_url)
 
-    async def _follow(self, verb: str, headers: dict[str, str], data: bytes | None, place: URL) -> ClientResponse:
+    async def _follow(self, verb: str, headers: dict[str, str], data: bytes | None, target_url: URL) -> ClientResponse:
         """Send a request, and follow redirects within the origin that keep the method and the body."""
-        session, url = self._session or self._open(), place
+        session, url = self._session or self._open(), target_url
         for _ in range(MAX_REDIRECTS + 1):
             response = await session.request(verb, url, data=data, headers=headers, allow_redirects=False)
             status = response.status
             if status not in (301, 302, 307, 308):
-                if url is not place and place is self.url and status < 400:
+                if url is not target_url and target_url is self.url and status < 400:
                     self.url = url
                 return response
             location = response.headers.get("Location", "")
@@ -174,13 +174,13 @@ class Origin:
         # The resolver checks every address, also those that a name resolves to later.
         resolver = None
         if allow is not None and self.proxy is None:
-            resolver = make_resolver(lambda _, address: allow(address), FORBIDDEN)
+            resolver = make_resolver(lambda _, address: allow(address), FORBIDDEN_REASON)
         session: ClientSession = http.ClientSession(
-            connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
+            connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
             # Requests accept no compressed answers: decompressing would be unbounded work.
             auto_decompress=False,
-            read_bufsize=READ_BUFFER,
+            read_bufsize=READ_BUFFER_BYTES,
             proxy=self.proxy,
         )
         self._session = session
@@ -203,7 +203,7 @@ class Origin:
         """Return a refusal as text for an error message: the status and the beginning of the body."""
         body = b""
         with suppress(self.http.ClientError, OSError):
-            body = await response.content.read(MAX_REFUSAL)
+            body = await response.content.read(MAX_REFUSAL_BYTES)
         return f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
 
     def translate(self, error: BaseException) -> WharfingerError:
@@ -238,7 +238,7 @@ class Origin:
 
 def content_type(response: ClientResponse) -> str:
     """Return the media type without parameters; aiohttp's own takes time quadratic in the header's length."""
-    return response.headers.get("Content-Type", "").partition(";")[0].strip()[:MAX_TYPE].lower()
+    return response.headers.get("Content-Type", "").partition(";")[0].strip()[:MAX_TYPE_CHARACTERS].lower()
 
 
 def _without_password(proxy: str | None) -> str:

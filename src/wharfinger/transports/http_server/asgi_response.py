@@ -37,7 +37,7 @@ STREAM_HEADERS: tuple[Pair, ...] = (
 ABORTABLE = "wharfinger.stops"
 """A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
 _MAX_JOINED_BYTES = 64 * 1024
-STREAMS_PER_FLUSH = 200
+STREAMS_PER_TURN = 200
 """Streams that are written in one turn of the loop, which takes about 3 ms."""
 
 
@@ -93,7 +93,7 @@ class ClientGone(OSError):
 
 
 class FlushQueue:
-    """The streams that have something to write. Each turn of the loop writes at most `STREAMS_PER_FLUSH` of them."""
+    """The streams that have something to write. Each turn of the loop writes at most `STREAMS_PER_TURN` of them."""
 
     __slots__ = ("_streams",)
 
@@ -108,7 +108,7 @@ class FlushQueue:
 
     def _flush(self) -> None:
         streams = self._streams
-        batch = [streams.popleft() for _ in range(min(STREAMS_PER_FLUSH, len(streams)))]
+        batch = [streams.popleft() for _ in range(min(STREAMS_PER_TURN, len(streams)))]
         if streams:
             asyncio.get_running_loop().call_soon(self._flush)
         for stream in batch:

@@ -49,7 +49,7 @@ LINGER_SECONDS = 2.0
 """Seconds for which a refused client may continue to send."""
 _MAX_BUFFERED_BYTES = 64 * 1024
 """Bytes of a body that wait to be received; with more, reading pauses."""
-_CHUNK_HEAD = 16
+_CHUNK_HEAD_BYTES = 16
 """Bytes of a chunk's framing that `overhead` does not count: its size in hexadecimal, and two line ends."""
 _FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -297,7 +297,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_chunk_header(self) -> None:
         """Called when the size of a chunk has been read."""
-        self.overhead -= _CHUNK_HEAD
+        self.overhead -= _CHUNK_HEAD_BYTES
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of a body until it is received; drop it if the answer is complete."""

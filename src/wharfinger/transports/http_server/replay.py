@@ -11,8 +11,8 @@ event that it saw (2025-11-25, resumability).
     ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
-resume, and an id of another session is ignored. At most `MAX_WAITING` change notifications wait for a stream's reader,
-and equal ones only once; answers and requests are dropped only if they are larger than the buffer.
+resume, and an id of another session is ignored. At most `MAX_WAITING_MESSAGES` change notifications wait for a stream's
+reader, and equal ones only once; answers and requests are dropped only if they are larger than the buffer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from wharfinger.transports.serving import CancelReason
 
 __all__ = ["ReplayBuffer", "ReplayBuffers", "ReplayStream"]
 
-_EVENT_OVERHEAD = 200
+_EVENT_OVERHEAD_BYTES = 200
 """Bytes of memory that an event takes in addition to its text."""
-MAX_WAITING = 64
+MAX_WAITING_MESSAGES = 64
 """The maximum of notifications that wait for a stream's next connection; answers and requests do not count."""
 
 
@@ -40,7 +40,7 @@ class ReplayBuffers:
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self.max_message = (
-            min(limits.replay_size, limits.replay_total) - _EVENT_OVERHEAD if limits.replay_events else -1
+            min(limits.replay_size, limits.replay_total) - _EVENT_OVERHEAD_BYTES if limits.replay_events else -1
         )
         """Bytes of the largest message that can be kept."""
         self.held = Shares()
@@ -79,7 +79,7 @@ class ReplayBuffer:
         if len(message) > buffers.max_message:
             return False
         limits = buffers.limits
-        cost = len(message) + _EVENT_OVERHEAD
+        cost = len(message) + _EVENT_OVERHEAD_BYTES
         while events and (len(events) >= limits.replay_events or self._size + cost > limits.replay_size):
             self.drop_oldest()
         events[stream, number] = message
@@ -94,7 +94,7 @@ class ReplayBuffer:
 
     def drop_oldest(self) -> None:
         """Drop the oldest event."""
-        cost = len(self._events.pop(next(iter(self._events)))) + _EVENT_OVERHEAD
+        cost = len(self._events.pop(next(iter(self._events)))) + _EVENT_OVERHEAD_BYTES
         self._size -= cost
         self._buffers.held.add(self._owner, -cost)
         if not self._events:
@@ -152,7 +152,7 @@ class ReplayStream:
             waiting = self.buffer.events_after(self.number, self._delivered)
             if is_change_notice(message) and any(message == other for _, other in waiting):
                 return True
-            if len(waiting) >= MAX_WAITING:
+            if len(waiting) >= MAX_WAITING_MESSAGES:
                 return False
         if not self.buffer.keep(self.number, number, message):
             return False
