@@ -216,7 +216,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
     server.include(slow)
     server.include(Quick())
     try:
-        request, wanted = opened(server, "resources/list"), search.Wanted(query="one")
+        request, wanted = opened(server, "resources/list"), search.SearchRequest(query="one")
         hits = await search.search(server.services, server.resources, request, wanted, lambda *_: None)
     finally:
         goes_on.set()

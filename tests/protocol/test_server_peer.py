@@ -426,8 +426,8 @@ def test_a_batch_gives_its_events_in_order_and_one_array_of_answers() -> None:
     )
     assert [type(e).__name__ for e in event.events] == ["Request", "Notification", "Request"]
     first, _, second = event.events
-    assert event.answered(one.respond(second, t.EmptyResult())) is None
-    whole = event.answered(one.respond(first, t.EmptyResult()))
+    assert event.record_answer(one.respond(second, t.EmptyResult())) is None
+    whole = event.record_answer(one.respond(first, t.EmptyResult()))
     assert whole is not None
     assert [answer["id"] for answer in json.loads(b"".join(whole))] == [2, 1]
     assert not one.in_flight

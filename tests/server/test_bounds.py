@@ -20,7 +20,7 @@ from wharfinger.server.input.input_requests import Sample
 from wharfinger.server.middleware import development as details
 from wharfinger.server.middleware import guards
 from wharfinger.server.middleware.guards import Times, limit_rate
-from wharfinger.server.search import Wanted
+from wharfinger.server.search import SearchRequest
 from wharfinger.server.signature import arguments, type_schemas
 from wharfinger.server.skills import serve_skills
 from wharfinger.server.subscriptions import watching
@@ -41,7 +41,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (arguments, {"MAX_DECODERS": 256}),
     (resource_features, {"LONGEST_URI": 8_192}),
     (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
-    (searching, {"LONGEST_QUERY": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
+    (searching, {"MAX_TERM_CHARACTERS": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
     (
         near_uris,
@@ -102,6 +102,6 @@ def test_what_is_left_out_has_its_value(function: Callable[..., Any], defaults: 
 
 
 def test_what_is_made_without_numbers_begins_at_its_own() -> None:
-    assert Wanted(query="x").limit == 20
+    assert SearchRequest(query="x").limit == 20
     assert Times() == Times(count=0, failed=0, total=0.0, longest=0.0)
     assert UnusableSource.exit_code == 2

@@ -13,7 +13,7 @@ from wharfinger.errors import InternalError, InvalidArgument, Overloaded, Permis
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.middleware.chain import Call, Next
-from wharfinger.server.search import Wanted, search, source_name
+from wharfinger.server.search import SearchRequest, search, source_name
 from wharfinger.source import Hit, Hits, Source
 
 
@@ -55,7 +55,7 @@ def hit(name: str, mime_type: str | None = None, snippet: str = "") -> Hit:
 async def found(server: Server, query: str = "x", **wanted: Any) -> Hits:
     request = opened(server, "server/discover")
     return await search(
-        server.services, server.resources, request, Wanted(query=query, **wanted), lambda done, said: None
+        server.services, server.resources, request, SearchRequest(query=query, **wanted), lambda done, said: None
     )
 
 
@@ -192,9 +192,9 @@ async def test_a_path_is_the_beginning_or_a_pattern_of_a_title_or_uri(path: str,
 
 
 def test_what_is_wanted_is_filtered_by_any_filter() -> None:
-    assert not Wanted(query="x", limit=5).filtered
+    assert not SearchRequest(query="x", limit=5).filtered
     for name in ("source", "type", "path"):
-        assert Wanted(query="x", **{name: "y"}).filtered
+        assert SearchRequest(query="x", **{name: "y"}).filtered
 
 
 # -- sources that fail
@@ -272,7 +272,7 @@ class Known:
 
     async def close(self) -> None: ...
 
-    async def search(self, owner: str, wanted: Wanted, told: Any) -> tuple[Hits, list[Source]]:
+    async def search(self, owner: str, wanted: SearchRequest, told: Any) -> tuple[Hits, list[Source]]:
         return self.hits, self.left
 
 

@@ -42,11 +42,11 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.negotiation import (
     Discover,
-    Found,
     GiveUp,
     Initialize,
     NextStep,
     RevisionCache,
+    ServerProtocol,
     Stateless,
     decide_discover,
     decide_initialize,
@@ -250,7 +250,7 @@ class _Opening:
         self._events = events
         self._revisions = revisions
         self._key = _revision_key(target, settings) if revisions is not None else None
-        self._known: Found | None = revisions.get(self._key) if revisions is not None else None
+        self._known: ServerProtocol | None = revisions.get(self._key) if revisions is not None else None
         self.timeouts = [timeout]
         """Timeouts that pause while a person signs in."""
         self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
@@ -270,7 +270,7 @@ class _Opening:
         try:
             agreement = await self._steps()
             if self._revisions is not None and self.settings.revision is None:
-                found: Found = "stateless"
+                found: ServerProtocol = "stateless"
                 if agreement.rules.era == "handshake":
                     found = "sse" if self.link.transport == "http+sse" else "handshake"
                 self._revisions.put(self._key, found)

@@ -34,11 +34,11 @@ from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, SUPPO
 
 __all__ = [
     "Discover",
-    "Found",
     "GiveUp",
     "Initialize",
     "NextStep",
     "RevisionCache",
+    "ServerProtocol",
     "Stateless",
     "Step",
     "decide_discover",
@@ -95,7 +95,7 @@ _decode_error = msgspec.json.Decoder(t.ErrorObject).decode
 _decode_discovered = msgspec.json.Decoder(t.DiscoverResult).decode
 
 
-Found = Literal["stateless", "handshake", "sse"]
+ServerProtocol = Literal["stateless", "handshake", "sse"]
 """The protocol that a server speaks: an era, or the handshake era over HTTP+SSE of 2024-11-05."""
 
 
@@ -109,30 +109,30 @@ class RevisionCache:
         self._clock = clock
         self._max_servers = max_servers
         self._max_age = max_age
-        self._found: dict[Hashable, tuple[Found, float]] = {}
+        self._protocols: dict[Hashable, tuple[ServerProtocol, float]] = {}
 
-    def get(self, server: Hashable) -> Found | None:
+    def get(self, server: Hashable) -> ServerProtocol | None:
         """Return the protocol of a server; None if there is no entry, or it has expired."""
-        found, when = self._found.get(server, (None, 0.0))
-        return found if found is not None and self._clock() - when < self._max_age else None
+        protocol, when = self._protocols.get(server, (None, 0.0))
+        return protocol if protocol is not None and self._clock() - when < self._max_age else None
 
-    def put(self, server: Hashable, found: Found) -> None:
+    def put(self, server: Hashable, protocol: ServerProtocol) -> None:
         """Remember the protocol of a server; the oldest entry is dropped if there are too many."""
-        self._found.pop(server, None)
-        if len(self._found) >= self._max_servers:
-            del self._found[next(iter(self._found))]
-        self._found[server] = found, self._clock()
+        self._protocols.pop(server, None)
+        if len(self._protocols) >= self._max_servers:
+            del self._protocols[next(iter(self._protocols))]
+        self._protocols[server] = protocol, self._clock()
 
     def forget(self, server: Hashable) -> None:
         """Drop the entry of a server, because it was wrong."""
-        self._found.pop(server, None)
+        self._protocols.pop(server, None)
 
     def clear(self) -> None:
         """Forget every server."""
-        self._found.clear()
+        self._protocols.clear()
 
 
-def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
+def first_step(pinned: str | None = None, known: ServerProtocol | None = None) -> Step:
     """Return the first request: `server/discover` in the newest revision, or the one that opens the pinned revision.
 
     A server that is `known` to speak the handshake era gets `initialize` at once.

@@ -27,8 +27,8 @@ __all__ = ["Batch", "Event", "ServerPeer"]
 class Batch:
     """A JSON-RPC batch (2025-03-26): the `events` of its messages, whose responses are sent as one array.
 
-    Call `answered` after each request of the batch. After the last one it returns the array, or None if no message of
-    the batch has a response (JSON-RPC 2.0, §6).
+    Call `record_answer` after each request of the batch. After the last one it returns the array, or None if no message
+    of the batch has a response (JSON-RPC 2.0, §6).
     """
 
     __slots__ = ("answers", "events", "left")
@@ -47,7 +47,7 @@ class Batch:
         self.left = sum(isinstance(event, Request) for event in self.events)
         """Requests without a response."""
 
-    def answered(self, data: bytes | ChunkedMessage | None) -> ChunkedMessage | None:
+    def record_answer(self, data: bytes | ChunkedMessage | None) -> ChunkedMessage | None:
         """Record the response of one request, None if it was cancelled. Returns the array after the last request."""
         self.left -= 1
         if data is not None:

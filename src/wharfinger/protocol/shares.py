@@ -43,29 +43,29 @@ def name_network(address: str) -> str:
 class Shares:
     """The amount that each owner uses of something bounded: a count, or bytes. Each operation takes constant time."""
 
-    __slots__ = ("_by_size", "_held", "total")
+    __slots__ = ("_amounts", "_by_size", "total")
 
     def __init__(self) -> None:
         self.total = 0
-        self._held: dict[str, int] = {}
+        self._amounts: dict[str, int] = {}
         self._by_size: dict[int, dict[str, None]] = {}
         """Owners by the bit length of the amount that they hold."""
 
     def __getitem__(self, owner: str) -> int:
-        return self._held.get(owner, 0)
+        return self._amounts.get(owner, 0)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._amounts)
 
     def add(self, owner: str, amount: int = 1) -> None:
         """Count more for `owner`, or less if `amount` is negative."""
-        before = self._held.get(owner, 0)
+        before = self._amounts.get(owner, 0)
         after = before + amount
         self.total += amount
         if after:
-            self._held[owner] = after
+            self._amounts[owner] = after
         else:
-            self._held.pop(owner, None)
+            self._amounts.pop(owner, None)
         old, new = before.bit_length(), after.bit_length()
         if old != new:
             if old:
@@ -83,13 +83,13 @@ class Shares:
         """
         if self.total + amount <= limit:
             return True
-        owners = len(self._held) + (owner not in self._held)
+        owners = len(self._amounts) + (owner not in self._amounts)
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
         """Return the owner who holds most; if more than 64 hold about the same, one of those. Needs an owner."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
-        return max(islice(largest, _MAX_COMPARED), key=self._held.__getitem__)
+        return max(islice(largest, _MAX_COMPARED), key=self._amounts.__getitem__)
 
 
 class FairTable(Generic[Member]):

@@ -380,9 +380,9 @@ class Context(RequestContext, Generic[State]):
         Raises:
             InvalidArgument: there is no such source.
         """
-        from wharfinger.server.search import Wanted, search
+        from wharfinger.server.search import SearchRequest, search
 
-        wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
+        wanted = SearchRequest(query=query, limit=limit, source=source, type=type, path=path)
 
         def report_indexing(documents: float, message: str) -> None:
             self.report_progress(documents, message=message)

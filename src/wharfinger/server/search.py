@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
 
-__all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
+__all__ = ["Index", "SearchRequest", "not_searched", "search", "source_name"]
 
-LONGEST_QUERY = MAX_QUERY_CHARACTERS
+MAX_TERM_CHARACTERS = MAX_QUERY_CHARACTERS
 """The maximum number of characters of a query, and of the name of a source or type."""
 
 FILTERED_LIMIT_FACTOR = 10
 """If a filter may drop hits, this many times more are requested from a source."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A query (see `content.search_query`), and filters. An empty filter passes everything.
 
     `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
@@ -73,21 +73,21 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.path if not self.path or any(sign in self.path for sign in "*?[") else self.path + "*"
 
     @property
-    def fits_path(self) -> Matcher:
+    def matches_path(self) -> Matcher:
         """A function that returns whether a title or URI fits `path`."""
         return _compiled(self.pattern)
 
-    def takes(self, source: Source) -> bool:
+    def includes(self, source: Source) -> bool:
         """Return whether this source is searched."""
         return not self.source or self.source.casefold() in _names(source)
 
-    def fits(self, hit: Hit) -> bool:
+    def accepts(self, hit: Hit) -> bool:
         """Return whether a hit of a source passes the filters of type and path."""
         kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
         family = self.type.removesuffix("*").removesuffix("/") + "/"
         if self.type and kind != self.type and not kind.startswith(family):
             return False
-        return not self.path or self.fits_path(hit.title) or self.fits_path(hit.uri)
+        return not self.path or self.matches_path(hit.title) or self.matches_path(hit.uri)
 
 
 _WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")
@@ -111,14 +111,18 @@ class Index(Protocol):
         ...
 
     async def search(
-        self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
+        self, owner: str, wanted: SearchRequest, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
         """Return the hits, and the sources that `wanted` includes but this index does not cover."""
         ...
 
 
 async def search(
-    services: Services, resources: Resources, request: Request, wanted: Wanted, progress: Callable[[float, str], object]
+    services: Services,
+    resources: Resources,
+    request: Request,
+    wanted: SearchRequest,
+    progress: Callable[[float, str], object],
 ) -> Hits:
     """Return the best hits; `truncated` says why there may be more.
 
@@ -126,18 +130,18 @@ async def search(
         InvalidArgument: there is no such source, or the query or a filter is too long.
     """
     if (
-        max(map(len, (wanted.query, wanted.source, wanted.type))) > LONGEST_QUERY
+        max(map(len, (wanted.query, wanted.source, wanted.type))) > MAX_TERM_CHARACTERS
         or len(wanted.path) > MAX_PATTERN_CHARACTERS
     ):
         raise InvalidArgument(
-            f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {MAX_PATTERN_CHARACTERS:,}."
+            f"Search for at most {MAX_TERM_CHARACTERS:,} characters, with a path of at most {MAX_PATTERN_CHARACTERS:,}."
         )
-    sources = [source for source in resources.every_source() if wanted.takes(source)]
+    sources = [source for source in resources.every_source() if wanted.includes(source)]
     if wanted.source and not sources:
         names = sorted({source_name(source) for source in resources.every_source()})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
     query = query_of(wanted.query)
-    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.fits(hit))
+    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.accepts(hit))
     owner = owner_of(request)
     if resources.index is not None:
         found, sources = await _search_index(resources, resources.index, owner, wanted, progress, sources)
@@ -155,13 +159,13 @@ async def search(
         await _wait_for_all(pending.values())
         unreachable = [source for source, answer in pending.items() if _is_unreachable(answer)]
         answers = [answer.result() for source, answer in pending.items() if source not in unreachable]
-        shown = [[hit for hit in answer if hit.uri not in known and wanted.fits(hit)] for answer in answers]
+        shown = [[hit for hit in answer if hit.uri not in known and wanted.accepts(hit)] for answer in answers]
         hits.truncated = next(
             filter(None, (hits.truncated, *(getattr(answer, "truncated", "") for answer in answers))), ""
         )
         _merge(hits, shown, [getattr(answer, "remark", "") for answer in answers])
         hits.truncated = not_searched(unreachable) if unreachable else hits.truncated
-    missing = [source for source, _ in resources.missing() if wanted.takes(source)]
+    missing = [source for source, _ in resources.missing() if wanted.includes(source)]
     if missing:  # also those that the index covers, which may be out of date
         hits.truncated = not_searched({*missing, *unreachable})
     if resources.may_differ():
@@ -184,7 +188,7 @@ async def _search_index(
     resources: Resources,
     index: Index,
     owner: str,
-    wanted: Wanted,
+    wanted: SearchRequest,
     progress: Callable[[float, str], object],
     sources: list[Source],
 ) -> tuple[Hits, list[Source]]:

@@ -13,7 +13,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import iso, size_text
 from wharfinger.sources.windows.window import SUMMARY
 
-__all__ = ["MAX_CHILDREN", "Say", "dated", "described", "listing_text", "modified_at", "summaries"]
+__all__ = ["MAX_CHILDREN", "Say", "description_of", "listing_text", "modified_annotations", "modified_at", "summaries"]
 
 MAX_CHILDREN = 1_000
 """The most entries that a read of a directory returns."""
@@ -53,12 +53,12 @@ def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list
     return [_summary(child, say or _brief) for child in children]
 
 
-def described(child: t.Resource) -> str:
+def description_of(child: t.Resource) -> str:
     """Return the description of a child."""
     return str(child.description)
 
 
-def dated(seconds: float | None) -> t.Annotations | UnsetType:
+def modified_annotations(seconds: float | None) -> t.Annotations | UnsetType:
     """Return annotations with the time of the last change (Unix time); UNSET if that is unknown."""
     stamp = "" if seconds is None else iso(seconds)
     return t.Annotations(last_modified=stamp) if stamp else UNSET

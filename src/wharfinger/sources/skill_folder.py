@@ -56,7 +56,7 @@ MAX_DIRECTORIES = 10_000  # that are searched for skills
 PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
 PAGE_BYTES = 128 * MIB  # in the skills of one page, so that hashing them takes a short time
 MAX_CACHED_DIGESTS = 32_768
-KEPT_SKILL_FILES = 4_096
+MAX_CACHED_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
 
@@ -196,7 +196,7 @@ class Skills(Source):
         if skill_file.problem:
             self._report(parts, skill_file.problem)
         if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)):
-            if len(self._skill_files) >= KEPT_SKILL_FILES:
+            if len(self._skill_files) >= MAX_CACHED_SKILL_FILES:
                 self._skill_files.clear()
             self._skill_files[parts] = skill_file
         return skill_file
@@ -212,7 +212,7 @@ class Skills(Source):
         return _SkillFile(version_of_file(status), frontmatter, problem)
 
     def _report(self, parts: Parts, problem: str) -> None:
-        if (parts, problem) not in self._reported and len(self._reported) < KEPT_SKILL_FILES:
+        if (parts, problem) not in self._reported and len(self._reported) < MAX_CACHED_SKILL_FILES:
             self._reported.add((parts, problem))
             log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
 

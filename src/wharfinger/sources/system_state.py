@@ -253,17 +253,17 @@ def _processes(machine: _Machine) -> dict[str, Any]:
     used: dict[tuple[int, float], tuple[float, float]] = {}
     rows: list[dict[str, Any]] = []
     for process in machine.psutil.process_iter(fields):
-        known = process.info
-        began, times, memory = known["create_time"] or wall, known["cpu_times"], known["memory_info"]
-        key = (known["pid"], began)
+        info = process.info
+        began, times, memory = info["create_time"] or wall, info["cpu_times"], info["memory_info"]
+        key = (info["pid"], began)
         seconds = times.user + times.system if times else 0.0
         before, at = machine.used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
         resident_bytes = memory.rss if memory else 0
         rows.append({
-            "pid": known["pid"],
-            "name": shown((known["name"] or "")[:MAX_NAME_LENGTH]),
-            "user": shown((known["username"] or "")[:MAX_NAME_LENGTH]),
+            "pid": info["pid"],
+            "name": shown((info["name"] or "")[:MAX_NAME_LENGTH]),
+            "user": shown((info["username"] or "")[:MAX_NAME_LENGTH]),
             "cpu_percent": round(max(0.0, seconds - before) / max(now - at, 0.1) * 100, 1),
             "memory": resident_bytes,
             "memory_percent": round(resident_bytes / total * 100, 1),

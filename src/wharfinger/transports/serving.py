@@ -35,7 +35,7 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["PART_BYTES", "CancelReason", "Sealer", "answer_exception", "check_unread", "report"]
+__all__ = ["PART_BYTES", "AnswerEncoder", "CancelReason", "answer_exception", "check_unread", "report"]
 
 log = logging.getLogger("wharfinger.transports.serving")
 
@@ -54,7 +54,7 @@ class CancelReason(Enum):
     STREAM_ENDED = "another connection took over its stream, or the session has ended"
 
 
-class Sealer(Protocol):
+class AnswerEncoder(Protocol):
     """Encodes answers. A `ServerPeer` does, and returns None for a request that is no longer in flight."""
 
     def respond(self, request: Any, result: Any, /) -> bytes | ChunkedMessage | None:
@@ -69,7 +69,7 @@ class Sealer(Protocol):
 def answer_exception(
     request: Request | None,
     error: BaseException,
-    sealer: Sealer,
+    encoder: AnswerEncoder,
     limits: Limits,
     *,
     reason: CancelReason | None = None,
@@ -82,9 +82,9 @@ def answer_exception(
     """
     if request is not None and (stop := input_needed(error)):
         try:
-            return sealer.respond(request, stop.result), None
-        except Exception as unsealed:
-            error = unsealed
+            return encoder.respond(request, stop.result), None
+        except Exception as encoding_error:
+            error = encoding_error
     elif isinstance(error, asyncio.CancelledError):
         if reason is CancelReason.DEADLINE:
             error = HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
@@ -97,10 +97,10 @@ def answer_exception(
     name = "HTTP" if request is None else name_of_call(request)
     answer = report(error, name, level)
     try:
-        return sealer.fail(request, answer), answer
-    except Exception as unsealed:  # the message or data cannot be encoded, and the caller still waits
-        answer = report(_caused(RuntimeError("The error cannot be encoded."), unsealed), name)
-        return sealer.fail(request, answer), answer
+        return encoder.fail(request, answer), answer
+    except Exception as encoding_error:  # the message or data cannot be encoded, and the caller still waits
+        answer = report(_caused(RuntimeError("The error cannot be encoded."), encoding_error), name)
+        return encoder.fail(request, answer), answer
 
 
 def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:

@@ -170,7 +170,7 @@ class StreamServer(asyncio.Protocol):
         if request.on_answer:
             answered(request, data)
         if batch is not None:
-            data = batch.answered(data)
+            data = batch.record_answer(data)
         if data is not None:
             self.write(data)
         if self.draining and not self.peer.in_flight:

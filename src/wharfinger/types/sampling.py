@@ -76,7 +76,7 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
 
 
 def _ids(ids: set[str]) -> str:
-    """At most 8 ids, shortened: they may come from a peer."""
+    """Return at most 8 ids, shortened: they may come from a peer."""
     return ", ".join(id[:64] for id in sorted(ids)[:8])
 
 

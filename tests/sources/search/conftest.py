@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.driving import opened
 from wharfinger import Server
-from wharfinger.server.search import Wanted, search
+from wharfinger.server.search import SearchRequest, search
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search import SearchIndex, search_index
 
@@ -29,7 +29,7 @@ class Searched:
     async def find(self, query: str, limit: int = 20, **filters: str) -> Hits:
         """Search as a caller does."""
         request = opened(self.server, "resources/list")
-        wanted = Wanted(query=query, limit=limit, **filters)
+        wanted = SearchRequest(query=query, limit=limit, **filters)
         return await search(
             self.server.services,
             self.server.resources,

@@ -20,7 +20,7 @@ import wharfinger
 from tests.server.driving import opened
 from wharfinger import Server
 from wharfinger.content.folding import fold
-from wharfinger.server.search import Wanted, search
+from wharfinger.server.search import SearchRequest, search
 from wharfinger.sources import files
 from wharfinger.sources.search import index_search, search_index
 from wharfinger.sources.search.index_store import OVERLAP_CHARACTERS, PART_CHARACTERS
@@ -88,7 +88,11 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
     async def found(query: str) -> set[str]:
         hits = await search(
-            server.services, server.resources, request, Wanted(query=query, limit=10_000), lambda done, message: None
+            server.services,
+            server.resources,
+            request,
+            SearchRequest(query=query, limit=10_000),
+            lambda done, message: None,
         )
         assert not hits.truncated
         return {hit.uri.partition("?")[0].removeprefix("file:///tree/") for hit in hits}

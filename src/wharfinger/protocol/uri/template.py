@@ -133,7 +133,7 @@ class UriTemplate:
         names = [v.name for part in self.parts if isinstance(part, Expression) for v in part.variables]
         self.variables = tuple(dict.fromkeys(names))
         self._repeats = len(names) != len(self.variables)
-        self._slots, self.atoms = _lower(self.parts, frozenset(maps))
+        self._slots, self.atoms = _slots_and_atoms(self.parts, frozenset(maps))
         self._matcher: Matcher | None = None
         self._plain = not self._repeats and all(
             slot.read is _read_one and not slot.variables[0].limit and slot.operator not in ("+", "#")
@@ -227,7 +227,7 @@ class UriTemplate:
             return _agree(found)
         return {variable.name: value for variable, value in found}
 
-    def _refuses(self, slot: Slot, content: str, found: Found) -> bool:
+    def _refuses(self, slot: Slot, content: str, found: VariableValues) -> bool:
         if "?" in slot.operator or slot.operator == "&":
             return False
         if slot.operator in ("+", "#"):
@@ -259,7 +259,7 @@ def is_unsafe(value: str, *, path: bool = False) -> bool:
     return (_UNSAFE_PATH if path else _UNSAFE_PART).search(value) is not None
 
 
-def _texts(found: Found) -> Iterator[str]:
+def _texts(found: VariableValues) -> Iterator[str]:
     for _, value in found:
         if isinstance(value, str):
             yield value
@@ -454,7 +454,7 @@ def _refuse_limit(variable: Variable) -> None:
 
 # --- matching ---------------------------------------------------------------------------------------------------------
 
-Found = list[tuple[Variable, Value]]
+VariableValues = list[tuple[Variable, Value]]
 
 
 class Slot(NamedTuple):
@@ -463,16 +463,18 @@ class Slot(NamedTuple):
     operator: str
     variables: tuple[Variable, ...]
     maps: frozenset[str]
-    read: Callable[[Slot, str, Found], bool]
+    read: Callable[[Slot, str, VariableValues], bool]
 
 
-def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tuple[Slot, ...], tuple[Atom, ...]]:
+def _slots_and_atoms(
+    parts: Sequence[str | Expression], maps: frozenset[str]
+) -> tuple[tuple[Slot, ...], tuple[Atom, ...]]:
     """Return the slots and atoms of a template. Works backwards, because a placeholder depends on what follows it."""
     slots: list[Slot] = []
     atoms: list[Atom] = []
     next_first: frozenset[str] = frozenset()  # the characters that may begin the next part
     later: frozenset[str] = frozenset()  # "?" and "#" that some later part begins with or contains
-    for part in reversed(_rows(parts)):
+    for part in reversed(_parts_to_match(parts)):
         if isinstance(part, str):
             atoms.append(part)
             next_first, later = frozenset(part[0]), later | (frozenset(part) & {"?", "#"})
@@ -487,7 +489,7 @@ def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tup
     return tuple(slots), tuple(atoms)
 
 
-def _rows(parts: Sequence[str | Expression]) -> list[str | Expression]:
+def _parts_to_match(parts: Sequence[str | Expression]) -> list[str | Expression]:
     """Return the parts as they are matched: `{/a,b}` as `{/a}{/b}`, and `{?a}{&b}` as one group of names.
 
     That group has the operator "?&": it begins with "&" if `{?a}` is undefined.
@@ -525,23 +527,23 @@ def _placeholder(part: Expression, next_first: frozenset[str], later: frozenset[
     return Placeholder(chars, OPERATORS[operator].first, 0 if operator else 1, max_count)
 
 
-def _reader(part: Expression) -> Callable[[Slot, str, Found], bool]:
+def _reader(part: Expression) -> Callable[[Slot, str, VariableValues], bool]:
     if part.operator == "?&" or OPERATORS[part.operator].named:
         return _read_names
     single = len(part.variables) == 1 and not part.variables[0].explode
     return _read_one if single else _read_pieces
 
 
-def _read_one(slot: Slot, content: str, found: Found) -> bool:
+def _read_one(slot: Slot, content: str, found: VariableValues) -> bool:
     return _keep(slot.variables[0], _decode(content), found)
 
 
-def _keep(variable: Variable, value: str, found: Found) -> bool:
+def _keep(variable: Variable, value: str, found: VariableValues) -> bool:
     found.append((variable, value))
     return not variable.limit or len(value) <= variable.limit
 
 
-def _read_pieces(slot: Slot, content: str, found: Found) -> bool:
+def _read_pieces(slot: Slot, content: str, found: VariableValues) -> bool:
     """Assign the pieces to the variables in order; an exploded one takes the pieces that the others leave."""
     pieces = content.split(OPERATORS[slot.operator].separator) if content or slot.operator not in ("", "+") else []
     spare = len(pieces) - sum(not variable.explode for variable in slot.variables)
@@ -560,7 +562,7 @@ def _read_pieces(slot: Slot, content: str, found: Found) -> bool:
     return place == len(pieces)
 
 
-def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Found) -> bool:
+def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: VariableValues) -> bool:
     if variable.name not in slot.maps:
         found.append((variable, [_decode(piece) for piece in pieces]))
         return True
@@ -569,7 +571,7 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Fou
     return all(equals for _, equals, _ in pairs)
 
 
-def _read_names(slot: Slot, content: str, found: Found) -> bool:
+def _read_names(slot: Slot, content: str, found: VariableValues) -> bool:
     """Read names in any order.
 
     A name that no plain variable has goes to an exploded one: to its list if it has that name, else to its map.
@@ -596,7 +598,7 @@ def _read_names(slot: Slot, content: str, found: Found) -> bool:
 
 
 def _keep_rest(
-    exploded: dict[str, Variable], lists: dict[str, list[str]], others: dict[str, str], found: Found
+    exploded: dict[str, Variable], lists: dict[str, list[str]], others: dict[str, str], found: VariableValues
 ) -> bool:
     """Add the list of each exploded variable. The first exploded one without a list takes the other names."""
     found += [(exploded[name], values) for name, values in lists.items()]
@@ -609,7 +611,7 @@ def _keep_rest(
     return True
 
 
-def _agree(found: Found) -> dict[str, Value] | None:
+def _agree(found: VariableValues) -> dict[str, Value] | None:
     """Return one value for each variable, or None if a variable occurs several times with different values.
 
     The value is the complete one if there is one, else the longest prefix.

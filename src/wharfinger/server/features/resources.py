@@ -37,7 +37,7 @@ from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.near_uris import add_near_uris
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
-from wharfinger.server.search import Index, Wanted, search
+from wharfinger.server.search import Index, SearchRequest, search
 from wharfinger.server.source_calls import MISSING, SourceCalls
 from wharfinger.source import Hits, Source
 
@@ -533,7 +533,7 @@ class Resources:
     async def search(self, request: Request, query: str, limit: int) -> Hits:
         """Search everything, as `Context.search` does, without reporting progress."""
         return await search(
-            self._services, self, request, Wanted(query=query, limit=limit), lambda documents, message: None
+            self._services, self, request, SearchRequest(query=query, limit=limit), lambda documents, message: None
         )
 
 

@@ -164,7 +164,7 @@ class RequestState:
     def answer(self, key: str, digest: str, own_key: bool) -> Raw | None:
         """Return the answer to exactly this request; None if it has to be asked.
 
-        A first request may already bring answers for keys that the author has `own_key`: they are part of an interface.
+        A first request may already bring answers for keys that the author chose (`own_key`): they are an interface.
 
         Raises:
             NoAnswer: it was answered with an error.

@@ -53,14 +53,14 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     Text that names `Context` counts as that class, because many import it only for type checkers.
     """
     function = body_of(function)
-    if (plain := _classes(function)) is not None:
+    if (plain := _class_annotations(function)) is not None:
         return plain
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
         pass
     innermost = inspect.unwrap(function)
-    scope = dict(getattr(innermost, "__globals__", {})) | _around(innermost)
+    scope = dict(getattr(innermost, "__globals__", {})) | _enclosing_locals(innermost)
     closure = getattr(innermost, "__closure__", None) or ()
     for name, cell in zip(getattr(getattr(innermost, "__code__", None), "co_freevars", ()), closure, strict=False):
         try:
@@ -70,7 +70,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
 
 
-def _classes(function: Any) -> dict[str, Any] | None:
+def _class_annotations(function: Any) -> dict[str, Any] | None:
     """Return the annotations if each one is or names a class, which is usual; `typing` takes ten times as long."""
     scope = getattr(function, "__globals__", {})
     found: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def _classes(function: Any) -> dict[str, Any] | None:
     return found
 
 
-def _around(function: Callable[..., Any]) -> dict[str, Any]:
+def _enclosing_locals(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the local names of the function in which this one is being defined, if that is still running."""
     outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
     frame = inspect.currentframe() if outer else None

@@ -60,7 +60,7 @@ def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
     message, place = (found[1], found[3] or "") if found else ("", "")
     where = name + printable(place)
     if isinstance(error.__cause__, ModelErrors):
-        return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.found]
+        return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.faults]
     member = re.fullmatch(_MEMBER, message)
     if member:
         missing = member[1] == "missing required"

@@ -24,10 +24,10 @@ _Mode = Literal["validation", "serialization"]
 class ModelErrors(ValueError):
     """The validation errors of a model: pairs of the path inside the model and the reason."""
 
-    found: list[tuple[tuple[str | int, ...], str]]
+    faults: list[tuple[tuple[str | int, ...], str]]
 
-    def __init__(self, found: list[tuple[tuple[str | int, ...], str]]) -> None:
-        self.found = found
+    def __init__(self, faults: list[tuple[tuple[str | int, ...], str]]) -> None:
+        self.faults = faults
         super().__init__("does not fit")
 
 

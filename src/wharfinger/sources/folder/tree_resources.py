@@ -19,7 +19,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document
-from wharfinger.sources.directories import MAX_CHILDREN, Say, dated, listing_text, modified_at, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, Say, listing_text, modified_annotations, modified_at, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.annotating import annotations_of
 from wharfinger.sources.folder.file_content import (
@@ -265,7 +265,7 @@ class TreeResources:
             mime_type=kind,
             size=UNSET if directory else status.st_size,
             description=heading or UNSET,
-            annotations=dated(status.st_mtime)
+            annotations=modified_annotations(status.st_mtime)
             if self._headings is None
             else annotations_of(parts, kind, status.st_mtime),
             meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,

@@ -17,7 +17,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
@@ -29,9 +29,9 @@ __all__ = ["BlameAnswer"]
 
 DEFAULT_LINES = 200
 """Lines of a window if the URI has no `lines`."""
-MOST_LINES = 5_000
+MAX_LINES = 5_000
 """The most lines of any window."""
-CHARACTERS, MOST_CHARACTERS = 32_000, 256_000
+DEFAULT_CHARACTERS, MAX_CHARACTERS = 32_000, 256_000
 """Characters after which these two windows end early."""
 MAX_LINE_CHARACTERS = 2_000
 """Characters of one line that are shown."""
@@ -97,7 +97,7 @@ class BlameAnswer(GitAnswer):
             name=f"blame of {shown(self.address.parts[-1])}",
             title=f"Who wrote the lines of {path} at {rev}",
             mime_type=mime.TEXT,
-            annotations=dated(self.modified),
+            annotations=modified_annotations(self.modified),
             meta={VERSION: self.version},
         )
 
@@ -110,8 +110,8 @@ class BlameAnswer(GitAnswer):
         origins = await self._origins(first, last)
         names = list(dict.fromkeys(origin.oid for origin in origins))
         commits = dict(zip(names, await asyncio.gather(*[self.objects.commit(oid) for oid in names]), strict=True))
-        shown_lines, end = _written(
-            lines, origins, commits, first, self._path, MOST_CHARACTERS if window else CHARACTERS
+        shown_lines, end = _blame_text(
+            lines, origins, commits, first, self._path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
         )
         path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
         counted = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
@@ -195,16 +195,16 @@ def _range(window: Window | None, number: int) -> tuple[int, int]:
     if window is None:
         return 1, min(DEFAULT_LINES, number)
     if window.kind == "tail":
-        return max(1, number - min(window.first, MOST_LINES) + 1), number
+        return max(1, number - min(window.first, MAX_LINES) + 1), number
     if window.kind != "lines":
         raise InvalidArgument("Blame is read by lines: write lines=1-200 or tail=50.")
     if window.first > number:
         raise InvalidArgument(f"The file has {number:,} lines: lines={window.first}- begins after its end.")
     last = window.first + DEFAULT_LINES - 1 if window.last is None else window.last
-    return window.first, min(last, number, window.first + MOST_LINES - 1)
+    return window.first, min(last, number, window.first + MAX_LINES - 1)
 
 
-def _written(
+def _blame_text(
     lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit], first: int, path: bytes, room: int
 ) -> tuple[str, int]:
     """Return as many lines as fit in `room`, under the commits that wrote them, and the number of the last one."""

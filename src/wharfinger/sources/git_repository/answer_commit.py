@@ -5,7 +5,7 @@ from __future__ import annotations
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_differences import EMPTY_TREES, changes
 from wharfinger.sources.git_repository.git_objects import MAX_TAGS, GitObjects
@@ -63,7 +63,7 @@ def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
         name=commit.oid[:12],
         title=subject(commit) or commit.oid[:12],
         mime_type=mime.TEXT,
-        annotations=dated(commit.committer.seconds),
+        annotations=modified_annotations(commit.committer.seconds),
         meta={VERSION: commit.oid},
     )
 

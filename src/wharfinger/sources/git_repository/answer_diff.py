@@ -12,7 +12,7 @@ from wharfinger import types as t
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import tree_before
 from wharfinger.sources.git_repository.answers import GitAnswer
@@ -63,7 +63,7 @@ class DiffAnswer(GitAnswer):
             name=shown(between),
             title=shown(f"Changes {'between' if address.to else 'by'} {between}{where}"),
             mime_type=DIFF,
-            annotations=dated(self.modified),
+            annotations=modified_annotations(self.modified),
             meta={VERSION: self.version},
         )
 

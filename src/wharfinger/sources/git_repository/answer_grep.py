@@ -12,7 +12,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.folder.file_uri import quote as quote_part
 from wharfinger.sources.git_repository.answers import GitAnswer
@@ -67,12 +67,12 @@ class GrepAnswer(GitAnswer):
             name=f"grep in {rev}",
             title=f"Lines of the files at {rev} that have a text",
             mime_type=mime.TEXT,
-            annotations=dated(self.modified),
+            annotations=modified_annotations(self.modified),
             meta={VERSION: self.version},
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        text, path, after = self._asked()
+        text, path, after = self._read_query()
         found, cut = await self._search(text, path)
         window = found[after : after + WINDOW_LINES]
         blocks: list[str] = []
@@ -96,7 +96,7 @@ class GrepAnswer(GitAnswer):
             contents.append(continuation(following, f"{many(end, 'line')} so far."))
         return contents
 
-    def _asked(self) -> tuple[str, bytes, int]:
+    def _read_query(self) -> tuple[str, bytes, int]:
         query = self.address.query
         text, after = query.get("text", ""), query.get("after", "0")
         if not text or len(text) > MAX_TEXT_CHARACTERS or "\n" in text or "\0" in text:

@@ -17,7 +17,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
@@ -80,7 +80,7 @@ class LogAnswer(GitAnswer):
             name=f"log of {rev}",
             title=f"Commits that led to {rev}",
             mime_type=mime.TEXT,
-            annotations=dated(self.modified),
+            annotations=modified_annotations(self.modified),
             meta={VERSION: self.version},
         )
 

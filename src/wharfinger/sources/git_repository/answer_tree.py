@@ -15,7 +15,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import MAX_CHILDREN, dated, listing_text, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, modified_annotations, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
@@ -61,7 +61,7 @@ class TreeAnswer(GitAnswer):
         (found,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
         found.uri = self.uri
         if self._seconds is not None and not self.address.parts:
-            found.annotations = dated(self._seconds)
+            found.annotations = modified_annotations(self._seconds)
         return found
 
     async def contents(self) -> list[t.ResourceContents]:

@@ -53,7 +53,7 @@ __all__ = [
     "run_git",
 ]
 
-OLDEST = (2, 39, 5)
+MIN_GIT_VERSION = (2, 39, 5)
 """The git of Debian 12, the first with NUL-terminated batch commands and all fixes of early 2023 and later."""
 MEMORY_BYTES = 512 << 20
 """Address space of one process. A 207-byte pack makes an unlimited `cat-file` use 2 GiB."""
@@ -125,17 +125,20 @@ def find_git() -> GitProgram:
     """Return the git in PATH.
 
     Raises:
-        UnusableSource: PATH has no git, or only one that is older than `OLDEST`.
+        UnusableSource: PATH has no git, or only one that is older than `MIN_GIT_VERSION`.
     """
     # A relative folder in PATH, such as `.`, could be the repository, with a program named git in it.
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     path = shutil.which("git", path=os.pathsep.join(folders))
     if path is None:
-        raise UnusableSource(f"Publishing a git repository needs git {_dotted(OLDEST)} or newer: none is in PATH.")
-    program = _program(os.path.abspath(path))
-    if program.version < OLDEST:
         raise UnusableSource(
-            f"Publishing a git repository needs git {_dotted(OLDEST)} or newer: {path} is {_dotted(program.version)}."
+            f"Publishing a git repository needs git {_dotted(MIN_GIT_VERSION)} or newer: none is in PATH."
+        )
+    program = _program(os.path.abspath(path))
+    if program.version < MIN_GIT_VERSION:
+        raise UnusableSource(
+            f"Publishing a git repository needs git {_dotted(MIN_GIT_VERSION)} or newer: "
+            f"{path} is {_dotted(program.version)}."
         )
     return program
 

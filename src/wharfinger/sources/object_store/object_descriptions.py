@@ -8,7 +8,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import dated
+from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.object_store.object_store_contract import ObjectInfo
 
 __all__ = ["describe"]
@@ -25,6 +25,6 @@ def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
         title=path,
         mime_type=mime.DIRECTORY if info.directory else mime.by_name(name) or UNSET,
         size=UNSET if info.directory or info.size is None else info.size,
-        annotations=dated(info.modified),
+        annotations=modified_annotations(info.modified),
         meta=meta,
     )

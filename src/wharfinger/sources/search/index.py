@@ -21,7 +21,7 @@ from wharfinger.sources.search.indexing import Indexing
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
-    from wharfinger.server.search import Wanted
+    from wharfinger.server.search import SearchRequest
 
 __all__ = ["SearchIndex", "search_index"]
 
@@ -136,7 +136,7 @@ class SearchIndex:
             self._indexing.notify(uri)
 
     async def search(
-        self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
+        self, owner: str, wanted: SearchRequest, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
         """Search the index. Returns the hits, and the sources that it does not cover yet.
 
@@ -149,7 +149,7 @@ class SearchIndex:
         indexing.notify()
         await self._wait(indexing, progress)
         store, reader = self._store, self._reader
-        chosen = {key: source for key, source in everything.items() if wanted.takes(source)}
+        chosen = {key: source for key, source in everything.items() if wanted.includes(source)}
         pending = indexing.progress.pending
         uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.empty]
         query = query_of(wanted.query)

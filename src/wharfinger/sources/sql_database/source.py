@@ -17,7 +17,7 @@ from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import MAX_CHILDREN, described, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, description_of, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
@@ -257,7 +257,7 @@ class Database(Source):
         result = self._single_content(
             uri, mime.TEXT, text, digest(self._schema_text(target, uri, catalogue, counted=False))
         )
-        result.contents += summaries(children, say=described)
+        result.contents += summaries(children, say=description_of)
         return result
 
     def _single_content(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:

@@ -15,7 +15,7 @@ from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import MAX_CHILDREN, described
+from wharfinger.sources.directories import MAX_CHILDREN, description_of
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
@@ -91,7 +91,7 @@ class Tables(Source):
         self.location = place
         self.uri = f"table://{quote(label)}"
         self.files = TreeResources(
-            FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=described
+            FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=description_of
         )
         self.template = self.files.template
         self.rows_template = f"{self.template}{{?rows,columns,order}}"

@@ -155,7 +155,7 @@ class PostChannel:
         batch, stream = self.batch, self.stream
         too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
-            array = batch.answered(data)
+            array = batch.record_answer(data)
             if stream is not None:  # each answer is sent at once, as an event
                 now = self.call.calls.now
                 for answer in batch.answers:
