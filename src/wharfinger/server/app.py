@@ -204,7 +204,7 @@ class Server(FeatureService):
 
         return register
 
-    def include(self, thing: Includable | Source | Server, *, prefix: str = "") -> None:
+    def include(self, item: Includable | Source | Server, *, prefix: str = "") -> None:
         """Add a source, another server as a part of this one, or anything else that can add itself.
 
         Another server's tools and prompts are named `prefix_name` here; its URIs stay the same. Features that it adds
@@ -216,18 +216,18 @@ class Server(FeatureService):
                 time, or in itself.
             RuntimeError: this server runs, and this is not its event loop's thread.
         """
-        if isinstance(thing, Server):
+        if isinstance(item, Server):
             from wharfinger.server.mounting import include  # with the first part: most servers have none
 
-            include(self, thing, prefix)
+            include(self, item, prefix)
         elif prefix:
             raise TypeError("prefix= is only for a server: a source keeps its own URIs.")
-        elif isinstance(thing, Includable):
-            thing.include_into(self)
-        elif isinstance(thing, Source):
-            self.add_source(thing)
+        elif isinstance(item, Includable):
+            item.include_into(self)
+        elif isinstance(item, Source):
+            self.add_source(item)
         else:
-            raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(thing).__name__}.")
+            raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(item).__name__}.")
 
     def add_source(self, source: Source) -> None:
         """Add a source, whose resources are listed after all others.
@@ -247,7 +247,7 @@ class Server(FeatureService):
         If `uri` is not a URI, no client can watch it, and a warning is logged once.
         """
         if not is_uri(uri):
-            _warn_of(uri)
+            _warn_of_invalid_uri(uri)
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
@@ -355,17 +355,17 @@ class Server(FeatureService):
     def middleware(self, middleware: AnyMiddleware, /) -> AnyMiddleware: ...
     @overload
     def middleware(self, *methods: str) -> Callable[[AnyMiddleware], AnyMiddleware]: ...
-    def middleware(self, *given: Any) -> Any:
+    def middleware(self, *arguments: Any) -> Any:
         """Put the decorated `async def around(call, next)` around every request, or around those of some methods.
 
         `@server.middleware`, or `@server.middleware("tools/call", "resources/read")`. See `add_middleware`.
         """
-        if given and not isinstance(given[0], str):
-            self.add_middleware(*given)
-            return given[0]
+        if arguments and not isinstance(arguments[0], str):
+            self.add_middleware(*arguments)
+            return arguments[0]
 
         def register(middleware: AnyMiddleware) -> AnyMiddleware:
-            self.add_middleware(middleware, *given)
+            self.add_middleware(middleware, *arguments)
             return middleware
 
         return register
@@ -447,16 +447,16 @@ def _decorated(
     return register if function is None else register(function)
 
 
-def _store(named: Store | str | None) -> Store | None:
-    if not isinstance(named, str):
-        return named
+def _store(store: Store | str | None) -> Store | None:
+    if not isinstance(store, str):
+        return store
     from wharfinger.store import open_store
 
-    return open_store(named)
+    return open_store(store)
 
 
 @functools.lru_cache(maxsize=100)  # warns once for each URI
-def _warn_of(uri: str) -> None:
+def _warn_of_invalid_uri(uri: str) -> None:
     log.warning("resource_updated(%r): this is not a URI, so no client can watch it", uri)
 
 

@@ -53,14 +53,14 @@ def _walk(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
     challenge = _challenge(url, status, header, trace)
     if challenge is None:
         return False
-    found = yield from discover(url, challenge, [identity.issuer] if identity.issuer else [], trace)
-    good = _registration(found, identity, trace)
-    good = _pkce(found, trace) and good
-    scopes = scopes_to_ask(found, (), (), offline=True)
+    auth_server = yield from discover(url, challenge, [identity.issuer] if identity.issuer else [], trace)
+    good = _registration(auth_server, identity, trace)
+    good = _pkce(auth_server, trace) and good
+    scopes = scopes_to_ask(auth_server, (), (), offline=True)
     trace.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "the server names none, so none are requested"))
-    resource = found.resource or "none is published (2025-03-26)"
-    trace.append(TraceStep("resource", True if found.resource else None, shown(resource)))
-    _renewal(found, trace)
+    resource = auth_server.resource or "none is published (2025-03-26)"
+    trace.append(TraceStep("resource", True if auth_server.resource else None, shown(resource)))
+    _renewal(auth_server, trace)
     return good
 
 

@@ -77,10 +77,10 @@ def ls(
         raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
     if tree and as_json:
         raise click.UsageError("--tree and --json exclude each other.", ctx)
-    chosen = ListFilter(sort, audience, mime, limit)
+    list_filter = ListFilter(sort, audience, mime, limit)
     narrowed = any((sort, audience, mime))
-    wanted = kinds or (KINDS if tree and not narrowed else KINDS[:2] if tree else KINDS[:1])
-    if narrowed and not set(wanted) <= {"resources", "templates"}:
+    shown_kinds = kinds or (KINDS if tree and not narrowed else KINDS[:2] if tree else KINDS[:1])
+    if narrowed and not set(shown_kinds) <= {"resources", "templates"}:
         raise click.UsageError("--sort, --audience and --mime are for resources and templates.", ctx)
     from wharfinger.cli.targets.open_client import take_connection_options, with_client
     from wharfinger.errors import MethodNotFound
@@ -89,11 +89,13 @@ def ls(
         if tree:
             from wharfinger.cli.render.resource_tree import print_tree
 
-            await print_tree(client, str(target), {kind: items_of(client, kind, chosen) for kind in wanted}, limit)
+            await print_tree(
+                client, str(target), {kind: items_of(client, kind, list_filter) for kind in shown_kinds}, limit
+            )
             return
-        for kind in wanted:
+        for kind in shown_kinds:
             try:
-                await print_list(client, kind, chosen, as_json)
+                await print_list(client, kind, list_filter, as_json)
             except MethodNotFound:
                 if kind == "templates" and client.capabilities.resources:  # resources need no templates
                     continue
@@ -133,7 +135,7 @@ def annotation(item: Any, name: str) -> Any:
     return UNSET if item.annotations is UNSET else getattr(item.annotations, name)
 
 
-async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterator[Any]:
+async def items_of(client: Client, kind: str, list_filter: ListFilter) -> AsyncIterator[Any]:
     """Yield the items of one list that are shown. Keeps items in memory only to sort them, and at most `limit`."""
     methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
         "resources": client.list_resources,
@@ -142,31 +144,31 @@ async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterat
         "prompts": client.list_prompts,
     }
     listing = methods[kind]()
-    if chosen.sort:
-        for item in await sorted_items(listing, chosen):
+    if list_filter.sort:
+        for item in await sorted_items(listing, list_filter):
             yield item
         return
     number = 0
     async for item in listing:
-        if not chosen.accepts(item):
+        if not list_filter.accepts(item):
             continue
         yield item
         number += 1
-        if number == chosen.limit:
+        if number == list_filter.limit:
             return
 
 
-async def sorted_items(items: AsyncIterable[Any], chosen: ListFilter) -> list[Any]:
+async def sorted_items(items: AsyncIterable[Any], list_filter: ListFilter) -> list[Any]:
     """Sort a list: largest key first, items without a key last, items with equal keys in the order of the server."""
-    key = SORT_KEYS[str(chosen.sort)]
-    if chosen.limit is None:
-        return sorted([item async for item in items if chosen.accepts(item)], key=key, reverse=True)
+    key = SORT_KEYS[str(list_filter.sort)]
+    if list_filter.limit is None:
+        return sorted([item async for item in items if list_filter.accepts(item)], key=key, reverse=True)
     largest: list[tuple[Any, int, Any]] = []  # a heap of the largest
     number = 0
     async for item in items:
-        if chosen.accepts(item):
+        if list_filter.accepts(item):
             number -= 1
-            (heappush if len(largest) < chosen.limit else heappushpop)(largest, (key(item), number, item))
+            (heappush if len(largest) < list_filter.limit else heappushpop)(largest, (key(item), number, item))
     return [item for _, _, item in sorted(largest, reverse=True)]
 
 
@@ -209,14 +211,14 @@ FIRST_CELL: dict[str | None, Callable[[Any], str]] = {"modified": modified_cell,
 """The first cell of a row, for each sort order that adds one."""
 
 
-async def print_list(client: Client, kind: str, chosen: ListFilter, as_json: bool) -> None:
+async def print_list(client: Client, kind: str, list_filter: ListFilter, as_json: bool) -> None:
     """Print one list as it arrives."""
     from wharfinger.cli.render.item_rows import ROWS
     from wharfinger.cli.render.output import print_json, print_rows
 
-    first_cell = FIRST_CELL.get(chosen.sort)
+    first_cell = FIRST_CELL.get(list_filter.sort)
     rows: list[tuple[str, ...]] = []
-    async for item in items_of(client, kind, chosen):
+    async for item in items_of(client, kind, list_filter):
         if as_json:
             print_json(item)
             continue

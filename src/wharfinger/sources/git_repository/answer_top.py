@@ -43,7 +43,7 @@ class TopAnswer(GitAnswer):
             ("Branches:", self._names(BRANCHES, list(references.under(BRANCHES)))),
             ("Tags, newest first:", self._names(TAGS, tags)),
         ]
-        text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._how())
+        text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._uri_forms())
         children, _ = await self.children(None, MAX_CHILDREN)
         return [self.text(text), *summaries(children)]
 
@@ -69,14 +69,14 @@ class TopAnswer(GitAnswer):
         if len(names) > MAX_NAMED_REFERENCES:
             yield f"and {len(names) - MAX_NAMED_REFERENCES:,} more: see the completion of rev"
 
-    def _how(self) -> list[str]:
+    def _uri_forms(self) -> list[str]:
         return [
             "REV is HEAD, a branch, a tag or a commit, with %2F for a slash, and ~2 or ^ at its end for parents.",
-            *[f"{words}: {self.uris.top}/{form}" for words, form in _HOW],
+            *[f"{words}: {self.uris.top}/{form}" for words, form in _URI_FORMS],
         ]
 
 
-_HOW = (
+_URI_FORMS = (
     ("Files", "tree/REV/PATH"),
     ("Changes that are not committed", "changes, or changes/PATH"),
     ("Lines with a text", "grep/REV?text=TEXT&path=PATH"),

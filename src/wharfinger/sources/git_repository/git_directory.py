@@ -62,7 +62,7 @@ class GitDirectory:
         """
         return self._with_directory(names, _scan)
 
-    def look(self, *names: str) -> os.stat_result | None:
+    def status(self, *names: str) -> os.stat_result | None:
         """Return the status of an entry, or None. Links are not followed."""
         try:
             return self._with_directory(names[:-1], lambda directory: stat_entry(directory, names[-1]))
@@ -149,7 +149,7 @@ def find_repository(
     own, work_tree = _own_directory(root, None if git_dir is None else _resolved(git_dir))
     common = _common_directory(own, root, own.path == root or git_dir is not None)
     _check_parts(own, common)
-    if common.look("objects", "info", "alternates") is not None:
+    if common.status("objects", "info", "alternates") is not None:
         raise UnusableSource(
             f"The repository {root} borrows objects from another one (objects/info/alternates), which is not "
             "supported: run `git repack -a -d` and remove that file, or clone it with --dissociate."
@@ -171,7 +171,7 @@ def _resolved(path: str | os.PathLike[str]) -> str:
 def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
     """Return the directory with HEAD, and the working tree (empty if there is none)."""
     top = GitDirectory(root)
-    entry = top.look(".git")
+    entry = top.status(".git")
     if entry is None:
         return _named_directory(top)
     if stat.S_ISLNK(entry.st_mode):
@@ -182,8 +182,8 @@ def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
         return GitDirectory(root, (".git",)), root
     target = _target(top)
     own = GitDirectory(target or root)
-    inside = bool(target) and _holds(root, target)
-    named = git_dir is not None and bool(target) and _holds(git_dir, target) and _work_tree_of(own) == root
+    inside = bool(target) and _contains(root, target)
+    named = git_dir is not None and bool(target) and _contains(git_dir, target) and _work_tree_of(own) == root
     if not (inside or named):
         raise UnusableSource(
             f"{root}/.git is a file that leads to {shown(target) or 'nowhere'}, as in a submodule or a linked "
@@ -196,8 +196,8 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
     """Return the git directory that the operator named: that of a bare repository, a worktree or a submodule."""
     root = top.root
     above = _repository_above(root)
-    linked = top.look("commondir") is not None
-    if top.look("HEAD") is None or not (linked or (top.look("objects") and top.look("refs"))):
+    linked = top.status("commondir") is not None
+    if top.status("HEAD") is None or not (linked or (top.status("objects") and top.status("refs"))):
         hint = f"it is inside of {above}: publish that" if above else "run `git init` there, or give another path"
         raise UnusableSource(f"{root} is not a git repository; {hint}.")
     work_tree = _work_tree_of(top)
@@ -245,19 +245,19 @@ def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory
     The directory must be in the published folder, unless the operator `named` it.
     """
     link = own.text("commondir")
-    if not link and own.look("commondir") is None:
+    if not link and own.status("commondir") is None:
         return own
     folder, _ = os.path.split(own.path)
     common, worktrees = os.path.split(folder)
     sound = "\0" not in link and os.path.realpath(os.path.join(own.path, link)) == common
-    if not (sound and worktrees == "worktrees" and (named or _holds(root, common))):
+    if not (sound and worktrees == "worktrees" and (named or _contains(root, common))):
         raise UnusableSource(
             f"{root} is a linked worktree whose objects are elsewhere ({shown(link)}): publish the main repository."
         )
     return GitDirectory(common)
 
 
-def _holds(folder: str, path: str) -> bool:
+def _contains(folder: str, path: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
@@ -289,7 +289,7 @@ def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
         (own, "HEAD", stat.S_ISREG, True),
         *((common, *part) for part in _PARTS),
     ):
-        found = directory.look(*name.split("/"))
+        found = directory.status(*name.split("/"))
         if found is None:
             if needed:
                 raise UnusableSource(f"The repository {directory.root} has no {name}: clone it again.")

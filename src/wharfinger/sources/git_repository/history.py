@@ -142,7 +142,7 @@ class Histories:
                 raise
             # To follow renames, git reads the whole tree, and fails if a part of it is missing.
             return await self._read(tip, selection._replace(follow=False), most)
-        commits = _followed(output.data) if follow else _named(output.data)
+        commits = _parse_followed(output.data) if follow else _parse_names(output.data)
         if output.cut:
             return _History(commits, True, output.cut)
         if len(commits) > most:
@@ -154,12 +154,12 @@ def _place_after(commits: list[LoggedCommit], oid: str) -> int | None:
     return next((at + 1 for at, commit in enumerate(commits) if commit.oid == oid), None)
 
 
-def _named(data: bytes) -> list[LoggedCommit]:
+def _parse_names(data: bytes) -> list[LoggedCommit]:
     """Parse names of commits. The last one may have been cut."""
     return [LoggedCommit(name) for name in data.decode("ascii").split("\0") if len(name) in (40, 64)]
 
 
-def _followed(data: bytes) -> list[LoggedCommit]:
+def _parse_followed(data: bytes) -> list[LoggedCommit]:
     r"""Parse the output of `--follow --name-status -z`: `OID\0\nSTATUS\0PATH\0`, with two paths for a rename."""
     parts = iter(data.split(b"\0"))
     commits: list[LoggedCommit] = []

@@ -11,7 +11,7 @@ from wharfinger.sources.git_repository.safe_text import decode
 
 __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
-LONGEST_NAME = 1_000  # bytes of a person that are shown if they cannot be parsed
+MAX_PERSON_BYTES = 1_000  # bytes of a person that are shown if they cannot be parsed
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
@@ -171,6 +171,6 @@ def _person(value: bytes, encoding: bytes | None) -> Person:
     name, _, when = value.rpartition(b"> ")
     found = _WHEN(when)
     if found is None:
-        return Person(decode(name + b">" if name else value[:LONGEST_NAME], encoding), 0, 0)
+        return Person(decode(name + b">" if name else value[:MAX_PERSON_BYTES], encoding), 0, 0)
     sign = -1 if found[2] == b"-" else 1
     return Person(decode(name + b">", encoding), int(found[1]), sign * (int(found[3]) * 60 + int(found[4])))

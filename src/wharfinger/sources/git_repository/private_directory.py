@@ -185,7 +185,7 @@ class PrivateDirectory:
         Raises:
             InvalidArgument: there is no index, or it is too large.
         """
-        status = self.found.own.look("index")
+        status = self.found.own.status("index")
         if status is None or status.st_size > INDEX_BYTES:
             raise InvalidArgument("This repository has no index that can be read.")
         try:

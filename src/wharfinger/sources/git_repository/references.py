@@ -57,7 +57,7 @@ class References:
 
     @functools.cached_property
     def mark(self) -> str:
-        """Return a text that changes if any reference does."""
+        """A text that changes if any reference does."""
         digest = hashlib.blake2b(repr((self.branch, self.head)).encode("utf-8", "surrogateescape"), digest_size=10)
         for name in self._sorted:
             digest.update(f"{name} {self.names[name]}\n".encode("utf-8", "surrogateescape"))
@@ -100,7 +100,7 @@ async def read_references(private: PrivateDirectory, hidden: frozenset[str] = fr
             head = f"ref: {head}"
         else:
             head = (await run_git(private, "rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))).data.decode().strip()
-    elif not head and private.found.own.look("HEAD") is None:
+    elif not head and private.found.own.status("HEAD") is None:
         raise RepositoryGone(f"The repository {private.found.root} was moved or removed.")
     kinds = (BRANCHES, TAGS, REMOTES)
     arguments = (f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)", *kinds)
