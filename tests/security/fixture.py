@@ -106,6 +106,13 @@ async def object_of(value: dict[str, float | str]) -> str:
 
 
 @server.tool
+async def asks(ctx: Context, ship: str) -> str:
+    """Asks before it answers."""
+    await ctx.elicit(f"May {ship} sail?", bool, key="agree")
+    return f"{ship} sails for {ctx.principal.subject}"
+
+
+@server.tool
 async def storm(changes: int) -> str:
     """Tells of changes of one resource as fast as it goes."""
     for step in range(changes):

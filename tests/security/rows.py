@@ -20,12 +20,13 @@ FOLDER = "sources/folder/test_source.py::"
 OPENING = "sources/folder/test_safe_open.py::"
 WATCHING = "server/subscriptions/test_watching.py::"
 HERE = "security/"
+TOKENS = "security/test_tokens.py::"
 SQL = "sources/sql_database/test_queries.py::"
 GIT = "sources/git_repository/test_safety.py::"
 LOGS = "sources/log_files/test_logs.py::"
 SCREEN = "sources/test_screens.py::"
 
-ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 Q01-Q11 G01-G12 D01-D05"
+ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 A01-A20 A23 A25 Q01-Q11 G01-G12 D01-D05"
 """Every row that must be in the table."""
 
 SHOWN: dict[str, str] = {
@@ -175,10 +176,27 @@ SHOWN: dict[str, str] = {
     "F13": HERE + "test_tools.py::test_nothing_but_an_integer_is_taken_for_one",
     "F14": HERE + "test_tools.py::test_arguments_of_3_mib_and_lists_without_end_are_served",
     "F15": HERE + "test_tools.py::test_published_schemas_refer_to_nothing_elsewhere",
-    "A09-A10": SESSIONS + "test_session_belongs_to_its_principal",
-    "A11": "transports/http_server/test_replay.py::test_a_stream_is_read_on_by_its_principal_alone",
-    "A18": HERE + "test_http.py::test_a_token_is_nowhere_but_in_its_variable",
-    "A23": "server/input/test_round_trips.py::test_a_state_is_good_for_its_own_call_only",
+    "A01": TOKENS + "test_without_a_token_nothing_is_answered_but_where_to_get_one",
+    "A02": TOKENS + "test_an_unknown_token_is_refused",
+    "A03": TOKENS + "test_an_expired_token_is_refused",  # and a malformed one beside it
+    "A04": TOKENS + "test_a_token_for_another_server_is_refused_without_any_setting",
+    "A05": TOKENS + "test_a_missing_scope_is_forbidden",
+    "A06": TOKENS + "test_a_missing_scope_is_named",
+    "A07": TOKENS + "test_a_token_in_the_query_or_the_body_is_none",
+    "A08": TOKENS + "test_two_authorization_headers_are_refused",
+    "A09-A10": TOKENS + "test_a_stolen_session_id_is_useless",
+    "A11": TOKENS + "test_events_of_another_are_not_resumed",
+    "A12": TOKENS + "test_the_metadata_describes_this_endpoint",
+    "A13": TOKENS + "test_no_spelling_of_the_path_is_served_without_a_token",
+    "A14": TOKENS + "test_no_host_header_leads_past_the_token",
+    "A15": TOKENS + "test_a_stateless_request_needs_a_token_too",
+    "A16": TOKENS + "test_without_a_token_no_body_is_read",
+    "A17": TOKENS + "test_a_token_is_never_repeated",
+    "A18": TOKENS + "test_a_header_that_is_cut_in_two_is_none",
+    "A19": TOKENS + "test_a_forged_token_is_refused",
+    "A20": TOKENS + "test_an_issuer_that_does_not_answer_lets_nobody_in",  # nor introspection, in tests/auth/server
+    "A23": TOKENS + "test_a_state_is_of_no_use_to_another_or_changed_or_for_another_call",
+    "A25": TOKENS + "test_no_token_is_in_logs_tracebacks_or_the_process_table",  # with files beside it
     "X01-X02": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
     "X03": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
     "X04": STREAMS + "test_many_idle_streams_are_served_beside_requests",

@@ -112,6 +112,8 @@ def serve_http(
     try:
         verify = bearer(settings.token_env) if settings.token_env else None
         check_credentials(settings)
+        if settings.token_env or settings.tokens or settings.auth:
+            forbid_core_files()
         for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
             try:
                 signal = run_http(
@@ -190,6 +192,15 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
     verifiers = [JWTVerifier(issuer=issuer, audience=f"{base}/mcp") for issuer in settings.auth]
     files = [StaticTokens(settings.tokens)] if settings.tokens else []
     return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope, store=store)
+
+
+def forbid_core_files() -> None:
+    """Let this process write no core file if it crashes: its memory has tokens, which stay valid for a while."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def bearer(name: str) -> Verify:

@@ -1,0 +1,592 @@
+"""A01 to A20, A23, A25: callers with no token, another one's, a forged one, and what a token leaves behind."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import http.server
+import json
+import os
+import re
+import resource
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc import jwk
+
+from tests.auth.server.keys import Issuer, claims
+from tests.conftest import absent
+from tests.security.places import COMMAND, ENVIRONMENT, FIXTURE, META, MIB, Http, within
+from tests.transports.http_support import INITIALIZE, RawClient, Reply
+from wharfinger.auth import IntrospectionVerifier, JWTVerifier, TokenAuth, create_token
+from wharfinger.auth.client.grants import Grant
+from wharfinger.auth.client.registration import RegisteredClient
+
+WELL_KNOWN = "/.well-known/oauth-authorization-server"
+METADATA = "/.well-known/oauth-protected-resource/mcp"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class IssuerSite(Issuer):
+    """An issuer whose metadata and keys are on a real port; `wait` holds its answers up."""
+
+    def __init__(self) -> None:
+        site = self
+        self.wait = threading.Event()
+        self.wait.set()
+        self.paths: list[str] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.paths.append(self.path)
+                site.wait.wait(30)
+                pages = {WELL_KNOWN: site.metadata(), "/keys": site.published()}
+                body = json.dumps(pages.get(self.path, {})).encode()
+                self.send_response(200 if self.path in pages else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__init__(f"http://127.0.0.1:{self.server.server_address[1]}")
+
+    def close(self) -> None:
+        self.wait.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Guarded(Http):
+    """A server that accepts tokens of an issuer and of a file; every one of them needs the scope `docs.read`."""
+
+    def __init__(self, issuer: IssuerSite, folder: Path, *options: str) -> None:
+        self.issuer = issuer
+        file = folder / "tokens.json"
+        self.tokens = {name: create_token(file, name, scopes=["docs.read"])[0] for name in ("ann", "bob")}
+        self.tokens["eve"] = create_token(file, "eve", scopes=["docs.write"])[0]
+        address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{address}/mcp"
+        access = ("--auth", issuer.name, "--tokens", str(file), "--require-scope", "docs.read")
+        super().__init__("run", FIXTURE, *access, *options, address=address)
+
+    def sign(self, *key: Any, header: dict[str, Any] | None = None, **changes: Any) -> str:
+        """A token of the issuer for this server, with changes of its claims and header."""
+        return self.issuer.sign(*key, header=header or {}, **{"iss": self.issuer.name, "aud": self.url} | changes)
+
+    def status(self, token: str | None, **headers: str | None) -> int:
+        """The status of a tool call with this token."""
+        return self.tool_call(token, **headers).status
+
+    def tool_call(self, token: str | None, tool: str = "quick", **headers: str | None) -> Reply:
+        params = {"name": tool, "arguments": {}}
+        bearer = None if token is None else f"Bearer {token}"
+        with self.wire() as wire:
+            return wire.call("tools/call", params, **{"mcp_name": tool, "authorization": bearer, **headers})
+
+    def challenge(self, *codes: str) -> str:
+        """The challenge of a 401."""
+        metadata = self.url.replace("/mcp", METADATA)
+        return "Bearer " + ", ".join([*codes, f'resource_metadata="{metadata}"', 'scope="docs.read"'])
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[IssuerSite]:
+    site = IssuerSite()
+    yield site
+    site.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(issuer: IssuerSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with Guarded(issuer, tmp_path_factory.mktemp("guarded")) as server:
+        assert server.status(server.sign()) == server.status(server.tokens["ann"]) == 200
+        yield server
+
+
+def ask_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
+    """Each way to ask something of a server; `/sse` answers a good token with a stream that does not end."""
+    ways = (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("POST", "/messages"), ("GET", "/sse"))
+    for verb, path in ways if sse else ways[:-1]:
+        yield wire.ask(verb, path, accept="text/event-stream", **headers)
+    yield wire.call("tools/list", **headers)
+    yield wire.call("server/discover", **headers)
+    yield wire.in_session("", "initialize", INITIALIZE, **headers)
+    yield wire.ask("POST", body=b"not json", **headers)
+
+
+class EachOnItsOwn:
+    """Connections of their own for each request, since a refusal ends its connection."""
+
+    def __init__(self, server: Http) -> None:
+        self.server = server
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def ask(*arguments: Any, **headers: Any) -> Any:
+            with self.server.wire() as wire:
+                return getattr(wire, name)(*arguments, **headers)
+
+        return ask
+
+
+def test_without_a_token_nothing_is_answered_but_where_to_get_one(guarded: Guarded) -> None:
+    """A01."""
+    for reply in ask_everything(EachOnItsOwn(guarded)):  # type: ignore[arg-type]
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, guarded.challenge())
+        assert b"fixture" not in reply.body
+
+
+def test_an_unknown_token_is_refused(guarded: Guarded, issuer: IssuerSite) -> None:
+    """A02: also one of a known token's id, and one that the issuer of another server has signed."""
+    other = Issuer("https://other.example")
+    id = guarded.tokens["ann"].rpartition("_")[0]
+    for token in ("x" * 40, "wf_0123456789ab_" + "x" * 43, f"{id}_{'x' * 43}", other.sign(aud=guarded.url)):
+        for reply in ask_everything(EachOnItsOwn(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+            assert reply.status == 401
+            assert reply.headers["www-authenticate"] == guarded.challenge('error="invalid_token"')
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "Bearer", "Bearer ", "Bearer é", "Bearer a b", 'Bearer "a"', "Bearer a,b", "Basic YTpi", "Bearer =", "Token x",
+     "Bearer " + "x" * 17_000],
+)  # fmt: skip
+def test_a_malformed_header_is_refused(guarded: Guarded, value: str) -> None:
+    """A03."""
+    with guarded.wire() as wire:
+        assert wire.call("tools/list", authorization=value).status == 401
+
+
+def test_an_expired_token_is_refused(guarded: Guarded) -> None:
+    """A03: after the leeway for clocks that differ."""
+    now = int(time.time())
+    assert guarded.status(guarded.sign(exp=now - 5)) == 200
+    assert guarded.status(guarded.sign(exp=now - 31)) == 401
+
+
+@pytest.mark.parametrize(
+    "audience", ["https://other.example/mcp", "{}x", "x{}", "{}/", "x {} y", "", None, ["{}x"], [], 7]
+)
+def test_a_token_for_another_server_is_refused_without_any_setting(guarded: Guarded, audience: Any) -> None:
+    """A04: `aud` is compared as a whole, as one text or as a list."""
+    given = json.loads(json.dumps(audience).replace("{}", guarded.url))
+    assert guarded.status(guarded.sign(aud=given)) == 401
+    assert guarded.status(guarded.sign(aud=["https://other.example/mcp", guarded.url])) == 200
+
+
+def test_a_missing_scope_is_forbidden(guarded: Guarded) -> None:
+    """A05: for every request, before its body is read."""
+    for token in (guarded.tokens["eve"], guarded.sign(scope="docs.reader docs"), guarded.sign(scope=None)):
+        for reply in ask_everything(EachOnItsOwn(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+            assert reply.status == 403
+
+
+def test_a_missing_scope_is_named(guarded: Guarded) -> None:
+    """A06."""
+    reply = guarded.tool_call(guarded.tokens["eve"])
+    metadata = guarded.url.replace("/mcp", METADATA)
+    expected = f'Bearer error="insufficient_scope", scope="docs.read", resource_metadata="{metadata}"'
+    assert reply.headers["www-authenticate"] == expected
+
+
+def test_a_token_in_the_query_or_the_body_is_none(guarded: Guarded) -> None:
+    """A07."""
+    token = guarded.tokens["ann"]
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "access_token": token}).encode()
+    with guarded.wire() as wire:
+        assert wire.ask("POST", f"/mcp?access_token={token}", body).status == 401
+    for headers in ({"cookie": f"access_token={token}"}, {"x_authorization": f"Bearer {token}"}):
+        with guarded.wire() as wire:
+            assert wire.call("tools/list", **headers).status == 401
+
+
+def test_two_authorization_headers_are_refused(guarded: Guarded) -> None:
+    """A08: whichever comes first."""
+    good = f"Authorization: Bearer {guarded.tokens['ann']}\r\n".encode()
+    for both in (good + good, good + b"Authorization: Bearer x\r\n", b"authorization: Basic x\r\n" + good):
+        with guarded.wire() as wire:
+            head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+            wire.write(head + both + b"\r\n{}")
+            assert wire.reply().status in (400, 401)
+
+
+def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
+    """A09, A10: with the token of another it is not found; without a token nobody is asked for."""
+    ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
+    with guarded.wire() as wire:
+        session = wire.initialize(authorization=ann)
+        for verb in ("GET", "DELETE"):
+            stolen = {"accept": "text/event-stream", "mcp_session_id": session}
+            with guarded.wire() as thief:
+                assert thief.ask(verb, authorization=bob, **stolen).status == 404
+            with guarded.wire() as thief:
+                assert thief.ask(verb, **stolen).status == 401
+        with guarded.wire() as thief:
+            unknown = thief.in_session("0" * len(session), "ping", authorization=bob)
+        with guarded.wire() as thief:
+            answer = thief.in_session(session, "ping", authorization=bob)
+        assert (answer.status, answer.body) == (unknown.status, unknown.body) == (404, answer.body)
+        with guarded.wire() as thief:
+            assert thief.in_session(session, "ping").status == 401
+        same = guarded.sign(sub="ann")  # another issuer's Ann is somebody else
+        with guarded.wire() as thief:
+            assert thief.in_session(session, "ping", authorization=f"Bearer {same}").status == 404
+        assert wire.in_session(session, "ping", authorization=ann).status == 200
+
+
+def test_events_of_another_are_not_resumed(guarded: Guarded) -> None:
+    """A11: with the ids of session and event, from another's session, and from one's own."""
+    ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
+    with guarded.wire() as wire, guarded.wire() as other:
+        session = wire.initialize(authorization=ann)
+        own = other.initialize(authorization=bob)
+        params = {"name": "chatter", "arguments": {"events": 3}, "_meta": {"progressToken": 1}}
+        wire.send_in_session(session, "tools/call", params, authorization=ann)
+        assert wire.head()[0] == 200
+        assert wire.event()["method"] == "notifications/progress"
+        for used in (session, own):
+            with guarded.wire() as thief:
+                resume = {"accept": "text/event-stream", "mcp_session_id": used, "last_event_id": wire.last_id}
+                thief.request("GET", authorization=bob, **resume)
+                status, _ = thief.head()
+                assert status == (404 if used == session else 200)
+                if used == own:
+                    thief.socket.settimeout(0.5)
+                    with pytest.raises(TimeoutError):
+                        thief.event()
+
+
+def test_the_metadata_describes_this_endpoint(guarded: Guarded, issuer: IssuerSite) -> None:
+    """A12: at the address that the challenge names, and readable without a token."""
+    named = re.search('resource_metadata="http://[^/]+([^"]+)"', guarded.challenge())
+    assert named is not None
+    with guarded.wire() as wire:
+        document = wire.ask("GET", named[1]).json
+    assert document["resource"] == guarded.url
+    assert document["authorization_servers"] == [issuer.name]
+    assert document["scopes_supported"] == ["docs.read"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/mcp/", "//mcp", "/./mcp", "/healthz/../mcp", "/%6dcp", "/MCP", "/mcp;x=1", "/mcp%2f", "/mcp%00", "/mcp?x",
+     "/.well-known/oauth-protected-resource/../../mcp", "/.well-known/oauth-protected-resource/mcp/../../mcp",
+     "http://127.0.0.1/mcp", "http://evil.test/healthz", "/healthz%2f..%2fmcp", "/messages?session_id=1", "*"],
+)  # fmt: skip
+def test_no_spelling_of_the_path_is_served_without_a_token(guarded: Guarded, path: str) -> None:
+    """A13."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}).encode()
+    headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list"}
+    with guarded.wire() as wire:
+        reply = wire.ask("POST", path, body, **headers)
+        assert 400 <= reply.status < 500
+        assert b"tools" not in reply.body
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1/healthz?", "127.0.0.1/.well-known/oauth-protected-resource#", "evil.test", "127.0.0.1.evil.test",
+     "127.0.0.1@evil.test", "", "127.0.0.1:x", "[::1", "a b"],
+)  # fmt: skip
+def test_no_host_header_leads_past_the_token(guarded: Guarded, host: str) -> None:
+    """A14: and none is repeated in the metadata."""
+    assert 400 <= guarded.status(None, host=host) < 500
+    assert 400 <= guarded.status(guarded.tokens["ann"], host=host) < 500
+    with guarded.wire() as wire:
+        reply = wire.ask("GET", METADATA, host=host)
+        assert 400 <= reply.status < 500
+        assert b"authorization_servers" not in reply.body
+
+
+def test_a_stateless_request_needs_a_token_too(guarded: Guarded) -> None:
+    """A15: each one, also on a connection whose last request had one."""
+    with guarded.wire() as wire:
+        bearer = f"Bearer {guarded.tokens['ann']}"
+        assert wire.call("tools/list", authorization=bearer).status == 200
+        assert wire.call("tools/list").status == 401
+
+
+def test_without_a_token_no_body_is_read(guarded: Guarded) -> None:
+    """A16: the refusal of 3 MiB comes before they are sent."""
+    for headers in ("", "Authorization: Bearer x\r\n", "Expect: 100-continue\r\n"):
+        with guarded.wire() as wire:
+            head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            wire.write(f"{head}Content-Length: {3 * MIB}\r\n{headers}\r\n".encode())
+            reply = wire.reply()
+            assert (reply.status, reply.headers["connection"]) == (401, "close")
+
+
+def test_a_token_is_never_repeated(guarded: Guarded) -> None:
+    """A17."""
+    for token in (guarded.tokens["ann"], guarded.tokens["eve"], "secret-of-somebody", guarded.sign(exp=1)):
+        asking = ask_everything(EachOnItsOwn(guarded), sse=False, authorization=f"Bearer {token}")  # type: ignore[arg-type]
+        for reply in asking:
+            assert token not in f"{reply.headers}{reply.body!r}"
+            assert token.rpartition(".")[2] not in f"{reply.headers}{reply.body!r}"
+
+
+@pytest.mark.parametrize("end", [b"\r\nX: 1", b"\rX: 1", b"\nX: 1", b"\0", b"\r\n X: 1", b"\x0b", b"\x7f"])
+def test_a_header_that_is_cut_in_two_is_none(guarded: Guarded, end: bytes) -> None:
+    """A18."""
+    with guarded.wire() as wire:
+        head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+        wire.write(head + b"Authorization: Bearer x" + end + b"\r\n\r\n{}")
+        status, headers = wire.head()
+        assert 400 <= status < 500
+        assert "x" not in headers
+
+
+# -- A19
+
+
+def part(value: Any) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def public_key_as_secret(server: Guarded, form: Callable[[Any], bytes]) -> str:
+    """RS/HS swap: an HMAC with the published key as its secret."""
+    key = server.issuer.keys[0]
+    head = part({"alg": "HS256", "kid": key.kid, "typ": "at+jwt"})
+    payload = part(claims(iss=server.issuer.name, aud=server.url))
+    return f"{head}.{payload}.{part(hmac.digest(form(key), f'{head}.{payload}'.encode(), 'sha256'))}"
+
+
+def with_parts(server: Guarded, **changes: Any) -> str:
+    """A good token whose header or payload is replaced and whose signature stays."""
+    head, payload, signature = server.sign().split(".")
+    parts = {"head": head, "payload": payload, "signature": signature}
+    return ".".join((parts | {name: part(value) for name, value in changes.items()}).values())
+
+
+def with_own_key(server: Guarded, **header: Any) -> str:
+    """A token that is signed by a key of its sender."""
+    return server.sign(jwk.generate_key("EC", "P-256", {"kid": server.issuer.keys[0].kid}), header=header)
+
+
+FORGED: dict[str, Callable[[Guarded], str]] = {
+    "alg none": lambda s: with_parts(s, head={"alg": "none"}, signature=b""),
+    "alg None": lambda s: with_parts(s, head={"alg": "None", "kid": s.issuer.keys[0].kid}),
+    "alg nONE and a signature": lambda s: with_parts(s, head={"alg": "nONE", "kid": s.issuer.keys[0].kid}),
+    "no alg": lambda s: with_parts(s, head={"typ": "at+jwt", "kid": s.issuer.keys[0].kid}),
+    "a list of algs": lambda s: with_parts(s, head={"alg": ["ES256"], "kid": s.issuer.keys[0].kid}),
+    "another alg of the same key": lambda s: with_parts(s, head={"alg": "RS256", "kid": s.issuer.keys[0].kid}),
+    "an empty signature": lambda s: with_parts(s, signature=b""),
+    "a signature of zeros": lambda s: with_parts(s, signature=bytes(64)),
+    "the PEM of the key as a secret": lambda s: public_key_as_secret(s, lambda key: key.as_pem(private=False)),
+    "the JWK of the key as a secret": lambda s: public_key_as_secret(
+        s, lambda key: json.dumps(key.as_dict(private=False)).encode()
+    ),
+    "an empty secret": lambda s: public_key_as_secret(s, lambda key: b""),
+    "a key of its own": with_own_key,
+    "a key of its own in the header": lambda s: with_own_key(
+        s, jwk=jwk.generate_key("EC", "P-256").as_dict(private=False)
+    ),
+    "a place of keys": lambda s: with_own_key(s, jku=f"{s.issuer.name}/evil"),
+    "a place of certificates": lambda s: with_own_key(s, x5u=f"{s.issuer.name}/evil"),
+    "a key id that is a path": lambda s: with_own_key(s, kid="../../../../dev/null"),
+    "a key id that is SQL": lambda s: with_own_key(s, kid="x' UNION SELECT 'key"),
+    "a key id that is a URL": lambda s: with_own_key(s, kid=f"{s.issuer.name}/evil"),
+    "a key id that is empty": lambda s: with_own_key(s, kid=""),
+    "a key id that is a list": lambda s: with_parts(s, head={"alg": "ES256", "kid": [s.issuer.keys[0].kid]}),
+    "a critical extension": lambda s: with_parts(
+        s, head={"alg": "ES256", "kid": s.issuer.keys[0].kid, "crit": ["exp"], "exp": 1}
+    ),
+    "an issuer with a slash": lambda s: s.sign(iss=s.issuer.name + "/"),
+    "an issuer that begins alike": lambda s: s.sign(iss=s.issuer.name + ".evil.test"),
+    "an issuer in a list": lambda s: s.sign(iss=[s.issuer.name]),
+    "no issuer": lambda s: s.sign(iss=None),
+    "no audience": lambda s: s.sign(aud=None),
+    "an audience that is a part": lambda s: s.sign(aud=s.url[:-1]),
+    "a list with a part": lambda s: s.sign(aud=[s.url[:-1], s.url + "x"]),
+    "an audience that is an object": lambda s: s.sign(aud={s.url: True}),
+    "not yet valid": lambda s: s.sign(nbf=int(time.time()) + 60),
+    "a start that is a text": lambda s: s.sign(nbf="0"),
+    "an expiry that is a text": lambda s: s.sign(exp="9999999999"),
+    "no expiry": lambda s: s.sign(exp=None),
+    "an infinite expiry": lambda s: s.sign(exp=float("inf")),
+    "an ID token": lambda s: s.sign(aud="client", nonce="x", header={"typ": "JWT"}),
+    "a logout token": lambda s: s.sign(header={"typ": "logout+jwt"}),
+    "a DPoP proof": lambda s: s.sign(header={"typ": "dpop+jwt"}),
+    "no subject": lambda s: s.sign(sub=None),
+    "a subject that is a number": lambda s: s.sign(sub=7),
+    "another payload": lambda s: with_parts(s, payload=claims(iss=s.issuer.name, aud=s.url, sub="root")),
+    "claims twice": lambda s: with_parts(
+        s, payload=json.dumps(claims(iss="x", aud=s.url)).encode()[:-1] + b',"iss":"%b"}' % s.issuer.name.encode()
+    ),
+    "nested JSON": lambda s: with_parts(s, payload=b"[" * 10_000),
+    "nested claims": lambda s: s.sign(extra=json.loads("[" * 500 + "]" * 500), aud="x"),
+    "a header that is no JSON": lambda s: with_parts(s, head=b"\xff{"),
+    "a header that is large": lambda s: with_parts(s, head={"alg": "ES256", "x": "y" * 8000}),
+    "an encrypted token": lambda s: s.sign() + ".a.b",
+    "a token in JSON form": lambda s: part({"payload": "e30", "signatures": []}),
+    "a huge token": lambda s: s.sign(x="y" * 14_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_token_is_refused(guarded: Guarded, name: str) -> None:
+    """A19: and nothing is fetched from a place that it names."""
+    token = FORGED[name](guarded)
+    assert guarded.status(token) == 401
+    assert "/evil" not in guarded.issuer.paths
+    assert guarded.status(guarded.sign()) == 200, "the server is well"
+
+
+# -- A20
+
+
+@pytest.mark.parametrize("case", ["down", "slow"])
+def test_an_issuer_that_does_not_answer_lets_nobody_in(case: str, tmp_path: Path) -> None:
+    """A20: within the time-out, for many at once; those with tokens of the file are served meanwhile."""
+    issuer = IssuerSite()
+    try:
+        with Guarded(issuer, tmp_path) as server:
+            tokens = [server.sign(jti=str(number)) for number in range(20)]
+            if case == "down":
+                issuer.server.shutdown()
+                issuer.server.server_close()
+            else:
+                issuer.wait.clear()
+            found: list[Reply] = []
+            callers = [
+                threading.Thread(target=lambda token=token: found.append(server.tool_call(token))) for token in tokens
+            ]
+            began = time.monotonic()
+            for caller in callers:
+                caller.start()
+            while any(caller.is_alive() for caller in callers):
+                assert server.status(server.tokens["ann"]) == 200
+            assert time.monotonic() - began < 9
+            assert {(reply.status, reply.headers["retry-after"]) for reply in found} == {(503, "5")}
+            assert len(found) == 20
+            assert len(issuer.paths) <= 1
+            assert within(2, lambda: b"Tokens cannot be verified now" in server.errors)
+    finally:
+        if case == "slow":
+            issuer.close()
+
+
+# -- A23
+
+
+def test_a_state_is_of_no_use_to_another_or_changed_or_for_another_call(guarded: Guarded) -> None:
+    """A23: the requestState of a call that asks for input."""
+    capable = META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+
+    def ask(token: str, ship: str = "Elbe", **more: Any) -> Any:
+        params = {"name": "asks", "arguments": {"ship": ship}, "_meta": capable, **more}
+        with guarded.wire() as wire:
+            wire.post(
+                {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+                mcp_protocol_version="2026-07-28",
+                mcp_method="tools/call",
+                mcp_name="asks",
+                authorization=f"Bearer {token}",
+            )
+            return wire.reply().json
+
+    ann, bob = guarded.tokens["ann"], guarded.tokens["bob"]
+    state = ask(ann)["result"]["requestState"]
+    answers = {"inputResponses": {"agree": {"action": "accept", "content": {"value": True}}}}
+    changed = state[:-6] + ("A" if state[-6] != "A" else "B") + state[-5:]
+    same_name = guarded.sign(sub="ann")  # Ann of the issuer is not Ann of the file
+    for token, ship, used in (
+        (bob, "Elbe", state), (same_name, "Elbe", state), (ann, "Weser", state), (ann, "Elbe", changed),
+        (ann, "Elbe", state[:-1]), (ann, "Elbe", "x"),
+    ):  # fmt: skip
+        assert ask(token, ship, requestState=used, **answers)["error"]["code"] == -32602
+    assert ask(ann, requestState=state, **answers)["result"]["content"][0]["text"] == "Elbe sails for ann"
+
+
+# -- A25
+
+
+def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite, tmp_path: Path) -> None:
+    """A25: whatever fails, and however much is logged."""
+    with Guarded(issuer, tmp_path, "-vv") as server:
+        good = [*server.tokens.values(), server.sign()]
+        bad = [server.sign(exp=1), server.sign(aud="x"), "opaque-secret-of-somebody", "wf_012345678901_" + "s" * 43]
+        for token in (*good, *bad):
+            for tool in ("quick", "raises", "recursion", "surrogate", "missing"):
+                server.tool_call(token, tool)
+            each = EachOnItsOwn(server)
+            for reply in ask_everything(each, sse=False, authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+                assert reply.status
+        assert within(5, lambda: b"hunter2" in server.errors), "the traceback of the tool is there"
+        told = "".join(server.card).encode() + server.errors
+        told += Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+        for token in (*good, *bad):
+            assert token.encode() not in told
+            assert token.rpartition(".")[2].encode() not in told
+
+
+def test_a_server_with_tokens_writes_no_core_file(issuer: IssuerSite, tmp_path: Path) -> None:
+    """A25: its memory has tokens that are good for a minute or more."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    if not before[1]:
+        absent("core files (ulimit -Hc unlimited)")
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        with Guarded(issuer, tmp_path) as server:
+            limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+            assert re.search(r"^Max core file size\s+0\s", limits, re.M)
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_secrets_are_not_in_the_text_of_objects() -> None:
+    """A25: which may get into a log or a traceback."""
+    secret = "the-secret-of-the-client"
+    introspection = IntrospectionVerifier(
+        "https://id.example/introspect", issuer="https://id.example", client_id="a", client_secret=secret
+    )
+    auth = TokenAuth(introspection, JWTVerifier(issuer="https://id.example", audience="x"))
+    encoded = base64.b64encode(f"a:{secret}".encode()).decode()
+    for text in (repr(introspection), repr(auth), str(auth)):
+        assert secret not in text
+        assert encoded not in text
+
+
+def test_files_with_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """A25: whatever the umask; the file of a server has digests only."""
+    file, saved = tmp_path / "tokens.json", tmp_path / "saved"
+    command = [*COMMAND, "token", "create", "-q", str(file), "--sub", "ann"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT, umask=0)
+    token = done.stdout.strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token not in file.read_text()
+    assert token.rpartition("_")[2] not in file.read_text()
+    program = (
+        "import asyncio, sys\nfrom wharfinger.auth import FileTokens\n"
+        "from tests.security.test_tokens import GRANT\nasyncio.run(FileTokens(sys.argv[1]).keep(GRANT))"
+    )
+    root = str(Path(__file__).parent.parent.parent)
+    subprocess.run([COMMAND[0], "-c", program, str(saved)], check=True, umask=0, env={**os.environ, "PYTHONPATH": root})
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in saved.iterdir()} == {0o600}
+
+
+GRANT = Grant(
+    server="https://docs.example/mcp",
+    issuer="https://id.example",
+    resource=None,
+    client=RegisteredClient(issuer="https://id.example", client_id="a"),
+    token_endpoint="https://id.example/token",
+    access_token="secret",
+)
