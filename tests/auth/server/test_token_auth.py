@@ -27,7 +27,7 @@ from wharfinger.auth import (
 from wharfinger.auth.server import token_auth
 from wharfinger.auth.server.dpop import ALGORITHMS
 from wharfinger.auth.server.static_tokens import revoke_token
-from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, WARN_SECONDS, as_token_auth, metadata_url
+from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, MAX_VERIFYING, WARN_SECONDS, as_token_auth, metadata_url
 from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 
 URL = "https://docs.example/mcp"
@@ -143,6 +143,13 @@ def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> Non
     assert "10.0.0.1" not in message
 
 
+def test_another_verifier_may_know_a_token_while_one_is_down() -> None:
+    down = VerifierUnavailable("down")
+    auth = TokenAuth(Table(a=down, b=down), Table(a=ANN))
+    assert authenticate(auth, "Bearer a") is ANN
+    assert refusal(auth, "Bearer b")[0] == 503
+
+
 def test_the_log_says_once_a_minute_why_tokens_cannot_be_verified(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")), clock=clock)
@@ -223,6 +230,40 @@ def test_a_token_that_was_verified_before_a_change_is_not_remembered_after_it() 
         assert await first is ANN
         with pytest.raises(HttpRefusal):
             await ask()
+
+    asyncio.run(main())
+
+
+def test_a_verifier_that_is_slow_holds_up_its_own_tokens_only() -> None:
+    class Slow(Table):
+        most = now = 0
+
+        async def verify(self, token: str) -> Principal | None:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await go_on.wait()
+            self.now -= 1
+            return None
+
+    go_on = asyncio.Event()
+
+    async def main() -> None:
+        quick, slow = Table(good=ANN), Slow()
+        auth = TokenAuth(quick, slow)
+
+        async def ask(token: str) -> Principal:
+            found = auth.authenticate("POST", URL, {b"authorization": f"Bearer {token}".encode()})
+            return found if isinstance(found, Principal) else await found
+
+        waiting = [asyncio.create_task(ask(f"x{number}")) for number in range(MAX_VERIFYING + 10)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert slow.now == MAX_VERIFYING
+        assert await asyncio.wait_for(ask("good"), 5) is ANN
+        go_on.set()
+        refused = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(error, HttpRefusal) for error in refused)
+        assert slow.most == MAX_VERIFYING
 
     asyncio.run(main())
 

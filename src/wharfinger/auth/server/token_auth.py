@@ -39,7 +39,7 @@ MAX_TOKEN_BYTES = 16 * 1024
 WARN_SECONDS = 60.0
 """How often the log says at most that tokens cannot be verified."""
 MAX_VERIFYING = 64
-"""Tokens that are verified at a time; further requests wait."""
+"""Tokens that one verifier verifies at a time; further requests wait."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """`token68` (RFC 9110 §11.2)."""
@@ -72,7 +72,8 @@ class TokenAuth:
         self.issuers = tuple(dict.fromkeys(issuer for verifier in verifiers for issuer in verifier.issuers))
         self._clock = clock
         self._proofs = ReplayedProofs(store, clock)
-        self._verifying = asyncio.Semaphore(MAX_VERIFYING)
+        self._turns = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
+        """One for each verifier, so that a slow authorization server holds up no tokens of another or of a file."""
         self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         """The principal of each token, by the token's digest, and the time to verify it again."""
         self._warned_at = float("-inf")
@@ -111,18 +112,23 @@ class TokenAuth:
     async def _verify(
         self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, digest: bytes
     ) -> Principal:
-        try:
-            async with self._verifying:
-                generation = self._generation
-                principal, trusted_seconds = None, 0.0
-                for verifier in self.verifiers:
-                    if (principal := await verifier.verify(token)) is not None:
-                        trusted_seconds = verifier.trusted_seconds
-                        break
-        except InvalidToken as error:
-            raise self._refuse(url, "invalid_token", str(error)) from None
-        except VerifierUnavailable as error:
-            raise self._unavailable(error) from None
+        generation = self._generation
+        principal: Principal | None = None
+        trusted_seconds = 0.0
+        unavailable: VerifierUnavailable | None = None
+        for verifier, turn in zip(self.verifiers, self._turns, strict=True):
+            try:
+                async with turn:
+                    principal = await verifier.verify(token)
+            except InvalidToken as error:
+                raise self._refuse(url, "invalid_token", str(error)) from None
+            except VerifierUnavailable as error:
+                unavailable = error  # the next one may know the token
+            if principal is not None:
+                trusted_seconds = verifier.trusted_seconds
+                break
+        if principal is None and unavailable is not None:
+            raise self._unavailable(unavailable) from None
         if principal is None:
             raise self._refuse(url, "invalid_token", "This server does not accept the token.")
         now = self._clock()
