@@ -4,12 +4,14 @@
     ├── ProtocolError                      local: a request is refused or fails, and the peer gets the error
     │   ├── ParseError                     -32700  400
     │   ├── InvalidRequest                 -32600  400
+    │   │   └── InsufficientScope          -32600  403   the caller's token lacks scopes
     │   ├── MethodNotFound                 -32601  404
     │   ├── InvalidParams                  -32602  200
     │   │   └── InvalidArgument            -32602  200   raised by handlers
     │   ├── InternalError                  -32603  200
     │   │   ├── HandlerFailed              -32603  200   a handler failed; for tools a result with `isError`
     │   │   └── Overloaded                 -32603  503
+    │   │       └── RateLimited            -32603  429   a limit of the caller is reached
     │   ├── HeaderMismatch                 -32020  400
     │   ├── MissingClientCapability        -32021  400
     │   ├── UnsupportedVersion             -32022  400
@@ -51,6 +53,7 @@ __all__ = [
     "Declined",
     "HandlerFailed",
     "HeaderMismatch",
+    "InsufficientScope",
     "InternalError",
     "InvalidArgument",
     "InvalidParams",
@@ -67,6 +70,7 @@ __all__ = [
     "ParseError",
     "PermissionDenied",
     "ProtocolError",
+    "RateLimited",
     "RemoteError",
     "RemoteInvalidParams",
     "RemoteMethodNotFound",
@@ -144,6 +148,21 @@ class InvalidRequest(ProtocolError):
     default_message = 'Not a JSON-RPC 2.0 message: send {"jsonrpc": "2.0", "id": …, "method": …, "params": {…}}.'
 
 
+class InsufficientScope(InvalidRequest):
+    """The caller's token lacks scopes (2025-11-25 and 2026-07-28, authorization).
+
+    Over HTTP the caller gets 403 with a challenge that names all `scopes` that the operation needs, so that its client
+    can ask the user for a token that has them. `requiredScopes` in `data` has the same.
+    """
+
+    http_status = 403
+
+    def __init__(self, scopes: Sequence[str]) -> None:
+        self.scopes = tuple(scopes)
+        named = " ".join(self.scopes)
+        super().__init__(f"The token needs the scope {named}.", data={"requiredScopes": list(self.scopes)})
+
+
 class MethodNotFound(ProtocolError):
     """The method is unknown in this revision, or needs a server capability that is not declared."""
 
@@ -184,6 +203,19 @@ class Overloaded(InternalError):
 
     http_status = 503
     default_message = "The server is overloaded: try again later."
+
+
+class RateLimited(Overloaded):
+    """A limit of the caller is reached. Nothing was done: send the request again after `retry_after` seconds.
+
+    Over HTTP the caller gets 429 with `Retry-After`. `retryAfter` in `data` has the same.
+    """
+
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, data={"retryAfter": retry_after})
 
 
 class HeaderMismatch(ProtocolError):

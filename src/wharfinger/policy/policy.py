@@ -71,17 +71,21 @@ class _ParsedRule:
         rule = self.rule
         if rule.issuer is not None and rule.issuer != principal.issuer:
             return None
-        missing = [scope for scope in words(rule.scopes) if scope not in principal.scopes]
+        needed = list(words(rule.scopes))
+        lacks = not principal.scopes.issuperset(needed)
         if not any(selector.applies_to(principal) for selector in self.selectors):
             if not rule.reveal or self.denies:
                 return None
             named = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
             if not named or not principal.key:
                 return None
-            missing.append(cast("str", named[0].matcher))
-        if missing and (not rule.reveal or self.denies or not principal.key):
+            needed.append(cast("str", named[0].matcher))
+            lacks = True
+        if lacks and (not rule.reveal or self.denies or not principal.key):
             return None
-        return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), tuple(missing))
+        # A client asks for the scopes of the answer alone, so they are all that the rule needs, not only the new ones.
+        missing = tuple(dict.fromkeys(needed)) if lacks else ()
+        return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
 
 
 class Policy:

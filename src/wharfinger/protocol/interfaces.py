@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,6 +16,9 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Channel, Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.http.rules import HttpRefusal
 
 __all__ = [
     "MAX_AUTH_RETRIES",
@@ -64,6 +67,10 @@ class Authenticator(Protocol):
         """
         ...
 
+    def insufficient_scope(self, url: str, scopes: Sequence[str]) -> HttpRefusal:
+        """Return the 403 for an operation that needs these scopes, with a challenge that names them."""
+        ...
+
     def metadata(self, url: str) -> bytes:
         """Return the metadata of this resource (RFC 9728 §2) as JSON."""
         ...
@@ -76,7 +83,7 @@ class Decision(NamedTuple):
     rule: str = ""
     """The rule that decided, for the log, or an empty string if no rule applies. The action is then refused."""
     missing_scopes: tuple[str, ...] = ()
-    """Scopes with which it would be allowed, if the caller may know that."""
+    """All scopes that the action needs, if the caller lacks only scopes and may know it."""
 
 
 class Access(Protocol):

@@ -4,7 +4,8 @@ What a caller may not read or call looks exactly like what does not exist: the s
 the middleware is called. Whatever an answer contains besides is filtered where it is made, by `request.access`: lists
 in `features.listing`, searches in `server.search`, completions in `features.completion`, notices in
 `subscriptions.visible_changes`, and answers that are composed of several resources in their source
-(`policy.current`). Without a policy, methods have no guard, and `request.access` is None.
+(`policy.current`). Without a policy, and without features that need scopes, methods have no guard, and
+`request.access` is None.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.content.text import printable
-from wharfinger.errors import InvalidParams, ProtocolError, ResourceNotFound
+from wharfinger.errors import InsufficientScope, InvalidParams, ProtocolError, ResourceNotFound
 from wharfinger.policy.current import CURRENT_ACCESS, may_read
 from wharfinger.protocol.interfaces import Access, Authorizer, Decision, Handler
 from wharfinger.protocol.methods import CORE
 from wharfinger.protocol.request import Request, no_such_method
+from wharfinger.server.feature_scopes import NestedAccess, decide_template
 from wharfinger.server.near_uris import add_near_uris
 
 if TYPE_CHECKING:
+    from wharfinger.server.feature_scopes import FeatureScopes
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
     from wharfinger.server.subscriptions.visible_changes import VisibleChanges
@@ -47,14 +50,22 @@ class AccessControl:
 
         Watchers of a list are notified if they see another part of it now.
         """
-        watching = self._services.notify
-        watching.may_send = None if authorizer is None else self._changes.may_send
-        watching.on_leave = None if authorizer is None else self._changes.forget
         replaced = self._services.authorizer is not None and authorizer is not None
         self._services.authorizer = authorizer
-        self._services.methods.set_guard(None if authorizer is None else self._guarded)
+        self._set_guard()
         if replaced:
-            self._changes.compare_lists(watching.watchers_of_lists())
+            self._changes.compare_lists(self._services.notify.watchers_of_lists())
+
+    def enforce_scopes(self, scopes: FeatureScopes) -> None:
+        """Check the scopes of features from the next request and notice on."""
+        self._services.feature_scopes = scopes
+        self._set_guard()
+
+    def _set_guard(self) -> None:
+        watching, guarded = self._services.notify, self._services.restricts
+        watching.may_send = self._changes.may_send if guarded else None
+        watching.on_leave = self._changes.forget if guarded else None
+        self._services.methods.set_guard(self._guarded if guarded else None)
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         """Return a handler that checks each request of a method first, and filters its result."""
@@ -64,10 +75,13 @@ class AccessControl:
         filters = method in _COMPOSED
 
         async def serve(request: Request) -> Any:
-            authorizer = self._services.authorizer
-            if authorizer is None:  # the policy was removed while this request was on its way
+            access = self._services.access_of(request.caller.principal)
+            if access is None:  # a local caller, or the policy was removed while this request was on its way
                 return await handler(request)
-            access = request.access = authorizer.access(request.caller.principal)
+            outer = request.access
+            if outer is not None and outer is not access:  # this server is mounted in another
+                access = NestedAccess(outer, access)
+            request.access = access
             token = CURRENT_ACCESS.set(access)
             try:
                 if check is not None:
@@ -76,6 +90,8 @@ class AccessControl:
                 return readable_part(request, result) if filters else result
             finally:
                 CURRENT_ACCESS.reset(token)
+                if outer is not None:
+                    request.access = outer
 
         return serve
 
@@ -86,7 +102,8 @@ class AccessControl:
         decision = request.decision = access.decide("read", uri)
         if not decision.allowed:
             missing = ResourceNotFound(uri)
-            await add_near_uris(self._services, self._resources, request, missing)
+            if not decision.missing_scopes:
+                await add_near_uris(self._services, self._resources, request, missing)
             raise self._refusal(decision, missing)
 
     async def check_subscription(self, request: Request, access: Access) -> None:
@@ -109,12 +126,15 @@ class AccessControl:
     async def check_completion(self, request: Request, access: Access) -> None:
         ref = request.params.ref
         if isinstance(ref, t.PromptReference):
-            if not access.allows("prompt", f"prompt:{ref.name}"):
-                raise InvalidParams(f"Unknown prompt: {printable(ref.name)}")
-        elif not access.may_read_below(ref.uri.partition("{")[0]):
-            raise InvalidParams(
+            decision = access.decide("prompt", f"prompt:{ref.name}")
+            missing = InvalidParams(f"Unknown prompt: {printable(ref.name)}")
+        else:
+            decision = decide_template(access, ref.uri)
+            missing = InvalidParams(
                 "There is no such resource template: send its uriTemplate from resources/templates/list."
             )
+        if not decision.allowed:
+            raise self._refusal(decision, missing)
 
     async def check_method(self, request: Request, access: Access) -> None:
         """Check a method that the author has added, which a rule can name as `method:NAME`."""
@@ -123,8 +143,11 @@ class AccessControl:
             raise self._refusal(decision, no_such_method(request))
 
     def _refusal(self, decision: Decision, missing: ProtocolError) -> ProtocolError:
-        """Return the error for a refused request: that of something that does not exist."""
-        return missing
+        """Return the error for a refused request: that of something that does not exist.
+
+        If the caller lacks only scopes and may know it, the error names them.
+        """
+        return InsufficientScope(decision.missing_scopes) if decision.missing_scopes else missing
 
 
 _CHECKS: dict[str, Callable[[AccessControl, Request, Access], Awaitable[None]]] = {

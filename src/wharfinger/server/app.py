@@ -120,6 +120,7 @@ class Server(FeatureService):
                 keys=Keys(secret),
                 methods=MethodTable(lifecycle.handlers(self)),
                 serve=self.serve,
+                enforce_scopes=self.enforce_scopes,
                 notify=Watching(self._watched, self._unwatched),
                 context=lambda request: Context(self, request),
                 ttl_ms=round(ttl * 1000),
@@ -175,14 +176,18 @@ class Server(FeatureService):
         """
         return _decorated(self.resources.add_catalogue, function)
 
-    def read_resource(self, template: str, *, allow_traversal: bool = False) -> Callable[[Function], Function]:
+    def read_resource(
+        self, template: str, *, allow_traversal: bool = False, scopes: Sequence[str] | str | None = None
+    ) -> Callable[[Function], Function]:
         """Read every URI that `template` matches with the decorated function, without listing the template.
 
-        `allow_traversal` as for `server.resources.add`.
+        `allow_traversal` and `scopes` as for `server.resources.add`.
         """
 
         def register(function: Function) -> Function:
-            feature = unlisted_feature_of(self.services, template, function, allow_traversal=allow_traversal)
+            feature = unlisted_feature_of(
+                self.services, template, function, allow_traversal=allow_traversal, scopes=scopes
+            )
             self.resources.put(feature, listed=False)
             return function
 

@@ -59,6 +59,8 @@ class PageOptions(TypedDict, total=False):
     cache_scope: t.CacheScope | None
     inline: bool
     timeout: float | None
+    scopes: Sequence[str] | str | None
+    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
 
 
 def view(
@@ -78,6 +80,7 @@ def view(
     cache_scope: t.CacheScope | None = None,
     inline: bool = False,
     timeout: float | None = None,
+    scopes: Sequence[str] | str | None = None,
 ) -> ResourceFeature:
     """Make a resource from a page.
 
@@ -101,6 +104,7 @@ def view(
         _View(services, function, meta, inline, timeout),
         ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
         cache_scope=cache_scope or services.cache_scope,
+        scopes=scopes,
     )
 
 

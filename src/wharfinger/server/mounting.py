@@ -56,6 +56,8 @@ def include(parent: FeatureService, other: FeatureService, prefix: str) -> None:
     mount.refresh()
     if other.services.keys.random:  # every process that serves the whole must open what the part seals
         other.services.keys = parent.services.keys
+    if other.services.feature_scopes is not None:
+        parent.enforce_scopes()
     if other.tasks is not None:
         other.own_tasks = None
         parent.take_tasks(parent.serve_tasks())

@@ -134,6 +134,20 @@ class FeatureService:
         for mount in self.parents:
             mount.parent.serve(name)
 
+    def enforce_scopes(self) -> None:
+        """Check the scopes of features, here and in every server in which this one is mounted."""
+        if self.services.feature_scopes is None:
+            from wharfinger.server.feature_scopes import FeatureScopes  # on use: most servers have no scopes
+
+            resources = self.resources
+            sets = (resources.static, resources.templates, resources.unlisted)
+            scopes = FeatureScopes(self.tools.features, self.prompts.features, sets, resources.feature_of)
+            self.access_control.enforce_scopes(scopes)
+            for mount in self.parents:
+                mount.refresh()
+        for mount in self.parents:
+            mount.parent.enforce_scopes()
+
     def _publish_extensions(self) -> None:
         """Make the servers in which this one is mounted serve its extensions too."""
         for mount in self.parents:
@@ -164,11 +178,9 @@ class FeatureService:
         return tasks
 
     def hides_tool(self, request: Request) -> bool:
-        """Return whether the policy hides the tool of a call from its caller, so that it looks unknown."""
-        authorizer = self.services.authorizer
-        if authorizer is None:
-            return False
-        return not authorizer.access(request.caller.principal).allows("call", f"tool:{request.params.name}")
+        """Return whether the caller may not call the tool of a call, so that nothing about it may be answered."""
+        access = self.services.access_of(request.caller.principal)
+        return access is not None and not access.allows("call", f"tool:{request.params.name}")
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         """Return the capabilities that this server declares: those for which it has handlers."""

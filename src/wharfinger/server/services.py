@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from wharfinger import types as t
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.interfaces import Authorizer
+from wharfinger.protocol.interfaces import Access, Authorizer
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
 from wharfinger.server.dependencies import Overrides
@@ -17,6 +18,9 @@ from wharfinger.server.middleware.chain import MethodTable
 from wharfinger.server.signature.annotations import RequestContext
 from wharfinger.server.subscriptions.watching import Watching
 from wharfinger.server.threads import Pool
+
+if TYPE_CHECKING:
+    from wharfinger.server.feature_scopes import FeatureScopes
 
 __all__ = ["ListName", "Services"]
 
@@ -38,6 +42,8 @@ class Services:
     """Serves the methods of a kind of feature, here and in every server in which this one is mounted."""
     notify: Watching
     """Where to report that a list or a resource changed."""
+    enforce_scopes: Callable[[], None]
+    """Checks scopes from now on, here and in every server in which this one is mounted."""
     context: Callable[[Request], RequestContext]
     """Makes the `Context` of a request, which has the server; features only pass it on."""
     ttl_ms: int = 0
@@ -51,5 +57,17 @@ class Services:
     """Functions that replace dependencies."""
     authorizer: Authorizer | None = None
     """Decides what each caller may do; None if everything. Change it with `AccessControl.set`."""
+    feature_scopes: FeatureScopes | None = None
+    """Finds the scopes that features need; None if no feature needs any."""
     open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
     """The session to notify when a user has finished at a URL, by the elicitation's id (2025-11-25)."""
+
+    @property
+    def restricts(self) -> bool:
+        """Whether there is a policy, or a feature that needs scopes."""
+        return self.authorizer is not None or self.feature_scopes is not None
+
+    def access_of(self, principal: Principal) -> Access | None:
+        """Return what a principal may do by the policy and by its scopes; None if everything."""
+        access = None if self.authorizer is None else self.authorizer.access(principal)
+        return access if self.feature_scopes is None else self.feature_scopes.access(access, principal)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-__all__ = ["check_options", "feature_name", "refuse_generator", "unwrapped"]
+__all__ = ["check_options", "check_scopes", "feature_name", "refuse_generator", "unwrapped"]
+
+
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""`scope-token` (RFC 6749 §3.3)."""
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:
@@ -31,6 +36,21 @@ def check_options(word: str, function: object, options: Mapping[str, Any], known
         near = difflib.get_close_matches(unknown, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}."
         raise TypeError(f"A {word} has no option {unknown!r}: {hint}")
+
+
+def check_scopes(scopes: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the scopes of a feature as a tuple; a text is one scope.
+
+    Raises:
+        ValueError: one of them is not a scope of RFC 6749.
+    """
+    several = () if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    for scope in several:
+        if not _SCOPE.fullmatch(str(scope)):
+            raise ValueError(
+                f'scopes={scope!r}: a scope is text without spaces, quotes and backslashes: ["orders:read"].'
+            )
+    return tuple(dict.fromkeys(several))
 
 
 def refuse_generator(function: Callable[..., Any]) -> None:

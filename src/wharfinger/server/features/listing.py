@@ -18,6 +18,7 @@ from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys, keys_for
+from wharfinger.server.feature_scopes import decide_template
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
 
@@ -55,7 +56,7 @@ def view_of(name: str, access: Access, keys: Keys) -> CallerView:
         "tools": lambda tool: access.allows("call", f"tool:{tool.name}"),
         "prompts": lambda prompt: access.allows("prompt", f"prompt:{prompt.name}"),
         "resources": lambda resource: access.allows("read", resource.uri),
-        "templates": lambda template: access.may_read_below(template.uri_template.partition("{")[0]),
+        "templates": lambda template: decide_template(access, template.uri_template).allowed,
     }
     return CallerView(shows[name], keys)
 

@@ -12,7 +12,13 @@ from wharfinger import types as t
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.feature_registration import check_options, feature_name, refuse_generator, unwrapped
+from wharfinger.server.features.feature_registration import (
+    check_options,
+    check_scopes,
+    feature_name,
+    refuse_generator,
+    unwrapped,
+)
 from wharfinger.server.features.feature_set import Features, Found
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
@@ -46,6 +52,8 @@ class PromptOptions(TypedDict, total=False):
     """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
     """Seconds that filling it in may take."""
+    scopes: Sequence[str] | str | None
+    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
 
 
 class PromptFeature:
@@ -56,7 +64,7 @@ class PromptFeature:
         ValueError: the name is empty.
     """
 
-    __slots__ = ("_call", "_services", "completers", "definition", "name", "signature")
+    __slots__ = ("_call", "_services", "completers", "definition", "name", "scopes", "signature")
 
     definition: t.Prompt
     completers: Mapping[str, Complete]
@@ -70,6 +78,8 @@ class PromptFeature:
         self.name = feature_name(function, options.get("name"))
         if not self.name:
             raise ValueError("A prompt needs a name.")
+        self.scopes = check_scopes(options.get("scopes"))
+        """The scopes that a caller's token must have."""
         self._services = services
         self._call = HandlerFunction(
             services,
@@ -140,6 +150,8 @@ class Prompts:
         check_options("prompt", function, options, PromptOptions)
         prompt = PromptFeature(self._services, function, options)
         self.features.add(prompt.name, prompt, fallback=fallback)
+        if prompt.scopes:
+            self._services.enforce_scopes()
         self._services.serve("prompts")
         return prompt
 

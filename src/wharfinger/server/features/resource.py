@@ -14,6 +14,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.server.features.feature_registration import check_scopes
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import place_of
 
@@ -45,7 +46,9 @@ LONGEST_URI = 8192
 class ResourceFeature:
     """A registered resource or template: its definition, and the function that reads it."""
 
-    __slots__ = ("annotate", "cache_scope", "call", "completers", "definition", "mime_type", "template", "ttl_ms")
+    __slots__ = (
+        "annotate", "cache_scope", "call", "completers", "definition", "mime_type", "scopes", "template", "ttl_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,13 +59,16 @@ class ResourceFeature:
         annotate: Callable[[], t.Annotations] | None = None,
         ttl_ms: int = 0,
         cache_scope: str = "private",
+        scopes: Sequence[str] | str | None = None,
     ) -> None:
+        self.scopes = check_scopes(scopes)
+        """The scopes that a caller's token must have."""
         self.definition = definition
         self.call = call
         self.template = template
         self.annotate = annotate
         self.ttl_ms = ttl_ms
-        self.cache_scope = cache_scope
+        self.cache_scope = "private" if self.scopes else cache_scope
         self.mime_type = definition.mime_type
         self.completers: Mapping[str, Any] = call.completers
 
@@ -106,6 +112,8 @@ class ResourceOptions(TypedDict, total=False):
     """Seconds that a read may take."""
     meta: dict[str, Any] | None
     """`_meta` of the definition."""
+    scopes: Sequence[str] | str | None
+    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
     allow_traversal: bool
     """Whether `{+name}` and `{#name}` may contain anything, even absolute paths and ".."; the function must check."""
 
@@ -158,11 +166,17 @@ def make_resource(
         annotate=annotations if callable(annotations) else None,
         ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
         cache_scope=options.get("cache_scope") or services.cache_scope,
+        scopes=options.get("scopes"),
     )
 
 
 def unlisted_feature_of(
-    services: Services, template: str, function: Callable[..., Any], *, allow_traversal: bool
+    services: Services,
+    template: str,
+    function: Callable[..., Any],
+    *,
+    allow_traversal: bool,
+    scopes: Sequence[str] | str | None = None,
 ) -> ResourceFeature:
     """Make an unlisted template from a function that reads its URIs. See `Server.read_resource`."""
     check_scheme(template, function)
@@ -173,6 +187,7 @@ def unlisted_feature_of(
         template=parsed,
         ttl_ms=services.ttl_ms,
         cache_scope=services.cache_scope,
+        scopes=scopes,
     )
 
 

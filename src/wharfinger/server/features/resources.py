@@ -30,7 +30,13 @@ from wharfinger.server.features.feature_registration import check_options
 from wharfinger.server.features.feature_set import Features, MountedFeatures
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
-from wharfinger.server.features.resource import ResourceFeature, ResourceOptions, check_uri, make_resource
+from wharfinger.server.features.resource import (
+    LONGEST_URI,
+    ResourceFeature,
+    ResourceOptions,
+    check_uri,
+    make_resource,
+)
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
@@ -143,6 +149,8 @@ class Resources:
             except ValueError:
                 self._unindex(text, feature)
                 raise
+        if feature.scopes:
+            self._services.enforce_scopes()
         if feature.annotate is not None:
             self.listing.computed = self.templates_listing.computed = True
         self._services.serve("resources")
@@ -320,6 +328,14 @@ class Resources:
                 refuse_unawaited(feature.call.function, value)
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
         return await self._result(request, uri, value, feature.mime_type, feature.call.function)
+
+    def feature_of(self, uri: str) -> ResourceFeature | None:
+        """Return the registered resource or template that serves a URI, of this server or of a mounted one."""
+        found = self.static.find(uri)
+        if found is not None:
+            return found.feature
+        match = self._index.find(uri) if len(uri) <= LONGEST_URI else None
+        return None if match is None else match[0][0]
 
     async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
         """Read a resource from a source of this server or of a mounted one.

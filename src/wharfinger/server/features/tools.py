@@ -22,7 +22,13 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.feature_registration import check_options, feature_name, refuse_generator, unwrapped
+from wharfinger.server.features.feature_registration import (
+    check_options,
+    check_scopes,
+    feature_name,
+    refuse_generator,
+    unwrapped,
+)
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
@@ -89,6 +95,8 @@ class ToolOptions(TypedDict, total=False):
     """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
     visibility: Sequence[Literal["model", "app"]] | None
     """Who may call it; by default both."""
+    scopes: Sequence[str] | str | None
+    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
 
 
 class ToolFeature:
@@ -115,11 +123,14 @@ class ToolFeature:
         "invoke",
         "name",
         "needs_url",
+        "scopes",
         "signature",
         "texts",
         "wraps",
     )
 
+    scopes: tuple[str, ...]
+    """The scopes that a caller's token must have."""
     definition: t.Tool
     """The definition for every revision: its output schema is absent, or is an object's, which wraps other values."""
     full_definition: t.Tool
@@ -151,6 +162,7 @@ class ToolFeature:
                 f"{printable(self.name)!r} cannot be the name of a tool: "
                 "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
             )
+        self.scopes = check_scopes(options.get("scopes"))
         self._services = services
         decode_json_strings = options.get("decode_json_strings")
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
@@ -273,6 +285,8 @@ class Tools:
 
             tool = TaskTool(self._services, function, options, self)
         self.features.add(tool.name, tool, fallback=fallback)
+        if tool.scopes:
+            self._services.enforce_scopes()
         self._services.serve("tools")
         return tool
 

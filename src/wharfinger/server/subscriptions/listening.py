@@ -86,7 +86,7 @@ class Listening:
         self._end_with(watcher)
         for name in self._listed():
             self._watching.watch_list(watcher, name)
-            if self._services.authorizer is not None:
+            if self._services.restricts:
                 self._remembering.start(self._changes.remember(watcher, name, True))
 
     def _end_with(self, watcher: SessionWatcher) -> None:

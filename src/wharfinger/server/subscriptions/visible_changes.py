@@ -125,9 +125,8 @@ class VisibleChanges:
         await self._jobs.cancel()
 
     def _access(self, watcher: Any) -> Access | None:
-        authorizer = self._services.authorizer
         principal = getattr(watcher, "principal", None)  # None: a mounted server's watcher, which sends nothing
-        return None if authorizer is None or principal is None else authorizer.access(principal)
+        return None if principal is None else self._services.access_of(principal)
 
     def _sees_all(self, access: Access, name: str, is_list: bool) -> bool:
         """Return whether everything that a notice may be about is visible, or belongs to no source."""

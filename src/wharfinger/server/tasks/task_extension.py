@@ -513,9 +513,8 @@ class Tasks:
             self._tools.pop(key, None)
 
     def _notify(self, key: str, state: bytes) -> None:
-        authorizer = self._services.authorizer
         for listener in tuple(self._listeners.get(key, ())):
-            access = None if authorizer is None else authorizer.access(listener.principal)
+            access = self._services.access_of(listener.principal)
             if _may_know(access, self._tools.get(key, "")):
                 _notify(listener, state)
 

@@ -168,7 +168,7 @@ class HttpApp:
         self._hides_tool: Callable[[Request], bool] = getattr(service, "hides_tool", lambda request: False)
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = None if self.protected else contents
-        self.calls = OpenCalls(service, self.limits)
+        self.calls = OpenCalls(service, self.limits, auth)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
         self.sse = SseSessions(service, self.calls, self.sessions.requests) if sse else None
@@ -241,6 +241,8 @@ class HttpApp:
         """Serve one message: body, JSON, era, request, headers, method, handler (order of `protocol.http.rules`)."""
         calls, service = self.calls, self.service
         call = calls.start(receive, send, accepted, scope.get("client"), principal)
+        if self.auth is not None:
+            call.endpoint = self._endpoint(scope, headers)
         message: Message | None = None
         request: Request | None = None
         status = 200
@@ -389,7 +391,7 @@ class HttpApp:
         assert data is not None
         if failure is None:
             return data, 200
-        call.headers = getattr(failure, "headers", ())
+        call.headers = self.calls.headers_of(failure, call)
         return data, failure.http_status
 
     async def _send_answer(

@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from wharfinger.errors import Overloaded
-from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpLimits, HttpRefusal, Pairs
-from wharfinger.protocol.interfaces import Service
+from wharfinger.errors import InsufficientScope, Overloaded, ProtocolError, RateLimited
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, CLOSE_HEADERS, HttpLimits, HttpRefusal, Pairs
+from wharfinger.protocol.interfaces import Authenticator, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import ChunkedMessage, Request
@@ -31,6 +31,7 @@ class HttpCall:
         "calls",
         "cancel_reason",
         "counted",
+        "endpoint",
         "expires",
         "final",
         "final_id",
@@ -89,6 +90,8 @@ class HttpCall:
         self.final: bytes | ChunkedMessage | None = None
         """The last event of a stream that we end; its id is in `final_id`."""
         self.final_id = ""
+        self.endpoint = ""
+        """The URL of the endpoint as its client knows it; only known if callers need tokens."""
         self.headers: Pairs = ()
         """Headers of the answer beside those that every answer has."""
 
@@ -125,8 +128,9 @@ class OpenCalls:
     fresh calls, which read their body or have just begun; slow calls and streams are visited less often.
     """
 
-    def __init__(self, service: Service, limits: HttpLimits) -> None:
+    def __init__(self, service: Service, limits: HttpLimits, auth: Authenticator | None = None) -> None:
         self.service = service
+        self.auth = auth
         self.limits = limits
         self.now = 0.0
         """The loop's time at the last tick, so that no request has to read the clock."""
@@ -219,6 +223,20 @@ class OpenCalls:
         """Stop counting an answer that is sent, or cannot be."""
         self.unread.add(call.owner, -call.unread)
         call.unread = 0
+
+    # -- refusals
+
+    def headers_of(self, error: ProtocolError, call: HttpCall) -> Pairs:
+        """Return the headers of the answer to a failed call, such as a challenge or `Retry-After`."""
+        if isinstance(error, RateLimited):
+            return ((b"retry-after", b"%d" % error.retry_after),)
+        if not isinstance(error, InsufficientScope):
+            return getattr(error, "headers", ())
+        if self.auth is not None:
+            challenge = self.auth.insufficient_scope(call.endpoint, error.scopes).headers
+            return tuple(pair for pair in challenge if pair not in CLOSE_HEADERS)  # the body was read
+        named = " ".join(error.scopes)
+        return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{named}"'.encode()),)
 
     # -- streams
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from wharfinger.errors import Overloaded
+from wharfinger.errors import InsufficientScope, Overloaded, RateLimited
 from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.http.rules import (
     ACCEPTS_EVENTS,
@@ -215,8 +215,8 @@ class HttpSessions:
                 data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
                 # A 404 would mean that the session has ended. So only 503 becomes the HTTP status, and what was raised
                 # as an HTTP status, such as a 403 with the scopes that are missing; other errors do not.
-                if isinstance(failure, HttpRefusal) and post.batch is None:
-                    status, headers = failure.http_status, failure.headers
+                if isinstance(failure, HttpRefusal | InsufficientScope | RateLimited) and post.batch is None:
+                    status, headers = failure.http_status, self.calls.headers_of(failure, post.call)
                 elif failure is not None and failure.http_status == 503 and not cancelled:
                     status = 503
         del self.running[request]
