@@ -152,8 +152,10 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """Set by `when_answered`."""
     failure: ProtocolError | None = None
     """The error that was encoded as the answer."""
+    nested: bool = False
+    """Whether a handler makes this request for its own caller (`nested_requests`)."""
     observations: tuple[Any, ...] = ()
-    """What observes this request and those that its handler makes (`observing.Observation`); usually nothing."""
+    """Set for the observers of a server (`observing.Observation`)."""
 
     def when_answered(self, callback: Callable[[int], None]) -> None:
         """Call a function once, with the bytes of the encoded answer, before it is sent; 0 if there is none.

@@ -144,8 +144,7 @@ class Server(FeatureService):
     @policy.setter
     def policy(self, policy: Authorizer | None) -> None:
         self.access_control.set(policy)
-        for mount in self.parents:
-            mount.refresh()
+        self._refresh_mounts()
 
     # -- resources
 

@@ -20,6 +20,7 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Caller, Request
 from wharfinger.server.input.request_state import CannotAsk, state_of
 from wharfinger.server.nested_requests import read_request
+from wharfinger.server.observers import observe_search, observed_read
 from wharfinger.server.signature.annotations import RequestContext
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ class Context(RequestContext, Generic[State]):
         """
         try:
             handler = self.server.handlers.get("resources/read") or self.server.resources.read
-            result: t.ReadResourceResult = await handler(read_request(self.request, uri))
+            result: t.ReadResourceResult = await observed_read(self.request, read_request(self.request, uri), handler)
             return result
         except PermissionDenied:
             raise ResourceNotFound(uri) from None
@@ -387,7 +388,9 @@ class Context(RequestContext, Generic[State]):
         def report_indexing(documents: float, message: str) -> None:
             self.report_progress(documents, message=message)
 
-        return await search(self._services, self.server.resources, self.request, wanted, report_indexing)
+        hits = await search(self._services, self.server.resources, self.request, wanted, report_indexing)
+        observe_search(self.request, query, len(hits))
+        return hits
 
     def for_plain_function(self) -> Context[State]:
         """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""

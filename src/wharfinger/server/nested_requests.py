@@ -29,6 +29,8 @@ def read_request(request: Request, uri: str) -> Request:
         params=params,
         channel=_OuterStream(request),
         accepts_lazy_blobs=False,
+        nested=True,
+        observations=(),
         on_answer=(),
         decision=None,
         failure=None,

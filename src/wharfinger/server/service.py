@@ -26,6 +26,7 @@ from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, reports_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
+from wharfinger.server.observers import Observers
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
@@ -97,6 +98,14 @@ class FeatureService:
             "notifications/initialized": self.listening.initialized
         }
         self.access_control = AccessControl(services, self.resources, self.visible_changes)
+        self.observers = Observers(services.methods, self._refresh_mounts)
+        """Objects that observe every request, such as a record; see `protocol.observing`."""
+        self.gauges: dict[str, list[Callable[[], int]]] = {
+            "watchers": [lambda: self.watching.watcher_count],
+            "source_outages": [lambda: sum(source.breaker.down for source in self.resources.every_source())],
+            "tasks": [lambda: 0 if self.tasks is None else self.tasks.running_count],
+        }
+        """Numbers that change, for metrics. Transports add theirs."""
         self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
         """Runs and stores tasks; None if no tool can become one."""
@@ -147,6 +156,11 @@ class FeatureService:
                 mount.refresh()
         for mount in self.parents:
             mount.parent.enforce_scopes()
+
+    def _refresh_mounts(self) -> None:
+        """Make the servers in which this one is mounted call its handlers, if there is anything around them."""
+        for mount in self.parents:
+            mount.refresh()
 
     def _publish_extensions(self) -> None:
         """Make the servers in which this one is mounted serve its extensions too."""
@@ -217,6 +231,8 @@ class FeatureService:
         """Start the lifespan, the sources, the parts and the tasks in this order, and end them in reverse."""
         try:
             async with AsyncExitStack() as stack:
+                await self.observers.start()
+                stack.push_async_callback(self.observers.close)
                 if self.lifespan is not None:
                     self.state = await stack.enter_async_context(logged_lifespan(self.info.name, self.lifespan, self))
                 stack.push_async_callback(self.visible_changes.close)

@@ -24,7 +24,10 @@ from enum import Enum
 from typing import Any, Protocol
 
 from wharfinger.errors import HandlerFailed, InvalidRequest, Overloaded, ProtocolError
+from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.observing import Refusal
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
@@ -36,6 +39,7 @@ from wharfinger.protocol.request import (
 from wharfinger.protocol.shares import Shares
 
 __all__ = ["PART_BYTES", "AnswerEncoder", "CancelReason", "answer_exception", "check_unread", "report"]
+__all__ = ["PART_BYTES", "CancelReason", "Sealer", "answer_exception", "check_unread", "report", "report_refusal"]
 
 log = logging.getLogger("wharfinger.transports.serving")
 
@@ -110,6 +114,28 @@ def report(error: BaseException, name: str = "Reading a message", level: int = l
     if answer is not error:
         log.log(level, "%s", failure_text(name, error, reference), exc_info=error)
     return answer
+
+
+def report_refusal(
+    service: Service,
+    error: ProtocolError,
+    *,
+    request: Request | None = None,
+    method: str = "",
+    target: str = "",
+    address: str = "",
+    principal: Principal = ANONYMOUS,
+    size: int = 0,
+) -> None:
+    """Report to the observers of a service, if it has any, that a message was refused before its handler was called."""
+    observers = getattr(service, "observers", None)
+    if not observers:
+        return
+    if request is not None:
+        name_param = "" if request.row is None else request.row.name_param
+        method, principal = request.method, request.caller.principal
+        target, address = str(getattr(request.params, name_param, "")) if name_param else "", request.peer or address
+    observers.refused(Refusal(error, method, target, address, principal, size))
 
 
 def _caused(error: Exception, cause: BaseException) -> Exception:

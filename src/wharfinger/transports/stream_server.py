@@ -42,7 +42,14 @@ from wharfinger.protocol.request import (
 from wharfinger.protocol.server_peer import Batch, Event, ServerPeer
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.outbound_requests import PendingRequests, deliver
-from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, check_unread, report
+from wharfinger.transports.serving import (
+    PART_BYTES,
+    CancelReason,
+    answer_exception,
+    check_unread,
+    report,
+    report_refusal,
+)
 
 __all__ = ["StreamServer"]
 
@@ -115,7 +122,10 @@ class StreamServer(asyncio.Protocol):
     def dispatch(self, event: Event) -> None:
         """Handle an event that is not a request."""
         match event:
-            case Reply(data):
+            case Reply(data, status):
+                if status == 503:
+                    busy = Overloaded("Too many requests are in flight.")
+                    report_refusal(self.service, busy, principal=self.peer.session.principal, size=len(data))
                 self.write(data)
             case Cancellation(request):
                 # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
@@ -182,7 +192,7 @@ class StreamServer(asyncio.Protocol):
             return None
         # A handler that asks a client that has left is not at fault.
         expected = self.draining and isinstance(error, ConnectionLost)
-        data, _ = answer_exception(
+        data, failure = answer_exception(
             request,
             error,
             self.peer,
@@ -190,6 +200,8 @@ class StreamServer(asyncio.Protocol):
             reason=CancelReason.DEADLINE if request.started_at == EXPIRED else None,
             level=logging.DEBUG if expected else logging.ERROR,
         )
+        if failure is not None and not request.observations:
+            report_refusal(self.service, failure, request=request, size=0 if data is None else len(data))
         return data
 
     def sweep(self) -> None:

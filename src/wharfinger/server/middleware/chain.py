@@ -52,6 +52,7 @@ class MethodTable:
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []
         self._guard: Guard | None = None
+        self._observer: Guard | None = None
 
     def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
         """Serve a method. `outside` wraps its middleware, if it has any."""
@@ -79,13 +80,19 @@ class MethodTable:
         for method in self._bare:
             self._compose(method)
 
+    def set_observer(self, observer: Guard | None) -> None:
+        """Call this around the guard of every method, also of later ones; None removes it."""
+        self._observer = observer
+        for method in self._bare:
+            self._compose(method)
+
     def may_differ(self, method: str) -> bool:
         """Return whether the method has middleware that may answer callers differently."""
         return bool(self._middleware) and not all(map(is_transparent, self._around(method)))
 
     def has_middleware(self, method: str) -> bool:
-        """Return whether the method has any middleware, or a guard."""
-        return self._guard is not None or bool(self._around(method))
+        """Return whether the method has any middleware, a guard or an observer."""
+        return self._guard is not None or self._observer is not None or bool(self._around(method))
 
     def _around(self, method: str) -> list[Middleware]:
         return [middleware for middleware, methods in self._middleware if not methods or method in methods]
@@ -98,6 +105,8 @@ class MethodTable:
             handler = self._outside[method](handler)
         if self._guard is not None:
             handler = self._guard(method, handler)
+        if self._observer is not None:
+            handler = self._observer(method, handler)
         self.handlers[method] = handler
 
 

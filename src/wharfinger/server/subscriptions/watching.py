@@ -128,6 +128,8 @@ class Watching:
         """Returns whether a notice of a change may be sent to a watcher now, under a policy; None: always."""
         self.on_leave: Callable[[Watcher, str | None], None] | None = None
         """Called with a watcher and the URI that it left, or None if it left everything."""
+        self.sent_count = 0
+        """How many notices were sent to watchers."""
         self.observers: list[Observer] = []
         """Search indexes, and the `Watching` of servers in which this one is mounted."""
         self._attach = attach
@@ -221,6 +223,11 @@ class Watching:
         """Return the watchers of each list."""
         return {name: dict(watchers) for name, watchers in self._by_list.items()}
 
+    @property
+    def watcher_count(self) -> int:
+        """The number of sessions and requests that watch a URI or a list."""
+        return len(self._by_watcher.keys() | set[Watcher]().union(*self._by_list.values()))
+
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
         return list(self._by_uri)
@@ -297,6 +304,7 @@ class Watching:
                     except Exception:  # the other watchers must still get it
                         log.exception("The change of %s could not be sent to a watcher", name)
                     yield
+            self.sent_count += sent
             if self.on_sent is not None and sent and not is_list:
                 call_logged(self.on_sent, name, sent)
             if self._loop is not None:

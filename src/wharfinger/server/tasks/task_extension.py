@@ -174,6 +174,11 @@ class Tasks:
 
     # -- starting tasks
 
+    @property
+    def running_count(self) -> int:
+        """The number of tasks that run."""
+        return len(self.running)
+
     async def begin(self, request: Request, ttl: float | None) -> RunningTask:
         """Make a task for this request and write it to the store. Nothing runs yet.
 

@@ -15,6 +15,8 @@ from wharfinger.protocol.http.host_origin import HostOriginPolicy
 from wharfinger.protocol.http.rules import (
     CLOSE_HEADERS,
     ENDPOINTS,
+    METHOD,
+    NAME,
     SESSION,
     STATELESS_VERSIONS,
     VERSION,
@@ -54,7 +56,7 @@ from wharfinger.transports.http_server.asgi_response import (
 from wharfinger.transports.http_server.legacy_sse import MESSAGES, SSE, SseSessions
 from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.sessions import HttpSessions
-from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, report
+from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, report, report_refusal
 
 __all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
 
@@ -173,6 +175,11 @@ class HttpApp:
         self.calls.sweep_also = self.sessions.sweep
         self.sse = SseSessions(service, self.calls, self.sessions.requests) if sse else None
         self.draining = False
+        gauges: dict[str, list[Callable[[], int]]] = getattr(service, "gauges", {})
+        gauges.setdefault("streams", []).append(lambda: len(self.calls.streams))
+        gauges.setdefault("sessions", []).append(
+            lambda: len(self.sessions) + (0 if self.sse is None else len(self.sse))
+        )
         self._unfinished = Shares()
         """Bytes of the bodies that have not arrived completely, by owner."""
         self._ready = False
@@ -185,6 +192,7 @@ class HttpApp:
         if scope["type"] != "http":
             await self._serve_lifespan(scope, receive, send)
             return
+        principal, headers = ANONYMOUS, dict[bytes, bytes]()
         try:
             headers = read_headers(scope["headers"])  # a copy: some servers append to theirs while the body arrives
             if not self.separates_trailers and b"transfer-encoding" in headers:
@@ -209,12 +217,27 @@ class HttpApp:
             if not self._ready:
                 await self._start()
         except ProtocolError as error:
+            self._report_refusal(error, scope, headers, principal)
             await refuse(send, error)
             return
         except Exception as error:
             await refuse(send, _fault(error))
             return
         await self._post(scope, headers, principal, accepted, receive, send)
+
+    def _report_refusal(
+        self, error: ProtocolError, scope: Any, headers: Mapping[bytes, bytes], principal: Principal
+    ) -> None:
+        """Report a refusal before the body was read to those who observe the server."""
+        client = scope.get("client")
+        report_refusal(
+            self.service,
+            error,
+            method=headers.get(METHOD, b"").decode("latin-1"),
+            target=headers.get(NAME, b"").decode("latin-1"),
+            address=client[0] if client else "",
+            principal=principal,
+        )
 
     async def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
         """Return the principal of this request. Raises HttpRefusal."""
@@ -392,6 +415,19 @@ class HttpApp:
         if failure is None:
             return data, 200
         call.headers = self.calls.headers_of(failure, call)
+        if request is None or not request.observations:
+            method = message.method if message is not None and message.method is not UNSET else ""
+            principal, address = call.principal, call.address
+            report_refusal(
+                self.service,
+                failure,
+                request=request,
+                method=method,
+                principal=principal,
+                address=address,
+                size=len(data),
+            )
+        call.headers = getattr(failure, "headers", ())
         return data, failure.http_status
 
     async def _send_answer(

@@ -39,6 +39,7 @@ class HttpCall:
         "in_session",
         "over",
         "owner",
+        "principal",
         "receive",
         "reply",
         "request",
@@ -66,6 +67,7 @@ class HttpCall:
         self.accepted = accepted
         self.address: str = client[0] if client else ""
         """The client's address, as the HTTP server or a trusted proxy reports it."""
+        self.principal = principal
         self.expires = principal.expires
         """When a stream of this caller ends (seconds since 1970); None if its credential does not expire."""
         self.owner = name_owner(principal.key, self.address) if principal.key else name_network(self.address)

@@ -48,7 +48,7 @@ from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.replay import ReplayBuffers
 from wharfinger.transports.http_server.session_posts import HttpSession, PostAnswer, PostChannel
 from wharfinger.transports.outbound_requests import deliver
-from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception
+from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, report_refusal
 
 __all__ = ["HttpSessions"]
 
@@ -219,6 +219,8 @@ class HttpSessions:
                     status, headers = failure.http_status, self.calls.headers_of(failure, post.call)
                 elif failure is not None and failure.http_status == 503 and not cancelled:
                     status = 503
+                if failure is not None and not request.observations:
+                    report_refusal(self.service, failure, request=request, size=0 if data is None else len(data))
         del self.running[request]
         self.requests.add(post.session.owner, -1)
         if request.on_answer:

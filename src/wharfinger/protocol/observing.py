@@ -1,0 +1,161 @@
+"""What is observed of a request: its beginning, its end, and its size; for records, metrics and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+from msgspec import UNSET
+
+from wharfinger.errors import PermissionDenied, ProtocolError
+from wharfinger.protocol.principal import ANONYMOUS, Principal
+from wharfinger.protocol.request import Request, input_needed
+
+__all__ = ["Observation", "ObserverHub", "Outcome", "Refusal", "RequestObserver", "outcome_of_error"]
+
+Outcome = Literal["allowed", "refused", "failed", "cancelled", "limited"]
+"""How a request ended. A request that asks its client for input is `allowed`."""
+
+LIMITED = (429, 503)
+"""HTTP statuses of a caller or a server that is at a limit."""
+
+
+class Observation:
+    """One request, from its beginning to its answer.
+
+    `ended` is set before observers see the end: `result` or `error` is the outcome of the handler, `size` the bytes of
+    the encoded answer (for a request that a handler makes, of its contents), `seconds` the time until then.
+    """
+
+    __slots__ = (
+        "began",
+        "cancelled",
+        "error",
+        "hub",
+        "notes",
+        "outer",
+        "params",
+        "request",
+        "result",
+        "seconds",
+        "size",
+    )
+
+    def __init__(self, request: Request, began: float, hub: ObserverHub, outer: str = "") -> None:
+        self.request = request
+        self.params = request.params
+        """The params as the client sent them. Middleware may change those of the request."""
+        self.began = began
+        """When the request began, by the server's clock."""
+        self.hub = hub
+        """Reports what the handler of this request does for its caller."""
+        self.outer = outer
+        """The method of the request whose handler made this one; empty if a client did."""
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.cancelled = False
+        """Whether the client or the server cancelled the handler."""
+        self.size = 0
+        self.seconds = 0.0
+        self.notes: dict[RequestObserver, Any] = {}
+        """What an observer keeps from the beginning to the end."""
+
+    @property
+    def target(self) -> str:
+        """The URI or name of the request, or its reference for a completion; empty if it has none."""
+        params = self.params
+        row = self.request.row
+        if row is not None and row.name_param:
+            return str(getattr(params, row.name_param, ""))
+        if isinstance(uri := getattr(params, "uri", None), str):
+            return uri
+        ref = getattr(params, "ref", None)
+        return str(getattr(ref, "uri", "") or getattr(ref, "name", ""))
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the request ended."""
+        request, error = self.request, self.error
+        if self.cancelled:
+            return "cancelled"
+        if request.decision is not None and not request.decision.allowed and (error or request.failure):
+            return "refused"
+        failure = request.failure or error
+        if failure is not None:
+            return "allowed" if input_needed(failure) is not None else outcome_of_error(failure)
+        return "failed" if getattr(self.result, "is_error", UNSET) is True else "allowed"
+
+    @property
+    def code(self) -> int | None:
+        """The JSON-RPC code of the error; None if the answer is a result."""
+        failure = self.request.failure or self.error
+        return failure.code if isinstance(failure, ProtocolError) else None
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """Return whether an error refuses the caller, is a limit, or a failure."""
+    status = error.http_status if isinstance(error, ProtocolError) else 200
+    if isinstance(error, PermissionDenied) or status in (401, 403):
+        return "refused"
+    return "limited" if status in LIMITED else "failed"
+
+
+class ObserverHub(Protocol):
+    """The observers of one server."""
+
+    def searched(self, seen: Observation, words: str, hits: int) -> None:
+        """Report a search that the handler of a request made."""
+        ...
+
+    def read(
+        self, outer: Observation, request: Request, handler: Callable[[Request], Awaitable[Any]]
+    ) -> Awaitable[Any]:
+        """Call a handler for the handler of another request, and report it."""
+        ...
+
+
+class Refusal(NamedTuple):
+    """A message that was answered with an error before it became a request, such as an HTTP request without a token."""
+
+    error: ProtocolError
+    method: str = ""
+    """The method that the caller named, in a message or in HTTP headers; empty if none is known."""
+    target: str = ""
+    address: str = ""
+    principal: Principal = ANONYMOUS
+    size: int = 0
+
+
+class RequestObserver(Protocol):
+    """Observes the requests of a server. All methods are called on the event loop, and must not block.
+
+    Except for `began`, an exception is logged and changes nothing.
+    """
+
+    def began(self, seen: Observation) -> None:
+        """Observe the beginning of a request, before its access is checked.
+
+        Raises:
+            ProtocolError: it must not be served, because it cannot be observed.
+        """
+        ...
+
+    def ended(self, seen: Observation) -> None:
+        """Observe the end of a request, before its answer is sent. Called once, also if `began` raised."""
+        ...
+
+    def searched(self, seen: Observation, words: str, hits: int) -> None:
+        """Observe a search that a handler made for its caller."""
+        ...
+
+    def refused(self, refusal: Refusal) -> None:
+        """Observe a refusal. It is answered already, or about to be."""
+        ...
+
+    async def start(self) -> None:
+        """Called when the server starts. An error ends the start."""
+        ...
+
+    async def close(self) -> None:
+        """Called when the server has ended."""
+        ...

@@ -1,0 +1,170 @@
+"""Calls those who observe the requests of a server: the record, metrics, traces.
+
+The handlers of a server are wrapped while it has an observer, outside of middleware and of the policy. So an observer
+sees every request, also what is refused, and a server without one pays nothing. The wrapper keeps how the handler
+ended; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
+
+What a handler reads for its caller is observed too, through the request that it serves (`nested_requests`): so the
+observers of a server also see what the servers mounted in it read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+
+from wharfinger.errors import ProtocolError
+from wharfinger.protocol.interfaces import Handler
+from wharfinger.protocol.observing import Observation, Refusal, RequestObserver
+from wharfinger.protocol.request import Request
+from wharfinger.server.middleware.chain import MethodTable
+
+__all__ = ["Observers", "observe_search", "observed_read"]
+
+log = logging.getLogger("wharfinger.server.observers")
+
+
+class Observers:
+    """The observers of one server."""
+
+    def __init__(self, methods: MethodTable, changed: Callable[[], None]) -> None:
+        self._methods = methods
+        self._changed = changed
+        self._all: tuple[RequestObserver, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[RequestObserver]:
+        return iter(self._all)
+
+    def add(self, observer: RequestObserver) -> None:
+        """Observe the requests from now on."""
+        self._set((*self._all, observer))
+
+    def remove(self, observer: RequestObserver) -> None:
+        """Stop observing; does nothing if it does not observe."""
+        self._set(tuple(other for other in self._all if other is not observer))
+
+    def _set(self, observers: tuple[RequestObserver, ...]) -> None:
+        self._all = observers
+        self._methods.set_observer(self._observed if observers else None)
+        self._changed()
+
+    async def start(self) -> None:
+        """Start every observer; if one cannot start, close those that did."""
+        started: list[RequestObserver] = []
+        try:
+            for observer in self._all:
+                await observer.start()
+                started.append(observer)
+        except BaseException:
+            for observer in started:
+                await observer.close()
+            raise
+
+    async def close(self) -> None:
+        """Close every observer."""
+        for observer in self._all:
+            try:
+                await observer.close()
+            except Exception:
+                log.exception("%s could not be closed", type(observer).__name__)
+
+    def refused(self, refusal: Refusal) -> None:
+        """Report a message that was refused before it became a request."""
+        for observer in self._all:
+            _call_logged(observer.refused, refusal)
+
+    # -- requests
+
+    def _observed(self, method: str, handler: Handler) -> Handler:
+        """Return a handler that is observed."""
+
+        async def serve(request: Request) -> Any:
+            if request.nested:  # reported by `observed_read`, if it is one
+                return await handler(request)
+            seen = Observation(request, time.perf_counter(), self)
+            request.observations += (seen,)
+            request.when_answered(partial(self._answered, seen))
+            return await self._serve(seen, handler)
+
+        return serve
+
+    async def _serve(self, seen: Observation, handler: Handler) -> Any:
+        """Call the handler, and keep how it ends."""
+        try:
+            for observer in self._all:
+                try:
+                    observer.began(seen)
+                except ProtocolError:
+                    raise
+                except Exception:
+                    log.exception("%s failed", type(observer).__name__)
+            seen.result = result = await handler(seen.request)
+        except BaseException as error:
+            seen.error = error
+            seen.cancelled = isinstance(error, asyncio.CancelledError)
+            raise
+        return result
+
+    def _answered(self, seen: Observation, size: int) -> None:
+        seen.size = size
+        seen.seconds = time.perf_counter() - seen.began
+        for observer in self._all:
+            _call_logged(observer.ended, seen)
+        seen.result = seen.error = None  # the traceback refers to the request, and the request to this
+
+    def searched(self, seen: Observation, words: str, hits: int) -> None:
+        """Report a search that the handler of a request made."""
+        for observer in self._all:
+            _call_logged(observer.searched, seen, words, hits)
+
+    async def read(self, outer: Observation, request: Request, handler: Handler) -> Any:
+        """Read for the handler of another request, and report it with the size of the contents."""
+        seen = Observation(request, time.perf_counter(), self, outer.request.method)
+        request.observations += (seen,)
+        size = 0
+        try:
+            result = await self._serve(seen, handler)
+            size = _contents_size(result)
+        finally:
+            self._answered(seen, size)
+        return result
+
+
+async def observed_read(outer: Request, request: Request, handler: Handler) -> Any:
+    """Call a handler for the handler of another request, and report it to the observers of that request."""
+    for seen in outer.observations:
+        handler = partial(seen.hub.read, seen, handler=handler)
+    return await handler(request)
+
+
+def observe_search(request: Request, words: str, hits: int) -> None:
+    """Report a search that the handler of a request made."""
+    for seen in request.observations:
+        seen.hub.searched(seen, words, hits)
+
+
+def _contents_size(result: Any) -> int:
+    """Return the bytes of the contents of a read."""
+    size = 0
+    for content in getattr(result, "contents", ()):
+        if isinstance(content.text, str):
+            size += len(content.text) if content.text.isascii() else len(content.text.encode("utf-8", "surrogatepass"))
+        elif content.blob is not UNSET:
+            size += len(content.blob)
+    return size
+
+
+def _call_logged(function: Callable[..., None], *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        log.exception("%s failed", getattr(function, "__qualname__", function))
