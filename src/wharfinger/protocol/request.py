@@ -151,7 +151,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     on_answer: tuple[Callable[[int], None], ...] = ()
     """Set by `when_answered`."""
     failure: ProtocolError | None = None
-    """The error that was encoded as the answer."""
+    """The error that was encoded as the answer, while the functions of `when_answered` are called."""
     nested: bool = False
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
     observations: tuple[Any, ...] = ()
@@ -172,6 +172,7 @@ def answered(request: Request, data: bytes | ChunkedMessage | None) -> None:
     size = 0 if data is None else len(data)
     for callback in callbacks:
         callback(size)
+    request.failure = None  # its traceback refers to the request
 
 
 def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:
@@ -477,7 +478,8 @@ def seal_error(request: Request, error: ProtocolError, result_meta: ResultMeta) 
 
     A tool that failed gets a result with `isError` instead.
     """
-    request.failure = request.failure or error
+    if request.on_answer:
+        request.failure = request.failure or error
     if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
         error = InternalError(f"The user must open a URL first: {error.message} {error.url}")
     if isinstance(error, HandlerFailed) and request.method == "tools/call":
