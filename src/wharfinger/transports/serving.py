@@ -38,8 +38,15 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["PART_BYTES", "AnswerEncoder", "CancelReason", "answer_exception", "check_unread", "report"]
-__all__ = ["PART_BYTES", "CancelReason", "Sealer", "answer_exception", "check_unread", "report", "report_refusal"]
+__all__ = [
+    "PART_BYTES",
+    "AnswerEncoder",
+    "CancelReason",
+    "answer_exception",
+    "check_unread",
+    "report",
+    "report_refusal",
+]
 
 log = logging.getLogger("wharfinger.transports.serving")
 

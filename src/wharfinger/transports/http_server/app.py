@@ -427,7 +427,6 @@ class HttpApp:
                 address=address,
                 size=len(data),
             )
-        call.headers = getattr(failure, "headers", ())
         return data, failure.http_status
 
     async def _send_answer(
