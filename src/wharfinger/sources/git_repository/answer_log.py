@@ -5,7 +5,6 @@ The URI of the next window names the commit at which the log began, so that new 
 
 from __future__ import annotations
 
-import asyncio
 import calendar
 import os
 import re
@@ -93,7 +92,9 @@ class LogAnswer(GitAnswer):
             raise InvalidArgument(f"after= must be the full name of a commit of this log, with {digits} digits.")
         boundary = self.repository.references.boundary
         window = await self.repository.histories.window(self._tip.oid, boundary, after, limit, self._selection)
-        commits = await asyncio.gather(*[self.objects.commit(each.oid) for each in window.commits])
+        names = [each.oid for each in window.commits]
+        found = await self.objects.commits(names)
+        commits = [found.get(oid) or await self.objects.commit(oid) for oid in names]
         entries: list[str] = []
         room = window_bytes() if "limit" in query else limited(PLAIN_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):

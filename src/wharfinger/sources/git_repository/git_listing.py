@@ -6,7 +6,7 @@ A key contains HEAD's commit at the beginning of the list, so that no entry is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
 from wharfinger.sources.git_repository.object_reader import MissingObject
-from wharfinger.sources.git_repository.parsing import GitTreeEntry
+from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import short_name
 from wharfinger.sources.page_keys import bad_cursor
@@ -124,14 +124,20 @@ class _List:
         """Return the resources of rows, except those that cannot be read."""
         files = [row.file for row in rows if row.file is not None]
         listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
-        others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.file is None]))
-        found = [next(others) if row.file is None else next(listed) for row in rows]
+        commits = await self.repository.objects.commits([row.commit for row in rows if row.commit])
+        others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.uri]))
+        found: list[t.Resource | None] = []
+        for row in rows:
+            if row.file is not None:
+                found.append(next(listed))
+            elif row.uri:
+                found.append(next(others))
+            elif row.commit in commits:
+                found.append(commit_resource(self.repository, commits[row.commit]))
         return [resource for resource in found if resource is not None]
 
     async def _other(self, row: _Row) -> t.Resource | None:
         try:
-            if row.commit:
-                return commit_resource(self.repository, await self.repository.objects.commit(row.commit))
             answer = answer_for(self.repository, self.references, row.uri)
             await answer.load()
             return await answer.resource()
@@ -241,8 +247,8 @@ async def documents(
         _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED_COMMITS)
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
         found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
-        waiting: list[Awaitable[Document]] = [_commit_document(repository, row.commit) for row in rows if row.commit]
-        found += await asyncio.gather(*waiting)
+        commits = await repository.objects.commits([row.commit for row in rows if row.commit])
+        found += [_commit_document(repository, commits[row.commit]) for row in rows if row.commit in commits]
         if after is None or len(found) >= limit:
             break
     return found, after
@@ -252,7 +258,6 @@ def _is_file(entry: GitTreeEntry) -> bool:
     return not (is_tree(entry.mode) or is_module(entry.mode) or is_link(entry.mode))
 
 
-async def _commit_document(repository: Repository, oid: str) -> Document:
-    commit = await repository.objects.commit(oid)
-    title = subject(commit) or oid[:12]
-    return Document(uri=repository.uris.commit(oid), title=title, version=oid, mime_type=mime.TEXT)
+def _commit_document(repository: Repository, commit: Commit) -> Document:
+    title = subject(commit) or commit.oid[:12]
+    return Document(uri=repository.uris.commit(commit.oid), title=title, version=commit.oid, mime_type=mime.TEXT)

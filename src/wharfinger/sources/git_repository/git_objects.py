@@ -10,7 +10,7 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import IO, TypeVar
 
 from wharfinger.content import mime
@@ -40,6 +40,7 @@ from wharfinger.sources.windows.window import Data, RandomAccess
 
 __all__ = ["GitObjects", "NoSuchPath", "is_link", "is_module", "is_tree"]
 
+Found = TypeVar("Found")
 Parsed = TypeVar("Parsed")
 
 MIB = 1 << 20
@@ -104,15 +105,7 @@ class GitObjects:
 
     async def infos(self, oids: Sequence[str]) -> dict[str, GitObject]:
         """Return the kinds and sizes of those objects that can be read."""
-        wanted = list(dict.fromkeys(oids))
-        found = await asyncio.gather(*[self.reader.info(oid) for oid in wanted], return_exceptions=True)
-        known: dict[str, GitObject] = {}
-        for oid, info in zip(wanted, found, strict=True):
-            if isinstance(info, GitObject):
-                known[oid] = info
-            elif not isinstance(info, (MissingObject, InvalidArgument)):
-                raise info
-        return known
+        return await _readable(oids, self.reader.kept_info, self.reader.info)
 
     async def commit(self, oid: str) -> Commit:
         """Return a commit.
@@ -126,6 +119,10 @@ class GitObjects:
             data = await self._data(oid, "commit")
             known = self._commits.put(oid, _parsed(oid, lambda: parse_commit(oid, data)), len(data) + 500)
         return known
+
+    async def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
+        """Return those commits that can be read."""
+        return await _readable(oids, self._commits.get, self.commit)
 
     async def tag(self, oid: str) -> Tag:
         """Return an annotated tag. Raises what `commit` raises."""
@@ -269,6 +266,27 @@ class GitObjects:
                     stack.append((path, await self.tree(entry.oid), 0))
                 except (MissingObject, InvalidArgument):  # a read of this tree reports the error
                     continue
+
+
+async def _readable(
+    oids: Sequence[str], kept: Callable[[str], Found | None], read: Callable[[str], Awaitable[Found]]
+) -> dict[str, Found]:
+    """Return those objects that can be read. Only those that are not kept are read, at the same time."""
+    found: dict[str, Found] = {}
+    unread: list[str] = []
+    for oid in dict.fromkeys(oids):
+        known = kept(oid)
+        if known is None:
+            unread.append(oid)
+        else:
+            found[oid] = known
+    results = await asyncio.gather(*[read(oid) for oid in unread], return_exceptions=True)
+    for oid, result in zip(unread, results, strict=True):
+        if not isinstance(result, BaseException):
+            found[oid] = result
+        elif not isinstance(result, (MissingObject, InvalidArgument)):
+            raise result
+    return found
 
 
 def _parsed(oid: str, parse: Callable[[], Parsed]) -> Parsed:

@@ -20,7 +20,7 @@ Parts = tuple[str, ...]
 """File names below the top of a tree, as `os.fsdecode` gives them."""
 
 MAX_URI_CHARACTERS = 65_536  # the most characters of a URI
-_PLAIN = re.compile(r"[A-Za-z0-9\-._~]")
+_PLAIN = re.compile(r"[A-Za-z0-9\-._~]*").fullmatch
 
 
 class GitAddress(NamedTuple):
@@ -160,8 +160,10 @@ def plain_path(text: str) -> Parts:
 
 def quote_rev(rev: str) -> str:
     """Write a revision as one part of a URI's path: escape all but letters, digits and `-._~`."""
+    if _PLAIN(rev) and ".." not in rev:  # as nearly all are
+        return rev
     return "".join([
-        character if _PLAIN.match(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])
+        character if _PLAIN(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])
         for character in rev
     ]).replace("..", "%2E%2E")  # fmt: skip
 

@@ -139,6 +139,10 @@ class ObjectReader:
                 self._infos.put(name, known)
         return known
 
+    def kept_info(self, oid: str) -> GitObject | None:
+        """Return the kind and size of an object if they are kept."""
+        return self._infos.get(oid)
+
     async def contents(self, oid: str, most: int = WHOLE_BYTES) -> bytes:
         """Return the bytes of an object.
 
