@@ -46,6 +46,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
 from wharfinger.sources.git_repository.answer_tree import LINK
+from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.windows.window import WINDOW
 from wharfinger.types import Resource
 
@@ -360,25 +361,49 @@ def test_differences_between_far_revisions_are_patches(history: History, source:
 
 
 def _applied(history: History, source: Published, uri: str, old: str, new: str, index: Path) -> str:
-    """Why a difference does not make one tree of the other; empty if it does."""
-    patch = b"".join(map(bytes_of, windows(source, uri)))
+    """Why a difference does not make one tree of the other; empty if it does, or if git cannot compare them either."""
+    try:
+        patch = b"".join(map(bytes_of, windows(source, uri)))
+    except GitFailed as error:  # an incomplete clone
+        try:
+            history.output("diff", "--binary", old, new)
+        except AssertionError:
+            return ""
+        return str(error)
     if patch.strip() == b"Nothing differs.":
         patch = b""
+    decoded = _decoded_paths(history, old, new)
     trees: list[bytes] = []
     for tree, changes in ((new, b""), (old, patch)):
         index.unlink(missing_ok=True)
         history.output("read-tree", tree, GIT_INDEX_FILE=str(index))
         if changes:
+            command = ("apply", "--cached", "--whitespace=nowarn", *[f"--exclude={path}" for path in decoded], "-")
             try:
-                history.output("apply", "--cached", "--whitespace=nowarn", "-", data=changes, GIT_INDEX_FILE=str(index))
+                history.output(*command, data=changes, GIT_INDEX_FILE=str(index))
             except AssertionError as error:
                 return str(error)[:300]
         trees.append(history.output("write-tree", "--missing-ok", GIT_INDEX_FILE=str(index)))
+    if decoded:
+        left = history.lines("diff-tree", "-r", "--name-only", *[tree.decode().strip() for tree in trees])
+        return "" if set(left) <= decoded else f"leaves {set(left) - decoded}"
     # Modes that only old programs wrote are in no patch: git's own makes another tree of them too.
     own = b"" if trees[0] == trees[1] else history.output("diff", "--binary", "--abbrev=8", "-M", old, new)
     left_out = b"too large to show" in patch and len(own) > LARGEST_PATCH  # as the documentation says
     same: bool = trees[0] == trees[1] or patch == own or left_out
     return "" if same else "applies, and makes another tree"
+
+
+def _decoded_paths(history: History, old: str, new: str) -> set[str]:
+    """The changed files whose patch by git is not UTF-8. It is decoded for display, as the documentation says."""
+    found: set[str] = set()
+    own = history.output("diff", "--binary", "-M", old, new)
+    for patch in re.split(rb"(?m)^(?=diff --git )", own):
+        try:
+            patch.decode()
+        except UnicodeDecodeError:
+            found.update(os.fsdecode(path) for path in re.findall(rb"(?m)^(?:--- a|\+\+\+ b)/(.*)$", patch))
+    return found
 
 
 # Logs

@@ -165,6 +165,16 @@ def test_a_branch_that_is_forced_back_is_read_at_its_new_place(work: Work, tmp_p
         assert source.told(HULL) == "right\n"
 
 
+def test_a_difference_with_a_missing_blob_names_the_command_and_the_object(work: Work) -> None:
+    """As in an incomplete clone."""
+    work.commit("Begin", hull__txt="one\n")
+    head = work.commit("Repair", hull__txt="two\n")
+    oid = work.git("rev-parse", f"{head}:hull.txt").strip()
+    (work.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+    with Published(work.path) as source, pytest.raises(WharfingerError, match=f"`git diff-tree` failed: .*{oid}"):
+        source.read(f"git://repo/diff/{head}")
+
+
 PACKING: dict[str, list[list[str]]] = {
     "gc": [["gc", "-q", "--prune=now"]],
     "repack": [["repack", "-a", "-d", "-f", "-q", "--window=2"], ["pack-refs", "--all"]],

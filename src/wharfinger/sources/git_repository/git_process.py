@@ -231,7 +231,7 @@ async def run_git(
         GitFailed: the command failed, or was ended and `partial` is false.
         Overloaded: too many commands run.
     """
-    name = os.fsdecode(arguments[0])
+    name = os.fsdecode(arguments[2 if arguments[0] == "-c" else 0])
     loop = asyncio.get_running_loop()
     lanes = _lanes.setdefault(loop, (asyncio.Semaphore(MAX_COMMANDS), asyncio.Semaphore(MAX_COMMANDS)))
     slots = lanes[seconds <= QUICK_SECONDS]
