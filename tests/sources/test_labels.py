@@ -9,7 +9,7 @@ import pytest
 
 from wharfinger.errors import WharfingerError
 from wharfinger.sources.folder.source import files
-from wharfinger.sources.labels import UnusableFolder, free, resolve_root, split_label
+from wharfinger.sources.labels import UnusableFolder, first_free_label, resolve_root, split_label
 
 
 def test_a_path_may_be_given_a_name() -> None:
@@ -24,9 +24,9 @@ def test_a_path_that_exists_is_a_path_whatever_is_in_it(tmp_path: Path, monkeypa
 
 
 def test_the_first_label_that_is_not_taken_is_used_and_a_number_only_if_all_are() -> None:
-    assert free(["docs"], ()) == "docs"
-    assert free(["docs", "flask-docs"], {"docs"}) == "flask-docs"
-    assert free(["flask-docs", "docs"], {"docs", "flask-docs", "docs-2"}) == "docs-3"
+    assert first_free_label(["docs"], ()) == "docs"
+    assert first_free_label(["docs", "flask-docs"], {"docs"}) == "flask-docs"
+    assert first_free_label(["flask-docs", "docs"], {"docs", "flask-docs", "docs-2"}) == "docs-3"
 
 
 def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,7 +268,7 @@ class CacheStep:
         self._notifying: frozenset[str] = frozenset()
         """Methods of lists whose changes the server promises to report."""
         self._was_connected = False
-        self._hear_lists = track_list_changes
+        self._track_list_changes = track_list_changes
 
     # Events of the client.
 
@@ -304,7 +304,7 @@ class CacheStep:
         """Wrap a sign-in, so that this step sees its credentials."""
         return _ObservedAuth(auth, self)
 
-    def signed(self, headers: Mapping[str, str]) -> None:
+    def use_credentials(self, headers: Mapping[str, str]) -> None:
         """Called with the sign-in's headers of each request."""
         # Other headers, such as a proof of possession, differ from request to request.
         named = {name.lower(): value for name, value in headers.items()}
@@ -327,7 +327,7 @@ class CacheStep:
             return None, None
         partition: Hashable = self._credentials
         if rules.era == "handshake":  # results have no time to live: a list is cached while its changes are reported
-            if method not in self._notifying or (valid := self._hear_lists()) is None:
+            if method not in self._notifying or (valid := self._track_list_changes()) is None:
                 return None, None
             partition = self._session
         name = getattr(params, NAME_PARAMS[method])
@@ -429,7 +429,7 @@ class _ObservedAuth:
 
     async def headers(self, url: str) -> Mapping[str, str]:
         headers = await self._auth.headers(url)
-        self._step.signed(headers)
+        self._step.use_credentials(headers)
         return headers
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:

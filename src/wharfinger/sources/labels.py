@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 
 from wharfinger.source import UnusableSource
 
-__all__ = ["UnusableFolder", "default_label", "free", "resolve_root", "split_label", "usable_label"]
+__all__ = ["UnusableFolder", "default_label", "first_free_label", "resolve_root", "split_label", "usable_label"]
 
 _NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
@@ -25,7 +25,7 @@ def split_label(argument: str) -> tuple[str, str | None]:
     return named[2], named[1]
 
 
-def free(wanted: Sequence[str], taken: Container[str]) -> str:
+def first_free_label(wanted: Sequence[str], taken: Container[str]) -> str:
     """Return the first of these labels that is not taken; if all are taken, the last one with a number after it."""
     for label in wanted:
         if label not in taken:
@@ -68,14 +68,14 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
         raise UnusableFolder(f"{resolved} is not a folder: publish {parent}, and select the file with include.")
     if not os.access(resolved, os.R_OK | os.X_OK):
         raise UnusableFolder(f"{resolved} cannot be read by this user.")
-    if not os.path.isabs(text) and _holds_home(resolved):
+    if not os.path.isabs(text) and _contains_home(resolved):
         raise UnusableFolder(
             f"{text!r} is {resolved}, and everything in it would be published: give the full path to confirm that."
         )
     return resolved
 
 
-def _holds_home(resolved: str) -> bool:
+def _contains_home(resolved: str) -> bool:
     """Return whether this is `/`, the home folder, or a folder that contains it."""
     home = os.path.realpath(os.path.expanduser("~"))
     return resolved == os.path.dirname(resolved) or os.path.commonpath([resolved, home]) == resolved

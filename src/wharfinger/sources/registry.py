@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from wharfinger import sources
 from wharfinger.content.redaction import has_password, redacted, redacted_command, redacted_text
 from wharfinger.source import Source, UnusableSource
-from wharfinger.sources.labels import free, split_label
+from wharfinger.sources.labels import first_free_label, split_label
 
 __all__ = [
     "FILES",
@@ -300,7 +300,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         if one.label is None and name in taken:
             if not one.kind.labelled:
                 raise UnusableSource(f"{one.kind.form} is given twice.")
-            label = free((*_other_labels(one, name, prepared), name), taken)
+            label = first_free_label((*_other_labels(one, name, prepared), name), taken)
             source = _make(one, label, given)
         taken.add(source.name)
         twice = next((other for other in prepared if source.uri and other.source.uri == source.uri), None)

@@ -76,7 +76,7 @@ def call(
     of the server are put to you at a terminal, and declined elsewhere. The exit code is 1 if the tool reports an error.
     """
     target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --tools TARGET` lists the tools")
-    name, given = rest[0], {**read_input(ctx, source), **parse_arguments(ctx, rest[1:])}
+    name, arguments = rest[0], {**read_input(ctx, source), **parse_arguments(ctx, rest[1:])}
     from wharfinger.cli.suggestions import suggest_names
     from wharfinger.cli.targets.client_callbacks import ClientCallbacks
     from wharfinger.cli.targets.open_client import take_connection_options, with_client
@@ -87,7 +87,9 @@ def call(
     async def work(client: Client) -> Any:
         try:
             async with suggest_names(name, (client.list_tools, "name")):
-                return (await client.call_tool(name, given, progress=callbacks.progress, reset_on_progress=True)).result
+                return (
+                    await client.call_tool(name, arguments, progress=callbacks.progress, reset_on_progress=True)
+                ).result
         finally:
             callbacks.clear()
 

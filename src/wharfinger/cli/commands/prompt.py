@@ -38,7 +38,7 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
     KEY=@FILE reads the text from a file. `wharfinger ls --prompts TARGET` lists the prompts.
     """
     target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --prompts TARGET` lists the prompts")
-    name, given = rest[0], parse_texts(ctx, rest[1:])
+    name, arguments = rest[0], parse_texts(ctx, rest[1:])
     from wharfinger.cli.suggestions import suggest_names
     from wharfinger.cli.targets.client_callbacks import ClientCallbacks
     from wharfinger.cli.targets.open_client import take_connection_options, with_client
@@ -47,7 +47,7 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
         if not client.capabilities.prompts:
             raise CommandError(f"The server has no prompts{other_lists(client)}.")
         async with suggest_names(name, (client.list_prompts, "name")):
-            return await client.get_prompt(name, given or None)
+            return await client.get_prompt(name, arguments or None)
 
     result = with_client(ctx, target, take_connection_options(options), work, **ClientCallbacks(ctx.obj).handlers)
     if as_json:

@@ -96,7 +96,7 @@ def parse_target(ctx: click.Context, word: str) -> Target:
     if "://" in word or word.startswith("unix:"):
         hint = " Write unix:/path with the absolute path." if word.startswith("unix:") else ""
         raise click.UsageError(f"{word}: only http:// and https:// URLs and unix:/path are supported.{hint}", ctx)
-    return configured_target(ctx, word, chosen=True) or local_target(ctx, word) or named_target(ctx, word)
+    return configured_target(ctx, word, only_chosen_file=True) or local_target(ctx, word) or named_target(ctx, word)
 
 
 def local_target(ctx: click.Context, word: str) -> Target | None:
@@ -120,10 +120,10 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
     return None
 
 
-def configured_target(ctx: click.Context, word: str, *, chosen: bool) -> Target | None:
-    """Read a word as the name of a configured server; with `chosen` only if `--config` names the file."""
+def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) -> Target | None:
+    """Read a word as the name of a configured server; with `only_chosen_file` only if `--config` names the file."""
     file: Path | None = ctx.meta.get(CONFIG)
-    if chosen and file is None:
+    if only_chosen_file and file is None:
         return None
     from wharfinger.cli.targets.configured_servers import look_up, resolve
 
@@ -136,7 +136,7 @@ def configured_target(ctx: click.Context, word: str, *, chosen: bool) -> Target 
 
 def named_target(ctx: click.Context, word: str) -> Target:
     """Read a word as the name of a configured server, or raise an error that suggests what was meant."""
-    found = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, chosen=False)
+    found = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, only_chosen_file=False)
     if found is not None:
         return found
     file = word.rpartition(":")[0] if ".py:" in word else word
@@ -153,7 +153,7 @@ def named_target(ctx: click.Context, word: str) -> Target:
         raise click.UsageError(f"{word}: no such folder.{near_file(word)}", ctx)
     raise click.UsageError(
         f"{word}: no folder, file or configured server has this name.{near_server(ctx, word) or near_file(word)}"
-        f" {searched(ctx)} Or give a URL, or a command after `--`.",
+        f" {searched_files(ctx)} Or give a URL, or a command after `--`.",
         ctx,
     )
 
@@ -198,7 +198,7 @@ SHOWN_NAMES = 12
 """Servers of one file that an error lists."""
 
 
-def searched(ctx: click.Context) -> str:
+def searched_files(ctx: click.Context) -> str:
     """Return a sentence that names the searched configuration files and their servers."""
     from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.targets.configured_servers import all_servers, config_files

@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 from wharfinger.sources.folder.safe_open import Handle, NotServed, missing_as_not_served, open_file, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts
 
-__all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
+__all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "InflatedLogs", "LogContent", "LogMoved", "open_chain"]
 
 MAX_INFLATED_BYTES = 64 << 20
 """Decompressed bytes of a log that are read. The rest is left out, and a remark says so."""
@@ -108,12 +108,12 @@ class _InflatedFile:
         self.file.close()
 
 
-class Inflated:
+class InflatedLogs:
     """Decompressed logs in unnamed files. The last few are kept."""
 
     def __init__(self, most: int = MAX_INFLATED_BYTES, most_files: int = 2) -> None:
         self.most = most
-        self._kept = most_files
+        self._most_files = most_files
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
 
@@ -123,7 +123,7 @@ class Inflated:
         with self._lock:
             inflated = self._files.pop(key, None) or _inflate(file, self.most)
             self._files[key] = inflated
-            while len(self._files) > self._kept:
+            while len(self._files) > self._most_files:
                 self._files.popitem(last=False)
         return inflated.content(generation)
 
@@ -155,7 +155,7 @@ def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
 class Chain:
     """A log's files at one moment, newest first. The `ExitStack` closes those that were opened."""
 
-    def __init__(self, handle: Handle, name: str, inflated: Inflated, stack: ExitStack) -> None:
+    def __init__(self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack) -> None:
         self.generations = _list_settled_files(handle, name)
         self._handle = handle
         self._name = name
@@ -213,7 +213,7 @@ class Chain:
 
 
 @contextmanager
-def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Chain, None, None]:
+def open_chain(tree: FileTree, parts: Parts, inflated: InflatedLogs) -> Generator[Chain, None, None]:
     """Open the files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
     Raises:

@@ -19,7 +19,7 @@ from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.log_files.generations import (
     Chain,
     Generation,
-    Inflated,
+    InflatedLogs,
     LogContent,
     LogMoved,
     open_chain,
@@ -71,7 +71,7 @@ def tries() -> Iterator[int]:
 
 
 def read_log(
-    tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: Inflated
+    tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: InflatedLogs
 ) -> LogRead | None:
     """Read the pieces that follow a position. Returns None if there is no log, or its files keep moving.
 
@@ -191,7 +191,7 @@ class Follower:
         directory, name = os.path.split(os.path.abspath(path))
         self._tree = FileTree(directory, PublishChoice(include=("/" + name,), hidden=True), gitignore=False)
         self._parts: Parts = (name,)
-        self._inflated = Inflated()
+        self._inflated = InflatedLogs()
         self._bounds = FollowBounds(1 << 20, 1 << 20)
         self.position = position
         self.lost = False

@@ -57,7 +57,7 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
 def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, object]:
     """Return the links to the windows before and after, with the filters of the query."""
     found: dict[str, object] = {}
-    filters = query.kept
+    filters = query.filters
     if selection.following or selection.preceding:
         if selection.following:
             found[NEXT] = with_query(base, str(selection.following)) + filters

@@ -34,7 +34,7 @@ class LogQuery(NamedTuple):
     until: float | None = None
     level: int | None = None
     text: str = ""
-    kept: str = ""
+    filters: str = ""
     """The part of the query that also applies to the windows before and after."""
 
     @property
@@ -85,7 +85,7 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         until=until,
         level=read_level(query["level"]) if "level" in query else None,
         text=text.casefold(),
-        kept="".join(
+        filters="".join(
             [f"&{name}={quote(query[name], safe=':+-')}" for name in ("until", "level", "text") if name in query]
         ),
     )

@@ -28,7 +28,7 @@ from wharfinger.sources.labels import UnusableFolder, default_label, usable_labe
 from wharfinger.sources.log_files.generations import (
     MAX_INFLATED_BYTES,
     Chain,
-    Inflated,
+    InflatedLogs,
     LogContent,
     LogMoved,
     open_chain,
@@ -127,7 +127,7 @@ class Logs(Source):
         self.redact = redact
         self.zone = zone
         self._reader = LogReader(zone, redact)
-        self._inflated = Inflated()
+        self._inflated = InflatedLogs()
         self._filter_states: dict[str | None, tuple[LogPosition | None, int]] = {}
         self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self._window_digest)
 

@@ -189,13 +189,13 @@ class _Stream:
     def __init__(self, member: zipfile.ZipInfo, file: IO[bytes]) -> None:
         self.member = member
         self._file = file
-        self._kept = b""
+        self._last_piece = b""
         self._end = 0
 
     @property
     def begin(self) -> int:
         """The first byte that can still be read."""
-        return self._end - len(self._kept)
+        return self._end - len(self._last_piece)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read bytes from `offset`, which must not be before `begin`.
@@ -203,7 +203,7 @@ class _Stream:
         Raises:
             EOFError: the member ends before `offset + length`.
         """
-        pieces = [self._kept[offset - self.begin :][:length]] if offset < self._end else []
+        pieces = [self._last_piece[offset - self.begin :][:length]] if offset < self._end else []
         missing = offset + length - self._end
         while missing > 0:
             skipped = max(0, offset - self._end)
@@ -211,7 +211,7 @@ class _Stream:
             if not piece:
                 raise EOFError("it ends before its declared size")
             self._end += len(piece)
-            self._kept = (self._kept + piece)[-PIECE_BYTES:]
+            self._last_piece = (self._last_piece + piece)[-PIECE_BYTES:]
             missing -= len(piece)
             if not skipped:
                 pieces.append(piece)
@@ -249,7 +249,7 @@ class _Member:
             raise UnreadableObject(f"{self._key} is damaged: {e}") from None
 
 
-class _Bounded(io.FileIO):
+class _BoundedFile(io.FileIO):
     """A file that checks the archive's directory before `zipfile` parses it. It is closed when it is deleted."""
 
     opened = False
@@ -282,7 +282,7 @@ def _check_directory(data: bytes) -> None:
 
 
 def _open(path: str) -> _Archive:
-    file = _Bounded(path)
+    file = _BoundedFile(path)
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
