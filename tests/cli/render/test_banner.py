@@ -363,6 +363,42 @@ def test_a_token_is_named_and_never_shown() -> None:
     assert shlex.split(live) == ["/bin/w", "watch", "--token-env", "CHARTS_TOKEN", "http://h/mcp", LOG]
 
 
+@pytest.mark.parametrize("tokens", ["", "/srv/tokens.json"])
+def test_where_hosts_sign_in_they_get_no_header_and_a_word_on_how(tokens: str) -> None:
+    url = "https://docs.example/mcp"
+    token_env = "WHARFINGER_TOKEN" if tokens else ""
+    address = ServerAddress(url, "https://docs.example/", token_env, ("https://id.example",), tokens)
+    banner = make_banner("docs", [], address, ("/bin/w",), ("/docs",), LOG)
+    claude, code, cursor, desktop, live = banner.rows
+    assert (claude.text, claude.remark) == (
+        f"claude mcp add --transport http docs {url}",
+        "(then type /mcp to sign in)",
+    )
+    assert json.loads(code.text.partition(" ")[2]) == {"servers": {"docs": {"type": "http", "url": url}}}
+    assert json.loads(cursor.text) == {"mcpServers": {"docs": {"url": url}}}
+    assert (desktop.text, "Connectors" in desktop.remark) == (url, True)
+    assert live.text == f"/bin/w auth login {url} && /bin/w watch {url} {LOG}"
+    text = banner_text(banner)
+    assert "Hosts sign in at https://id.example when they first connect." in text
+    assert ("/bin/w token create /srv/tokens.json --sub NAME" in text) == bool(tokens)
+    assert "Bearer $" not in text
+    assert "/read?" not in start_page(banner)
+
+
+def test_a_host_on_this_machine_that_takes_stdio_only_needs_no_sign_in() -> None:
+    address = ServerAddress("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/", "", ("https://id.example",))
+    row = make_banner("docs", [], address, ("/bin/w",), ("/docs",), LOG).rows[3]
+    assert shlex.split(row.text) == ["/bin/w", "add", "claude-desktop", "/docs"]
+
+
+def test_a_file_of_tokens_is_named_with_the_command_that_adds_one() -> None:
+    address = ServerAddress("http://h/mcp", "http://h/", "WHARFINGER_TOKEN", (), "/srv/my tokens.json")
+    banner = make_banner("charts", [], address, ("/bin/w",), ("/charts",), LOG)
+    assert banner.rows[0].text.endswith('--header "Authorization: Bearer $WHARFINGER_TOKEN"')
+    expected = "Each user's host sends a token. To make one: /bin/w token create '/srv/my tokens.json' --sub NAME"
+    assert expected in banner_text(banner)
+
+
 def test_the_executable_in_the_banner_exists(lines: list[str]) -> None:
     for line in lines[5:]:
         assert os.access(shlex.split(text_of(line))[0], os.X_OK)

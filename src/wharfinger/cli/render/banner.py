@@ -29,13 +29,25 @@ class UsageLine(NamedTuple):
 
 
 class ServerAddress(NamedTuple):
-    """The URL for clients, the start page, the environment variable with the token, and where clients sign in."""
+    """The URL for clients, the start page, and how clients are let in: by a token of their own, or by signing in."""
 
     mcp: str
     page: str
     token_env: str = ""
-    """Empty if no token is needed, or if clients get one where they sign in."""
+    """The environment variable with a client's token; empty if no such token is accepted."""
     issuers: tuple[str, ...] = ()
+    """The authorization servers where clients sign in."""
+    tokens: str = ""
+    """The file with the tokens that are accepted; empty if there is none."""
+
+    @property
+    def header_env(self) -> str:
+        """`token_env` if hosts must be configured to send it; empty if they sign in."""
+        return "" if self.issuers else self.token_env
+
+
+SIGN_IN = ("(then type /mcp to sign in)", "(it asks to sign in)", "(then sign in at Settings, MCP)")
+"""How to sign in with Claude Code, VS Code and Cursor: they find out where by themselves."""
 
 
 class Banner(NamedTuple):
@@ -68,22 +80,30 @@ def make_banner(
         live: a URI worth watching, or an empty string if there is none.
         remark: a remark on `target`.
     """
-    url, token = address.mcp, address.token_env
+    url, token = address.mcp, address.header_env
+    code, editor, cursor = SIGN_IN if address.issuers else ("", "", "")
     stdio = "; ".join(filter(None, ("its file takes stdio only", remark)))
-    claude = ("claude", "mcp", "add", "--transport", "http", name, url)
+    header = f' --header "Authorization: Bearer ${token}"' if token else ""
+    claude = shlex.join(("claude", "mcp", "add", "--transport", "http", name, url)) + header
     client = ("--token-env", token) if token else ()
     rows = [
-        UsageLine("Claude Code", shlex.join(claude) + (f' --header "Authorization: Bearer ${token}"' if token else "")),
+        UsageLine("Claude Code", claude, code),
         UsageLine(
-            "VS Code", ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token, {"type": "http"})}})
+            "VS Code",
+            ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token, {"type": "http"})}}),
+            editor,
         ),
-        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token, {})}})),
-        UsageLine("Claude Desktop", shlex.join((*program, "add", "claude-desktop", *target)), f"({stdio})"),
+        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token, {})}}), cursor),
     ]
-    if live:
-        rows.append(UsageLine("See it live", shlex.join((*program, "watch", *client, url, live))))
+    if address.issuers and url.startswith("https:"):
+        rows.append(UsageLine("Claude Desktop", url, "(add it in Settings, Connectors; it must be public)"))
     else:
-        rows.append(UsageLine("See it", shlex.join((*program, "ls", *client, url))))
+        rows.append(UsageLine("Claude Desktop", shlex.join((*program, "add", "claude-desktop", *target)), f"({stdio})"))
+    login = f"{shlex.join((*program, 'auth', 'login', url))} && " if address.issuers else ""
+    if live:
+        rows.append(UsageLine("See it live", login + shlex.join((*program, "watch", *client, url, live))))
+    else:
+        rows.append(UsageLine("See it", login + shlex.join((*program, "ls", *client, url))))
     return Banner(name, tuple(published), address, tuple(rows), program)
 
 
@@ -104,6 +124,10 @@ def banner_text(banner: Banner, width: int = 16) -> str:
     lines.append(f"  MCP  {banner.address.mcp}    page  {banner.address.page}    Ctrl-C stops")
     if banner.address.issuers:
         lines.append(f"  Hosts sign in at {', '.join(map(printable, banner.address.issuers))} when they first connect.")
+    if banner.address.tokens:
+        create = shlex.join((*banner.program, "token", "create", banner.address.tokens, "--sub", "NAME"))
+        sender = "A program that cannot sign in sends" if banner.address.issuers else "Each user's host sends"
+        lines.append(f"  {sender} a token. To make one: {printable(create)}")
     lines += [
         f"  {row.title:<{width}}{printable(row.text)}" + (f"    {row.remark}" if row.remark else "")
         for row in banner.rows

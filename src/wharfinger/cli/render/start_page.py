@@ -78,9 +78,10 @@ def item_lists(banner: Banner, items: PageItems) -> str:
     def shown(text: str) -> str:
         return escape(printable(text if len(text) <= NAME_CHARACTERS else text[: NAME_CHARACTERS - 1] + "…"))
 
-    client = ("--token-env", banner.address.token_env) if banner.address.token_env else ()
+    client = ("--token-env", banner.address.header_env) if banner.address.header_env else ()
     place = urlsplit(banner.address.page)
-    linked = not client and (place.scheme == "https" or is_loopback(place.hostname or ""))
+    open_to_all = not client and not banner.address.issuers
+    linked = open_to_all and (place.scheme == "https" or is_loopback(place.hostname or ""))
     parts: list[str] = []
     for title, some, more, verb in (
         ("Resources", items.resources, items.more_resources, "read"),

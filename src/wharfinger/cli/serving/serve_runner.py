@@ -158,7 +158,7 @@ def address(url: str, settings: HttpSettings) -> ServerAddress:
     if settings.public_url:
         base = settings.public_url.removesuffix("/").removesuffix("/mcp")
     token_env = settings.token_env or ("WHARFINGER_TOKEN" if settings.tokens else "")
-    return ServerAddress(f"{base}/mcp", f"{base}/", token_env, settings.auth)
+    return ServerAddress(f"{base}/mcp", f"{base}/", token_env, settings.auth, settings.tokens)
 
 
 def check_credentials(settings: HttpSettings) -> None:
