@@ -96,6 +96,9 @@ class Policy:
             deny=[Rule(who="anyone", what="file:///docs/private/**")],
         )
 
+    A policy that has `limits` and no other rules allows everything except `inspect`, within these limits. A policy
+    without anything allows nothing.
+
     The tests are run by `check_tests`, and by whatever loads a policy from a file.
 
     Raises:
@@ -110,6 +113,8 @@ class Policy:
         limits: Sequence[Limit] = (),
         tests: Sequence[PolicyTest] = (),
     ) -> None:
+        if limits and not allow and not deny:
+            allow = (Rule(who="anyone", do=("read", "call", "prompt", "query"), name="only limits"),)
         self.limits = tuple(limits)
         self.tests = tuple(tests)
         self.rules: tuple[_ParsedRule, ...] = tuple(_parsed(deny, "deny")) + tuple(_parsed(allow, "allow"))
@@ -175,21 +180,22 @@ class Policy:
         return bound
 
     def check_issuers(self, issuers: Sequence[str]) -> None:
-        """Check the rules against the authorization servers that the server trusts.
+        """Check the rules and limits against the authorization servers that the server trusts.
 
         Raises:
-            UnusablePolicy: a rule names another one; or there are several, and a rule about claims names none.
+            UnusablePolicy: one names another server; or there are several, and one about claims names none.
         """
-        for parsed in self.rules:
-            issuer = parsed.rule.issuer
+        named = [(one.id, one.rule.issuer, one.names_issuer) for one in self.rules]
+        for number, limit in enumerate(self.limits, 1):
+            names_caller = any(selector.names_a_caller for selector in limit.selectors())
+            named.append((limit.name or f"limit {number}", limit.issuer, names_caller))
+        for id, issuer, names_issuer in named:
             if issuer is not None and issuer not in issuers:
                 known = ", ".join(issuers) or "none"
+                raise UnusablePolicy(f"{id}: this server does not trust the issuer {issuer!r}: it trusts {known}.")
+            if issuer is None and len(issuers) > 1 and names_issuer:
                 raise UnusablePolicy(
-                    f"{parsed.id}: this server does not trust the issuer {issuer!r}: it trusts {known}."
-                )
-            if issuer is None and len(issuers) > 1 and parsed.names_issuer:
-                raise UnusablePolicy(
-                    f"{parsed.id}: this server trusts several issuers, who may name different people alike: "
+                    f"{id}: this server trusts several issuers, who may name different people alike: "
                     f'add issuer = "{issuers[0]}", or another one of {", ".join(issuers)}.'
                 )
 
@@ -202,6 +208,8 @@ class Policy:
             except WharfingerError as error:
                 raise UnusablePolicy(f"{name}: {error}") from None
             _check_actions(name, limit.do)
+            if uncounted := {"query", "inspect"}.intersection(words(limit.do)):
+                raise UnusablePolicy(f'{name}: {min(uncounted)} is a call of a tool: write do = "call".')
             if not has_any or (limit.parallel is not None and limit.parallel < 1):
                 raise UnusablePolicy(f"{name}: write calls, bytes or parallel, each with at least 1.")
         for number, test in enumerate(self.tests, 1):

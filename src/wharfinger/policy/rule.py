@@ -93,7 +93,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     who: Words = "anyone"
     """As in `Rule`. The first limit for each of calls, bytes and parallel that applies to a principal counts."""
     do: Words | None = None
-    """The actions that are counted, of `ACTIONS`; all if it is left out."""
+    """What is counted: `read`, `call` or `prompt`; everything if it is left out."""
     calls: str | None = None
     """Most calls in a time, such as `100/min`."""
     bytes: str | None = None

@@ -154,6 +154,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """The error that was encoded as the answer, while the functions of `when_answered` are called."""
     nested: bool = False
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
+    usage: Any = None
+    """What it and the requests that its handler makes use of the caller's limits (`policy.limiter.Use`)."""
     observations: tuple[Any, ...] = ()
     """Set for the observers of a server (`observing.Observation`)."""
 

@@ -19,11 +19,14 @@ from wharfinger import types as t
 from wharfinger.content.text import printable
 from wharfinger.errors import InsufficientScope, InvalidParams, ProtocolError, ResourceNotFound
 from wharfinger.policy.current import CURRENT_ACCESS, may_read
+from wharfinger.policy.limiter import Limiter
 from wharfinger.protocol.interfaces import Access, Authorizer, Decision, Handler
 from wharfinger.protocol.methods import CORE
+from wharfinger.protocol.principal import LOCAL
 from wharfinger.protocol.request import Request, no_such_method
 from wharfinger.server.feature_scopes import NestedAccess, decide_template
 from wharfinger.server.near_uris import add_near_uris
+from wharfinger.server.owners import share_of
 
 if TYPE_CHECKING:
     from wharfinger.server.feature_scopes import FeatureScopes
@@ -44,6 +47,7 @@ class AccessControl:
         self._services = services
         self._resources = resources
         self._changes = changes
+        self._limiter: Limiter | None = None
 
     def set(self, authorizer: Authorizer | None) -> None:
         """Enforce another policy from the next request and notice on; None allows everything.
@@ -52,6 +56,8 @@ class AccessControl:
         """
         replaced = self._services.authorizer is not None and authorizer is not None
         self._services.authorizer = authorizer
+        limits = getattr(authorizer, "limits", ())
+        self._limiter = Limiter(limits, previous=self._limiter) if limits else None
         self._set_guard()
         if replaced:
             self._changes.compare_lists(self._services.notify.watchers_of_lists())
@@ -73,6 +79,7 @@ class AccessControl:
         if check is None and method not in CORE and not method.startswith(_OWN_EXTENSIONS):
             check = AccessControl.check_method
         filters = method in _COMPOSED
+        action = "call" if check is AccessControl.check_method else _ACTIONS.get(method, "")
 
         async def serve(request: Request) -> Any:
             access = self._services.access_of(request.caller.principal)
@@ -93,7 +100,35 @@ class AccessControl:
                 if outer is not None:
                     request.access = outer
 
+        return serve if self._limiter is None else self._limited(self._limiter, action, serve)
+
+    def _limited(self, limiter: Limiter, action: str, handler: Handler) -> Handler:
+        """Return a handler that counts each request first, whether it is allowed or not."""
+
+        async def serve(request: Request) -> Any:
+            end = self._count(limiter, request, action)
+            try:
+                return await handler(request)
+            finally:
+                if end is not None:
+                    end()
+
         return serve
+
+    def _count(self, limiter: Limiter, request: Request, action: str) -> Callable[[], None] | None:
+        """Count a request by the limits of its caller. Returns the function to call when it has ended.
+
+        Raises:
+            RateLimited: a limit is reached.
+        """
+        principal = request.caller.principal
+        use = request.usage
+        if use is None:
+            use = request.usage = limiter.use_of("local" if principal is LOCAL else share_of(request))
+            request.when_answered(use.charge)
+        # A watch is no work while nothing changes, and a handshake or ping takes no time.
+        brief = not action or (request.row is not None and request.row.long)
+        return limiter.begin(principal, action, use, parallel=not brief and not request.nested)
 
     # -- checks of methods
 
@@ -157,6 +192,20 @@ _CHECKS: dict[str, Callable[[AccessControl, Request, Access], Awaitable[None]]] 
     "prompts/get": AccessControl.check_prompt,
     "completion/complete": AccessControl.check_completion,
 }
+
+_ACTIONS = {
+    "resources/list": "read",
+    "resources/templates/list": "read",
+    "resources/read": "read",
+    "resources/subscribe": "read",
+    "subscriptions/listen": "read",
+    "completion/complete": "read",
+    "tools/list": "call",
+    "tools/call": "call",
+    "prompts/list": "prompt",
+    "prompts/get": "prompt",
+}
+"""By method, the action by which limits count it. Limits without `do` also count all other requests."""
 
 _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 """Methods whose results may contain other resources, or links to them."""

@@ -218,6 +218,8 @@ class StreamServer(asyncio.Protocol):
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification for a request; it is dropped if the request is over or the reader slow."""
+        if request.usage is not None:
+            request.usage.charge(len(message))
         return self.peer.in_flight.get(request.id) is request and self.notify(message)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:

@@ -191,15 +191,17 @@ async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
 
 
 @looped
-async def test_a_bounded_number_of_callers_is_remembered() -> None:
-    server = made()
-    server.add_middleware(limit_rate(1, max_callers=2, clock=Clock()))
+async def test_a_bounded_number_of_callers_is_remembered_and_the_others_share_a_limit() -> None:
+    server, clock = made(), Clock()
+    server.add_middleware(limit_rate(1, max_callers=2, clock=clock))
     for principal in ("a", "b"):
         assert "result" in await call(server, principal)
-    assert "error" in await call(server, "a")
     assert "result" in await call(server, "c")
-    assert "error" in await call(server, "a")
-    assert "result" in await call(server, "b")  # seen longest ago, and forgotten
+    for principal in ("a", "b", "c", "d"):
+        assert "error" in await call(server, principal), "nobody's calls are forgotten"
+    clock.now += 1
+    for principal in ("d", "c"):
+        assert "result" in await call(server, principal)
 
 
 def test_rates_and_sizes_are_positive() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,8 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.content.text import printable
-from wharfinger.errors import InternalError, Overloaded, ProtocolError
+from wharfinger.errors import InternalError, ProtocolError, RateLimited
+from wharfinger.policy.limiter import Rate
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import input_needed
 from wharfinger.protocol.shares import name_owner
@@ -129,8 +129,9 @@ def limit_rate(
     """Refuse calls of a principal, or of an anonymous caller's address, above a rate.
 
     `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
-    when to try again: in its message, as `retryAfter` (seconds) in its data, and over stateless HTTP as status 429
-    with the header `Retry-After`. It remembers the last `max_callers` callers.
+    when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429 with the
+    header `Retry-After`. It remembers `max_callers` callers of each kind; if so many are under way, others share one
+    limit. The limits of a policy also count bytes, and calls at the same time.
 
     Raises:
         ValueError: a bound is not positive.
@@ -138,30 +139,18 @@ def limit_rate(
     room = max(1.0, per_second) if burst is None else float(burst)
     if per_second <= 0 or room < 1 or max_callers < 1:
         raise ValueError("limit_rate() needs a positive rate, and a burst and a number of callers of at least 1.")
-    left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+    rate = Rate("", room, room / per_second, max_callers)
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:
-        caller = name_owner(call.caller.principal.key, call.peer)
-        now = clock()
-        tokens, then = left.pop(caller, (room, now))
-        tokens = min(room, tokens + (now - then) * per_second)
-        left[caller] = (tokens - 1 if tokens >= 1 else tokens, now)
-        if len(left) > max_callers:
-            left.popitem(last=False)
-        if tokens < 1:
-            wait = math.ceil((1 - tokens) / per_second)
-            raise _try_again_in(wait)
+        caller, now = name_owner(call.caller.principal.key, call.peer), clock()
+        if (wait := rate.wait(caller, 1, now)) > 0:
+            seconds = math.ceil(wait)
+            raise RateLimited(f"Too many calls: try again in {seconds} s.", seconds)
+        rate.take(caller, 1, now)
         return await next(call)
 
     return limits
-
-
-def _try_again_in(seconds: int) -> Overloaded:
-    text = f"Too many calls: try again in {seconds} s."
-    refusal = Overloaded(text, data={"retryAfter": seconds}, http_status=429)
-    refusal.headers = ((b"retry-after", b"%d" % seconds),)  # type: ignore[attr-defined]  # only the HTTP transport reads it
-    return refusal
 
 
 def limit_size(max_bytes: int) -> Middleware:

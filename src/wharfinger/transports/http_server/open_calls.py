@@ -104,6 +104,8 @@ class HttpCall:
         stream = self.stream
         if stream is None:
             stream = self.calls.open_stream(self)
+        if request.usage is not None:
+            request.usage.charge(len(message))
         return stream.push(message, self.calls.now)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:

@@ -114,6 +114,8 @@ class PostChannel:
         if self.session.peer.in_flight.get(request.id) is not request:
             return False
         stream = self.stream or self._open(request)
+        if request.usage is not None:
+            request.usage.charge(len(message))
         return stream is not None and stream.push(message, self.call.calls.now)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:

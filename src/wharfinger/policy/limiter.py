@@ -1,0 +1,279 @@
+"""Counts what each caller uses, and refuses calls over the limits of the policy. Does no I/O.
+
+A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 calls at once, and then one every 0.6 s. A bucket is
+one number, the time at which it will be full again; a call moves it 0.6 s into the future, and is refused if that would
+be more than a minute away. So there is no window with edges at which twice as much is allowed. The clock never steps.
+
+Bytes are known only after a call. An answer may take a bucket below empty; then calls are refused until the debt is
+paid, so that one large answer costs as much as many small ones.
+
+Buckets belong to the caller: a principal, with any token and in any number of sessions, or an address. A full bucket is
+forgotten. If there are too many buckets that are not full, callers without one share one, so that a flood of addresses
+can neither fill the memory nor make the server forget who has used up a limit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from wharfinger.errors import RateLimited
+from wharfinger.policy.rule import ACTIONS, WITH_READ, Limit, words
+from wharfinger.policy.who import Selector
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["Limiter", "Rate", "Use"]
+
+MAX_BUCKETS = 100_000
+"""Most callers with a bucket of their own, for each limit: about 15 MB."""
+MAX_PRINCIPALS = 10_000
+"""Most principals whose limits are remembered."""
+EXAMINED = 2
+"""Buckets that are examined for each new one; full ones are forgotten."""
+TOLERANCE_SECONDS = 1e-6
+"""The rounding error of a hundred additions is smaller."""
+SHARED = ""
+"""The caller in whose name everybody counts who has no bucket when there are too many."""
+
+
+class Rate:
+    """The buckets of one rate: `amount` in `seconds`."""
+
+    __slots__ = ("_addresses", "_most", "_principals", "_seconds", "_seconds_each", "name")
+
+    def __init__(self, name: str, amount: float, seconds: float, most: int = MAX_BUCKETS) -> None:
+        self.name = name
+        """The limit as it is written in the policy."""
+        self._seconds = seconds
+        self._seconds_each = seconds / amount
+        self._most = most
+        self._principals: _Buckets = OrderedDict()
+        self._addresses: _Buckets = OrderedDict()
+        """Those of callers who are not signed in, apart, so that a flood of addresses concerns nobody else."""
+
+    def __len__(self) -> int:
+        return len(self._principals) + len(self._addresses)
+
+    def wait(self, caller: str, amount: int, now: float) -> float:
+        """Return the seconds until the bucket holds this amount; 0 if it does."""
+        buckets, caller = self._find(caller, now)
+        full_at = buckets.get(caller, now)
+        return max(0.0, full_at + amount * self._seconds_each - now - self._seconds - TOLERANCE_SECONDS)
+
+    def take(self, caller: str, amount: int, now: float) -> None:
+        """Take an amount out of the bucket, also more than it holds."""
+        buckets, caller = self._find(caller, now)
+        known = buckets.get(caller)
+        if known is None:
+            _forget_full(buckets, now)
+        buckets[caller] = (now if known is None or known < now else known) + amount * self._seconds_each
+
+    def _find(self, caller: str, now: float) -> tuple[_Buckets, str]:
+        """Return the table that the caller's bucket belongs to, and its key there."""
+        buckets = self._principals if caller.startswith("principal ") else self._addresses
+        if len(buckets) >= self._most and caller not in buckets:
+            _forget_full(buckets, now)
+            if len(buckets) >= self._most:
+                return buckets, SHARED
+        return buckets, caller
+
+
+_Buckets = OrderedDict[str, float]
+"""By caller, the time at which the bucket will be full again; those that were not examined for longest first."""
+
+
+def _forget_full(buckets: _Buckets, now: float) -> None:
+    for _ in range(min(EXAMINED, len(buckets))):
+        caller, full_at = buckets.popitem(last=False)
+        if full_at > now:
+            buckets[caller] = full_at  # at the end
+
+
+class Parallel:
+    """The calls of each caller that run now."""
+
+    __slots__ = ("_most", "_running", "name")
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
+        self._most = most
+        self._running: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def is_full(self, caller: str) -> bool:
+        """Return whether the caller may not begin another call."""
+        return self._running.get(caller, 0) >= self._most
+
+    def begin(self, caller: str) -> None:
+        """Count one more."""
+        self._running[caller] = self._running.get(caller, 0) + 1
+
+    def end(self, caller: str) -> None:
+        """Count one less."""
+        left = self._running[caller] - 1
+        if left:
+            self._running[caller] = left
+        else:
+            del self._running[caller]
+
+
+class _Meters(NamedTuple):
+    """What counts an action of one principal."""
+
+    calls: Rate | None
+    bytes: Rate | None
+    parallel: Parallel | None
+
+
+class _ParsedLimit(NamedTuple):
+    """One limit with its selectors and meters."""
+
+    limit: Limit
+    selectors: tuple[Selector, ...]
+    actions: frozenset[str] | None
+    """None: every request."""
+    meters: _Meters
+
+    def applies_to(self, principal: Principal) -> bool:
+        issuer = self.limit.issuer
+        return (issuer is None or issuer == principal.issuer) and any(
+            selector.applies_to(principal) for selector in self.selectors
+        )
+
+
+class Use:
+    """What one request of a client uses, together with the requests that its handler makes."""
+
+    __slots__ = ("_bytes", "_caller", "_calls", "_clock")
+
+    def __init__(self, caller: str, clock: Callable[[], float]) -> None:
+        self._caller = caller
+        self._clock = clock
+        self._calls: list[Rate] = []
+        self._bytes: list[Rate] = []
+
+    def begin(self, meters: _Meters, *, parallel: bool = True) -> Callable[[], None] | None:
+        """Count a call, once by each limit. Returns the function to call when it has ended, if that matters.
+
+        Raises:
+            RateLimited: a limit is reached; nothing was counted.
+        """
+        caller, now = self._caller, self._clock()
+        calls, received, running = meters
+        if running is not None and parallel and running.is_full(caller):
+            raise _refusal(running.name, 1)
+        if received is not None and (wait := received.wait(caller, 1, now)) > 0:
+            raise _refusal(received.name, wait)
+        if calls is not None and calls not in self._calls:
+            if (wait := calls.wait(caller, 1, now)) > 0:
+                raise _refusal(calls.name, wait)
+            calls.take(caller, 1, now)
+            self._calls.append(calls)
+        if received is not None and received not in self._bytes:
+            self._bytes.append(received)
+        if running is None or not parallel:
+            return None
+        running.begin(caller)
+        return functools.partial(running.end, caller)
+
+    def charge(self, size: int) -> None:
+        """Count the bytes of the answer."""
+        now = self._clock()
+        for rate in self._bytes:
+            rate.take(self._caller, size, now)
+
+
+class Limiter:
+    """The limits of a policy, and what every caller has used of them.
+
+    With `previous`, limits that are equal to one of another limiter continue its counts: a new policy does not give
+    anybody a new budget. `clock` returns seconds, and never steps.
+    """
+
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        *,
+        previous: Limiter | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        most: int = MAX_BUCKETS,
+    ) -> None:
+        self._clock = clock
+        self._meters: dict[bytes, _Meters] = {}
+        self._limits: list[_ParsedLimit] = []
+        known = {} if previous is None else previous._meters
+        for limit in limits:
+            key = msgspec.json.encode(limit)
+            meters = self._meters.get(key) or known.get(key) or _meters_of(limit, most)
+            self._meters[key] = meters
+            actions = None if limit.do is None else _actions(limit)
+            self._limits.append(_ParsedLimit(limit, limit.selectors(), actions, meters))
+        self._remembered: OrderedDict[int, tuple[Principal, dict[str, _Meters | None]]] = OrderedDict()
+
+    def use_of(self, caller: str) -> Use:
+        """Return an empty use for a request of a client; `caller` is in whose name it counts."""
+        return Use(caller, self._clock)
+
+    def begin(self, principal: Principal, action: str, use: Use, *, parallel: bool = True) -> Callable[[], None] | None:
+        """Count a request. Returns the function to call when it has ended, if that matters.
+
+        A handler's own requests pass the use of its client's request: each limit counts all of them together once.
+        `parallel`: whether it counts as one of the calls that run at the same time.
+
+        Raises:
+            RateLimited: a limit is reached.
+        """
+        meters = self._meters_for(principal, action)
+        return None if meters is None else use.begin(meters, parallel=parallel)
+
+    def _meters_for(self, principal: Principal, action: str) -> _Meters | None:
+        known = self._remembered.get(id(principal))
+        if known is None or known[0] is not principal:
+            known = self._remembered[id(principal)] = principal, {}
+            while len(self._remembered) > MAX_PRINCIPALS:
+                self._remembered.popitem(last=False)
+        by_action = known[1]
+        if action not in by_action:
+            by_action[action] = self._find_meters(principal, action)
+        return by_action[action]
+
+    def _find_meters(self, principal: Principal, action: str) -> _Meters | None:
+        """Return, for each of calls, bytes and parallel, the first limit that applies."""
+        applying = [
+            one.meters
+            for one in self._limits
+            if (one.actions is None or action in one.actions) and one.applies_to(principal)
+        ]
+        calls, received, parallel = (next((m for m in column if m is not None), None) for column in _columns(applying))
+        found = _Meters(calls, received, parallel)  # type: ignore[arg-type]
+        return None if found == (None, None, None) else found
+
+
+def _columns(meters: Sequence[_Meters]) -> tuple[tuple[Rate | Parallel | None, ...], ...]:
+    return tuple(zip(*meters, strict=True)) if meters else ((), (), ())
+
+
+def _meters_of(limit: Limit, most: int) -> _Meters:
+    calls, received = limit.rate("calls"), limit.rate("bytes")
+    return _Meters(
+        None if calls is None else Rate(f"calls = {limit.calls}", *calls, most),
+        None if received is None else Rate(f"bytes = {limit.bytes}", *received, most),
+        None if limit.parallel is None else Parallel(f"parallel = {limit.parallel}", limit.parallel),
+    )
+
+
+def _actions(limit: Limit) -> frozenset[str]:
+    return frozenset("read" if do in WITH_READ else do for do in words(limit.do)) & ACTIONS
+
+
+def _refusal(name: str, wait: float) -> RateLimited:
+    seconds = max(1, math.ceil(wait))
+    return RateLimited(f"The limit {name} is reached: try again in {seconds} s.", seconds)

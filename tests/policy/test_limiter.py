@@ -1,0 +1,279 @@
+"""Limits of callers by a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.auth import Principal
+from wharfinger.errors import RateLimited
+from wharfinger.policy import Limit, Policy, Rule, UnusablePolicy
+from wharfinger.policy.limiter import EXAMINED, Limiter, Parallel, Rate
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL
+
+ANN = Principal(subject="ann", issuer="https://id.example", scopes=frozenset({"a"}))
+BOB = Principal(subject="bob", issuer="https://other.example")
+
+
+class Clock:
+    """A clock that stands still until the test moves it."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limiter:
+    return Limiter(limits, clock=clock or Clock(), **options)
+
+
+def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", size: int = 0) -> int:
+    """Make one call from the principal's own name; returns 0, or the seconds after which to call again."""
+    use = limiter.use_of(f"principal {principal.key}" if principal.key else "address 192.0.2.1")
+    try:
+        end = limiter.begin(principal, action, use)
+    except RateLimited as error:
+        assert error.data == {"retryAfter": error.retry_after}
+        return error.retry_after
+    use.charge(size)
+    if end is not None:
+        end()
+    return 0
+
+
+def test_the_amount_is_allowed_at_once_and_then_one_at_a_time() -> None:
+    clock = Clock()
+    limits = limiter(Limit(calls="100/min"), clock=clock)
+    assert [call(limits) for _ in range(102)] == [0] * 100 + [1, 1]
+    clock.now += 0.59
+    assert call(limits) == 1
+    clock.now += 0.02
+    assert [call(limits), call(limits)] == [0, 1]
+    clock.now += 30
+    assert [call(limits) for _ in range(60)].count(0) == 50
+    clock.now += 10_000
+    assert [call(limits) for _ in range(102)].count(0) == 100
+
+
+def test_retry_after_is_when_the_next_call_is_allowed() -> None:
+    clock = Clock()
+    limits = limiter(Limit(calls="1/min"), clock=clock)
+    assert call(limits) == 0
+    assert call(limits) == 60
+    clock.now += 30.5
+    assert call(limits) == 30
+    clock.now += 29.4
+    assert call(limits) == 1
+    clock.now += 0.2
+    assert call(limits) == 0
+
+
+@given(
+    amount=st.integers(1, 50),
+    seconds=st.sampled_from([1, 60, 3600]),
+    steps=st.lists(st.tuples(st.floats(0, 100), st.integers(1, 30)), max_size=30),
+)
+def test_no_span_of_time_has_more_than_one_bucket_and_what_flows_in(
+    amount: int, seconds: int, steps: list[tuple[float, int]]
+) -> None:
+    clock = Clock()
+    limits = limiter(Limit(calls=f"{amount}/{'s' if seconds == 1 else 'min' if seconds == 60 else 'h'}"), clock=clock)
+    allowed: list[float] = []
+    for pause, tries in steps:
+        clock.now += pause
+        allowed += [clock.now] * sum(call(limits) == 0 for _ in range(tries))
+    for first, start in enumerate(allowed):
+        for last in range(first, len(allowed)):
+            passed = Fraction(allowed[last]) - Fraction(start)
+            assert last - first + 1 <= amount + passed * amount / seconds + Fraction(1, 1000)
+
+
+@given(steps=st.lists(st.tuples(st.floats(0, 50), st.integers(0, 500)), max_size=40))
+def test_bytes_are_counted_afterwards_and_a_debt_is_paid_first(steps: list[tuple[float, int]]) -> None:
+    """Against a bucket in exact numbers: 100 bytes, 10 each second."""
+    clock, level, before = Clock(), Fraction(100), Fraction(1000)
+    limits = limiter(Limit(bytes="600/min"), clock=clock)
+    level = Fraction(600)
+    for pause, size in steps:
+        clock.now += pause
+        level = min(Fraction(600), level + (Fraction(clock.now) - before) * 10)
+        before = Fraction(clock.now)
+        refused = call(limits, size=size)
+        if abs(level - 1) > Fraction(1, 1000):
+            assert (refused == 0) == (level >= 1)
+        if not refused:
+            level -= size
+
+
+def test_an_answer_over_the_limit_is_sent_and_the_next_call_waits_for_it() -> None:
+    clock = Clock()
+    limits = limiter(Limit(bytes="1KiB/s"), clock=clock)
+    assert call(limits, size=10 * 1024) == 0
+    assert call(limits) == 10
+    clock.now += 9
+    assert call(limits) == 1
+    clock.now += 0.1
+    assert call(limits) == 0
+
+
+def test_calls_at_the_same_time_are_counted_until_they_end() -> None:
+    limits = limiter(Limit(parallel=2))
+    uses = [limits.use_of("principal a") for _ in range(3)]
+    ends = [limits.begin(ANN, "call", use) for use in uses[:2]]
+    with pytest.raises(RateLimited, match="parallel = 2") as refused:
+        limits.begin(ANN, "call", uses[2])
+    assert refused.value.retry_after == 1
+    assert limits.begin(ANN, "call", limits.use_of("principal b")) is not None
+    assert ends[0] is not None
+    ends[0]()
+    assert limits.begin(ANN, "call", uses[2]) is not None
+
+
+def test_a_refused_call_uses_up_nothing() -> None:
+    clock = Clock()
+    limits = limiter(Limit(calls="2/min", parallel=1), clock=clock)
+    use = limits.use_of("principal a")
+    end = limits.begin(ANN, "call", use)
+    assert end is not None
+    for _ in range(10):
+        with pytest.raises(RateLimited, match="parallel = 1"):
+            limits.begin(ANN, "call", limits.use_of("principal a"))
+    end()
+    assert limits.begin(ANN, "call", limits.use_of("principal a")) is not None
+
+
+def test_requests_of_a_handler_count_once_together_with_its_own() -> None:
+    limits = limiter(Limit(do="read", calls="2/min"), Limit(calls="3/min", parallel=1))
+    use = limits.use_of("principal a")
+    end = limits.begin(ANN, "call", use)
+    assert end is not None
+    for _ in range(5):
+        assert limits.begin(ANN, "read", use, parallel=False) is None
+    end()
+    end = limits.begin(ANN, "read", limits.use_of("principal a"))
+    assert end is not None, "the five were counted as one read, and do not run any more"
+    end()
+    with pytest.raises(RateLimited, match="calls = 2/min"):
+        limits.begin(ANN, "read", limits.use_of("principal a"))
+
+
+def test_a_handler_cannot_read_for_a_caller_who_may_not_read_any_more() -> None:
+    limits = limiter(Limit(do="read", calls="1/min"))
+    assert [call(limits, action="read"), call(limits, action="call")] == [0, 0]
+    use = limits.use_of(f"principal {ANN.key}")
+    limits.begin(ANN, "call", use)
+    with pytest.raises(RateLimited):
+        limits.begin(ANN, "read", use, parallel=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "principal", "action", "most"),
+    [
+        ([Limit(calls="2/min"), Limit(calls="5/min")], ANN, "read", 2),
+        ([Limit(who="sub:ann", calls="2/min"), Limit(calls="5/min")], BOB, "read", 5),
+        ([Limit(do=("search", "watch"), calls="2/min"), Limit(calls="5/min")], ANN, "read", 2),
+        ([Limit(do="call", calls="2/min"), Limit(calls="5/min")], ANN, "read", 5),
+        ([Limit(issuer="https://id.example", calls="2/min"), Limit(calls="5/min")], ANN, "read", 2),
+        ([Limit(issuer="https://id.example", calls="2/min"), Limit(calls="5/min")], BOB, "read", 5),
+        ([Limit(who=("local", "scope:a"), calls="2/min"), Limit(calls="5/min")], ANN, "read", 2),
+        ([Limit(who="signed-in", calls="2/min"), Limit(calls="5/min")], ANONYMOUS, "read", 5),
+        ([Limit(who="local", calls="2/min"), Limit(calls="5/min")], LOCAL, "read", 2),
+        ([Limit(parallel=3), Limit(calls="5/min")], ANN, "read", 5),
+        ([Limit(calls="2/min")], ANN, "", 2),
+        ([Limit(do="read", calls="2/min")], ANN, "", 9),
+        ([Limit(who="sub:bob", calls="2/min")], ANN, "read", 9),
+    ],
+)
+def test_the_first_limit_that_applies_counts(
+    limits: Sequence[Limit], principal: Principal, action: str, most: int
+) -> None:
+    counted = limiter(*limits)
+    assert [call(counted, principal, action) for _ in range(9)].count(0) == most
+
+
+def test_a_new_policy_with_the_same_limit_gives_nobody_a_new_budget() -> None:
+    clock = Clock()
+    before = limiter(Limit(calls="2/min"), clock=clock)
+    assert [call(before) for _ in range(3)].count(0) == 2
+    after = limiter(Limit(parallel=3), Limit(calls="2/min"), clock=clock, previous=before)
+    assert call(after) > 0
+    changed = limiter(Limit(calls="3/min"), clock=clock, previous=after)
+    assert call(changed) == 0
+
+
+def test_all_tokens_of_a_caller_share_a_limit() -> None:
+    """Security P09: by principal."""
+    limits = limiter(Limit(calls="2/min"))
+    tokens = [Principal(subject="ann", issuer="https://id.example", scopes=frozenset({str(n)})) for n in range(9)]
+    assert [call(limits, token) for token in tokens].count(0) == 2
+
+
+def test_full_buckets_are_forgotten() -> None:
+    clock, rate = Clock(), Rate("r", 1, 1)
+    for n in range(10_000):
+        clock.now += 0.01
+        rate.take(f"address {n}", 1, clock.now)
+    assert len(rate) <= 200, "100 of them are not full"
+
+
+def test_a_flood_of_addresses_cannot_grow_the_memory_nor_free_anybody() -> None:
+    clock = Clock()
+    rate = Rate("r", 2, 60, most=100)
+    for _ in range(2):
+        rate.take("address used-up", 1, clock.now)
+        rate.take("principal ann", 1, clock.now)
+    for n in range(100_000):
+        clock.now += 0.0001
+        if not rate.wait(f"address {n}", 1, clock.now):
+            rate.take(f"address {n}", 1, clock.now)
+    assert len(rate) <= 100 + 1 + 1, "the table, one bucket for all others, and Ann's"
+    assert rate.wait("address used-up", 1, clock.now) > 0
+    assert rate.wait("address new", 1, clock.now) > 0, "all others share a bucket, which is used up"
+    assert rate.wait("principal bob", 1, clock.now) == 0, "who signs in has one"
+    clock.now += 120
+    for _ in range(100 // EXAMINED + 1):
+        assert rate.wait("address late", 1, clock.now) == 0
+    rate.take("address late", 1, clock.now)
+    assert rate.wait("address late", 2, clock.now) > 0
+    assert len(rate) < 100
+
+
+def test_ended_calls_are_forgotten() -> None:
+    parallel = Parallel("p", 2)
+    for n in range(1000):
+        parallel.begin(f"address {n}")
+        parallel.end(f"address {n}")
+    assert len(parallel) == 0
+
+
+def test_a_policy_with_limits_alone_allows_everything_but_inspect() -> None:
+    access = Policy(limits=[Limit(calls="1/min")]).access(ANONYMOUS)
+    assert (
+        access.allows("read", "file:///a") and access.allows("call", "tool:a") and access.allows("prompt", "prompt:a")
+    )
+    assert access.allows("query", "sqlite:///a") and not access.allows("inspect", "server:a")
+    assert not Policy().access(ANONYMOUS).allows("read", "file:///a")
+    limited = Policy(limits=[Limit(calls="1/min")], deny=[Rule(who="anyone", what="file:///a")])
+    assert not limited.access(ANONYMOUS).allows("read", "file:///b"), "with a rule, what no rule allows is refused"
+
+
+@pytest.mark.parametrize("action", ["query", "inspect"])
+def test_a_limit_that_would_count_nothing_is_refused(action: str) -> None:
+    with pytest.raises(UnusablePolicy, match=f"limit 1: {action} is a call of a tool"):
+        Policy(limits=[Limit(do=("read", action), calls="1/min")])
+
+
+def test_with_several_issuers_a_limit_names_one() -> None:
+    policy = Policy(limits=[Limit(calls="1/s"), Limit(who="sub:ann", calls="1/min")])
+    policy.check_issuers(["https://a.example"])
+    with pytest.raises(UnusablePolicy, match="limit 2: this server trusts several issuers"):
+        policy.check_issuers(["https://a.example", "https://b.example"])
+    with pytest.raises(UnusablePolicy, match="limit 1: this server does not trust the issuer"):
+        Policy(limits=[Limit(issuer="https://c.example", calls="1/s")]).check_issuers(["https://a.example"])

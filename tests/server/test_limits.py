@@ -1,0 +1,245 @@
+"""Limits of callers: over HTTP in every mode, over stdio, and with our own client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from tests.server.driving import looped, opened
+from tests.server.test_feature_scopes import Tokens, send
+from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient, ServerThread
+from wharfinger import Client, Context, Server
+from wharfinger.auth import TokenAuth
+from wharfinger.errors import Overloaded, RemoteError
+from wharfinger.policy import Limit, Policy, Rule
+from wharfinger.protocol.principal import LOCAL
+
+
+class Harbour:
+    """A server with a large resource, a tool that waits, and one that reads resources of its own server."""
+
+    def __init__(self, *limits: Limit) -> None:
+        self.server = server = Server("harbour", policy=Policy(limits=limits))
+        self.gate = threading.Event()
+        self.entered = threading.Semaphore(0)
+
+        @server.resource("harbour://{name}")
+        def resource(name: str) -> str:
+            return "x" * (10_000 if name == "large" else 10)
+
+        @server.tool
+        def wait() -> str:
+            self.entered.release()
+            assert self.gate.wait(20)
+            return "waited"
+
+        @server.tool
+        async def fetch(ctx: Context) -> str:
+            for _ in range(5):
+                await ctx.read_resource("harbour://small")
+            return "read"
+
+        @server.tool
+        async def chatter(ctx: Context) -> str:
+            for _ in range(20):
+                await ctx.info("x" * 100)
+            return "said"
+
+
+@pytest.fixture
+def harbour(request: pytest.FixtureRequest) -> Iterator[tuple[Harbour, ServerThread]]:
+    """A harbour with the limits of the test, over HTTP."""
+    limits = request.param if isinstance(request.param, tuple) else (request.param,)
+    harbour = Harbour(*limits)
+    with ServerThread(cast("Any", harbour.server), auth=TokenAuth(Tokens())) as http:
+        try:
+            yield harbour, http
+        finally:
+            harbour.gate.set()
+
+
+def limited(*limits: Limit) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("harbour", [limits], indirect=True, ids=["limits"])
+
+
+SMALL = {"uri": "harbour://small"}
+
+
+@limited(Limit(do="read", calls="3/h"))
+@pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
+def test_the_call_over_the_limit_gets_429_and_when_to_try_again(
+    harbour: tuple[Harbour, ServerThread], era: str
+) -> None:
+    """Security P09: by principal, whatever the token, the session and the connection are."""
+    for n in range(6):
+        with harbour[1].wire() as wire:
+            reply = send(wire, era, f"ann/scope{n}", "resources/read", SMALL)
+            assert reply.status == (200 if n < 3 else 429)
+            if n >= 3:
+                assert int(reply.headers["retry-after"]) in range(1195, 1201)
+                error = reply.json["error"]
+                assert (error["code"], error["data"]) == (-32603, {"retryAfter": int(reply.headers["retry-after"])})
+                assert error["message"].startswith("The limit calls = 3/h is reached: try again in ")
+    with harbour[1].wire() as wire:
+        assert send(wire, era, "bob", "resources/read", SMALL).status == 200
+        assert send(wire, era, "ann", "tools/list", {}).status == 200, "the limit is about reads"
+
+
+@limited(Limit(do="read", calls="2/h"))
+def test_both_eras_share_a_limit(harbour: tuple[Harbour, ServerThread]) -> None:
+    with harbour[1].wire() as wire:
+        statuses = [send(wire, era, "ann", "resources/read", SMALL).status for era in (STATELESS, HANDSHAKE) * 2]
+        assert statuses == [200, 200, 429, 429]
+
+
+@limited(Limit(do="read", calls="2/h"))
+def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -> None:
+    with harbour[1].wire() as wire:
+        token: dict[str, str | None] = {"authorization": "Bearer ann"}
+        hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        session = wire.in_session("", "initialize", hello, 0, **token).headers["mcp-session-id"]
+        read = [{"jsonrpc": "2.0", "id": n, "method": "resources/read", "params": SMALL} for n in range(4)]
+        wire.post(read, mcp_session_id=session, **token)
+        reply = wire.reply()
+        assert reply.status == 200
+        errors = [answer["error"] for answer in reply.json if "error" in answer]
+        assert len(errors) == 2 and all(error["data"]["retryAfter"] > 1700 for error in errors)
+
+
+@limited(Limit(do="read", bytes="12000B/h"))
+@pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
+def test_bytes_are_those_of_the_answer_and_the_next_call_is_refused(
+    harbour: tuple[Harbour, ServerThread], era: str
+) -> None:
+    with harbour[1].wire() as wire:
+        first = send(wire, era, "ann", "resources/read", {"uri": "harbour://large"})
+        assert first.status == 200 and 10_000 < len(first.body) < 12_000
+        assert send(wire, era, "ann", "resources/read", {"uri": "harbour://large"}).status == 200
+        refused = send(wire, era, "ann", "resources/read", SMALL)
+        assert refused.status == 429
+        debt = 2 * len(first.body) - 12_000
+        assert abs(int(refused.headers["retry-after"]) - debt * 3600 / 12_000) < 10
+        assert send(wire, era, "bob", "resources/read", SMALL).status == 200
+
+
+@limited(Limit(do="call", bytes="1000B/h"))
+@pytest.mark.parametrize("era", [HANDSHAKE])
+def test_messages_before_the_answer_count(harbour: tuple[Harbour, ServerThread], era: str) -> None:
+    with harbour[1].wire() as wire:
+        first = send(wire, era, "ann", "tools/call", {"name": "chatter"})
+        assert first.status == 200 and len(first.body) > 2000
+        refused = send(wire, era, "ann", "tools/call", {"name": "chatter"})
+        assert int(refused.headers["retry-after"]) > 3600
+
+
+@limited(Limit(parallel=2))
+@pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
+def test_parallel_calls_are_counted_until_they_end(
+    harbour: tuple[Harbour, ServerThread], era: str
+) -> None:
+    own, http = harbour
+    token: dict[str, str | None] = {"authorization": "Bearer ann"}
+    with http.wire() as one, http.wire() as two, http.wire() as three:
+        for wire in (one, two):
+            begin(wire, era, token)
+            assert own.entered.acquire(timeout=10)
+        refused = send_call(three, era, token)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        own.gate.set()
+        assert one.reply().status == two.reply().status == 200
+        assert send_call(three, era, token).status == 200
+
+
+def begin(wire: RawClient, era: str, token: dict[str, str | None]) -> None:
+    """Call the tool that waits."""
+    session = wire.initialize(**token) if era == HANDSHAKE else ""
+    if session:
+        wire.send_in_session(session, "tools/call", {"name": "wait"}, **token)
+    else:
+        wire.stateless("tools/call", {"name": "wait"}, mcp_name="wait", **token)
+
+
+def send_call(wire: RawClient, era: str, token: dict[str, str | None]) -> Any:
+    """Call the tool that waits, and return the reply."""
+    begin(wire, era, token)
+    return wire.reply()
+
+
+@limited(Limit(parallel=1))
+def test_a_watch_takes_no_parallel_call(harbour: tuple[Harbour, ServerThread]) -> None:
+    token: dict[str, str | None] = {"authorization": "Bearer ann"}
+    with harbour[1].wire() as wire, harbour[1].wire() as other:
+        wire.listen("harbour://small", **token)
+        assert other.call("resources/read", SMALL, **token).status == 200
+
+
+@limited(Limit(do="call", calls="2/h"), Limit(do="read", calls="2/h"))
+def test_what_a_tool_reads_of_its_own_server_counts_once(harbour: tuple[Harbour, ServerThread]) -> None:
+    token: dict[str, str | None] = {"authorization": "Bearer ann"}
+    with harbour[1].wire() as wire:
+        wire.stateless("tools/call", {"name": "fetch"}, mcp_name="fetch", **token)
+        reply = wire.reply()
+        assert reply.status == 200 and reply.json["result"]["content"][0]["text"] == "read"
+        assert [wire.call("resources/read", SMALL, **token).status for _ in range(2)] == [200, 429]
+
+
+def test_without_tokens_an_address_has_a_limit() -> None:
+    with ServerThread(cast("Any", Harbour(Limit(do="read", calls="2/h")).server)) as http:
+        statuses = []
+        for _ in range(3):
+            with http.wire() as wire:
+                statuses.append(wire.call("resources/read", SMALL).status)
+        assert statuses == [200, 200, 429]
+
+
+def test_a_reload_keeps_what_was_counted() -> None:
+    harbour = Harbour(Limit(do="read", calls="2/h"))
+    with ServerThread(cast("Any", harbour.server)) as http, http.wire() as wire:
+        assert [wire.call("resources/read", SMALL).status for _ in range(3)] == [200, 200, 429]
+        allow = [Rule(who="anyone")]
+        for limits, status in (
+            ([Limit(do="read", calls="2/h"), Limit(calls="9/s")], 429),
+            ([], 200),
+            ([Limit(do="read", calls="5/h")], 200),
+        ):
+            policy = Policy(allow=allow, limits=limits)
+            http.call(lambda policy=policy: setattr(harbour.server, "policy", policy))
+            assert wire.call("resources/read", SMALL).status == status
+
+
+@looped
+async def test_over_stdio_the_limit_belongs_to_the_user_on_every_connection() -> None:
+    server = Harbour(Limit(who="local", do="read", calls="2/h")).server
+    for n in range(3):
+        request = opened(server, "resources/read", SMALL)
+        request.caller = msgspec.structs.replace(request.caller, principal=LOCAL)
+        if n < 2:
+            await server.handlers["resources/read"](request)
+        else:
+            with pytest.raises(Overloaded) as refused:
+                await server.handlers["resources/read"](request)
+            assert refused.value.data == {"retryAfter": 1800}
+
+
+@looped
+async def test_our_client_gets_the_error_with_the_seconds() -> None:
+    server = Harbour(Limit(do="read", calls="1/h")).server
+    async with Client(server) as client:
+        await client.read_resource("harbour://small")
+        with pytest.raises(RemoteError, match="calls = 1/h") as refused:
+            await asyncio.wait_for(client.read_resource("harbour://large"), 5)
+        assert refused.value.data["retryAfter"] > 3000
+
+
+@looped
+async def test_without_limits_nothing_counts() -> None:
+    server = Harbour().server
+    server.policy = Policy(allow=[Rule(who="anyone")])
+    request = opened(server, "resources/read", SMALL)
+    await server.handlers["resources/read"](request)
+    assert request.usage is None and request.on_answer == ()
