@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from wharfinger.policy.current import CURRENT_ACCESS
+from wharfinger.policy.policy import Policy
+from wharfinger.protocol.principal import LOCAL
 from wharfinger.sources.folder.source import Folder, files
 
 
@@ -97,3 +101,25 @@ def publish() -> Iterator[Callable[..., Folder]]:
     for folder in made:
         folder._watch.close()
         folder._watch.join()
+
+
+Permit = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def permit() -> Permit:
+    """`with permit("file:///docs/**", deny=["file:///docs/private/**"]):` runs code for a caller with these rules."""
+
+    @contextmanager
+    def permitted(*allow: str, deny: Sequence[str] = (), query: Sequence[str] = ()) -> Iterator[None]:
+        rules = [("allow", ["read"], list(allow)), ("allow", ["query"], list(query)), ("deny", ["read"], list(deny))]
+        text = "".join(
+            f'[[{kind}]]\nwho = "anyone"\ndo = {do}\nwhat = {json.dumps(what)}\n' for kind, do, what in rules if what
+        )
+        token = CURRENT_ACCESS.set(Policy.from_toml(text).access(LOCAL))
+        try:
+            yield
+        finally:
+            CURRENT_ACCESS.reset(token)
+
+    return permitted

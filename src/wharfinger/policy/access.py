@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from wharfinger.policy.patterns import Segments, TargetPattern, segments_below, segments_of
+from wharfinger.content.globs import Matcher
+from wharfinger.policy.patterns import Segments, TargetPattern, has_unusual_character, segments_below, segments_of
 from wharfinger.protocol.interfaces import Decision
 
 __all__ = ["CompiledRule", "RuleAccess"]
@@ -102,6 +103,25 @@ class RuleAccess:
                 covered = covered or (not rule.missing_scopes and pattern.covers(at))
         return covered
 
+    def readable_names(self, prefix: str) -> Callable[[str], bool]:
+        """Return a function that returns whether an entry of a directory may be read, by its decoded name.
+
+        It decides like `allows`, but in a fraction of the time: the list of a directory with 100,000 files asks it
+        about each of them.
+        """
+        allowed, denied = _NameTests(), _NameTests()
+        for rule, pattern, at in self._place_of(prefix):
+            if "read" in rule.actions and (rule.denies or not rule.missing_scopes):
+                (denied if rule.denies else allowed).add(pattern, at)
+        if denied.all or not (allowed.all or allowed.names or allowed.matchers):
+            return _refuses_all
+        unusual = has_unusual_character
+        if not denied.names and not denied.matchers:
+            allows = allowed.test()
+            return lambda name: not unusual(name) and allows(name)
+        allows, denies = allowed.test(), denied.test()
+        return lambda name: not unusual(name) and allows(name) and not denies(name)
+
     def _place_of(self, prefix: str) -> _Place:
         if not prefix:
             return self._top
@@ -146,6 +166,40 @@ class RuleAccess:
                 self._places[()] = self._top
             self._places[segments] = place
         return place
+
+
+class _NameTests:
+    """The tests of the last segment of URIs in one directory."""
+
+    def __init__(self) -> None:
+        self.all = False
+        self.names: set[str] = set()
+        self.matchers: list[Matcher] = []
+
+    def add(self, pattern: TargetPattern, positions: int) -> None:
+        """Add what a pattern at these positions matches with one more segment."""
+        for item in pattern.last_items(positions):
+            if item is None:
+                self.all = True
+            elif isinstance(item, str):
+                self.names.add(item)
+            else:
+                self.matchers.append(item)
+
+    def test(self) -> Callable[[str], bool]:
+        """Return a function that returns whether a name passes any of the tests."""
+        if self.all:
+            return lambda name: True
+        names, matchers = self.names, self.matchers
+        if not matchers:
+            return names.__contains__
+        if len(matchers) == 1 and not names:
+            return matchers[0]
+        return lambda name: name in names or any(matches(name) for matches in matchers)
+
+
+def _refuses_all(name: str) -> bool:
+    return False
 
 
 def _decision(matching: Iterable[CompiledRule]) -> Decision:

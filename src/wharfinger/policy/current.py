@@ -12,14 +12,22 @@ therefore hold what is there, and be filtered after it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
+from urllib.parse import quote_from_bytes
 
+from wharfinger.policy.access import RuleAccess
 from wharfinger.protocol.interfaces import Access
 
-__all__ = ["CURRENT_ACCESS", "may", "may_read", "may_read_below", "reads_all_below"]
+__all__ = ["CURRENT_ACCESS", "is_restricted", "may", "may_read", "may_read_below", "readable_names", "reads_all_below"]
 
 CURRENT_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 """What the caller of the current request may do; None if everything."""
+
+
+def is_restricted() -> bool:
+    """Return whether the current caller is subject to a policy."""
+    return CURRENT_ACCESS.get() is not None
 
 
 def may_read(uri: str) -> bool:
@@ -44,3 +52,24 @@ def reads_all_below(prefix: str) -> bool:
     """Return whether the current caller may read every URI that begins with a text."""
     access = CURRENT_ACCESS.get()
     return access is None or access.reads_all_below(prefix)
+
+
+def readable_names(prefix: str) -> Callable[[str], bool] | None:
+    """Return a function that returns whether an entry of a directory may be read, by its name; None if all may be.
+
+    Use it for long directories: it is faster than `may_read`. Names are decoded, as `os.fsdecode` gives them.
+
+    Args:
+        prefix: The URI of the directory, with a slash at its end.
+    """
+    access = CURRENT_ACCESS.get()
+    if access is None or access.reads_all_below(prefix):
+        return None
+    if isinstance(access, RuleAccess):
+        return access.readable_names(prefix)
+    allows = access.allows
+    return lambda name: allows("read", prefix + quote_from_bytes(name.encode("utf-8", "surrogateescape"), _PLAIN))
+
+
+_PLAIN = "-._~!$&'()*+,;=:@"
+"""The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""

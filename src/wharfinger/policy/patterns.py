@@ -26,6 +26,7 @@ __all__ = [
     "Segments",
     "TargetPattern",
     "UnusablePattern",
+    "has_unusual_character",
     "parse_pattern",
     "segments_below",
     "segments_of",
@@ -45,6 +46,8 @@ _NOT_CANONICAL = re.compile(
     r"|%(?:2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]|[01][0-9A-F])"
     # an escape of an unreserved character (§6.2.2.2), of a separator or of a control character
 )
+has_unusual_character = re.compile(r"[\x00-\x1f\x7f\\]").search
+"""Finds a character in a decoded segment with which no URI is canonical."""
 _KINDS = ("tool", "prompt", "method")
 
 
@@ -144,6 +147,18 @@ class TargetPattern(NamedTuple):
                 break
             positions = self.step(positions, segment)
         return positions
+
+    def last_items(self, positions: int) -> list[str | Matcher | None]:
+        """Return what matches a last segment after these positions: itself, a matcher, or None for any segment."""
+        found: list[str | Matcher | None] = []
+        for index, item in enumerate(self.items):
+            if positions >> index & 1:
+                if isinstance(item, _AnySegments):
+                    if self.skip(1 << index) & self.final:
+                        found.append(None)
+                elif self.skip(2 << index) & self.final:
+                    found.append(item)
+        return found
 
     def matches(self, segments: Segments) -> bool:
         """Return whether the pattern matches exactly these segments."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.folder.tree import DirectoryListing, FileTree, Parts, TreePosition
+from wharfinger.sources.folder.tree import DirectoryListing, FileTree, Parts, TreePosition, TreeView
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 
 __all__ = ["complete_path", "typed_name"]
@@ -15,27 +16,34 @@ SEARCH_SECONDS = 0.1
 """How long subdirectories are searched."""
 
 
-def complete_path(tree: FileTree, value: str) -> list[str]:
-    """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`."""
+def complete_path(tree: FileTree, value: str, view: TreeView | None) -> list[str]:
+    """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
+
+    With a view, they are paths that it shows.
+    """
     head, _, typed = value.rpartition("/")
     try:
         parts = split_path(head)[0] if head else ()
+        if view is not None and not view.enters(parts):
+            return []
         with tree.directory(parts) as place:
             listing = tree.listing(place)
     except (NotServed, UnreadableUri):
         return []
     wanted = typed_name(typed)
-    found = _completions(parts, listing, wanted)
+    found = _completions(parts, listing, wanted, None if view is None else view.names(parts))
     if wanted and len(found) < MAX_COMPLETIONS:
-        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found))
+        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found), view)
     return found[:MAX_COMPLETIONS]
 
 
-def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
+def _complete_deeper(
+    tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str], view: TreeView | None
+) -> list[str]:
     """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
     found: list[str] = []
-    entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
+    entries = tree.walk(TreePosition(True, parts) if parts else None, view)
     try:
         for number, entry in enumerate(entries):
             if entry.parts[: len(parts)] != parts or len(found) >= most:
@@ -59,7 +67,9 @@ def typed_name(typed: str) -> str:
         return typed.casefold()
 
 
-def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[str]:
+def _completions(
+    parts: Parts, listing: DirectoryListing, wanted: str, shows: Callable[[str], bool] | None
+) -> list[str]:
     """Return the entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []
@@ -67,6 +77,8 @@ def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[s
     for names, end in ((listing.directories, "/"), (listing.files, "")):
         for name in names:
             folded = name.casefold()
+            if shows is not None and not shows(name):
+                continue
             if folded.startswith(wanted):
                 begin.append(before + quote(name) + end)
                 if len(begin) >= MAX_COMPLETIONS:

@@ -27,13 +27,13 @@ _ARCHIVES = frozenset(
 )  # fmt: skip
 
 
-def annotations_of(parts: tuple[str, ...], kind: str, modified: float) -> t.Annotations | UnsetType:
+def annotations_of(parts: tuple[str, ...], kind: str, modified: float | None) -> t.Annotations | UnsetType:
     """Return the priority, the audience and the time of the last change of a file or directory.
 
     Priority and audience follow from its path below the folder and its type. Most files have neither: they are equally
     important, and for everyone.
     """
-    stamp = iso(modified)
+    stamp = "" if modified is None else iso(modified)
     priority = _priority(parts, kind)
     for_people = kind in _ARCHIVES or kind.startswith(_FOR_PEOPLE)
     if not stamp and priority is None and not for_people:

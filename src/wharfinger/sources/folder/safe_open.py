@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import unicodedata
 
 __all__ = [
     "NOT_HERE",
     "NotServed",
     "OpenFile",
+    "has_another_spelling",
     "missing_as_not_served",
     "open_directory",
     "open_file",
@@ -128,6 +130,29 @@ def stat_entry(parent: Handle, name: str) -> os.stat_result:
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     return os.lstat(_checked(parent, name))
+
+
+def has_another_spelling(parent: Handle, name: str) -> bool:
+    """Return whether a disk may find an entry by several names: in the other case, normalised, or without a dot.
+
+    A disk of Windows or macOS, or a directory with the attribute +F, can be mounted on Linux. Two hard links that
+    differ only in this also count.
+    """
+    normalise = unicodedata.normalize
+    spellings = {name.swapcase(), normalise("NFC", name), normalise("NFD", name), name.rstrip(". ")} - {name, ""}
+    if not spellings:
+        return False
+    try:
+        known = stat_entry(parent, name)
+    except (OSError, ValueError, NotServed):
+        return False
+    for spelling in spellings:
+        try:
+            if os.path.samestat(known, stat_entry(parent, spelling)):
+                return True
+        except (OSError, ValueError, NotServed):
+            continue
+    return False
 
 
 def close(handle: Handle) -> None:

@@ -189,7 +189,7 @@ class Folder(Source):
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`."""
-        return complete_path(self.files.tree, value) if argument == "path" else []
+        return complete_path(self.files.tree, value, self.files.view()) if argument == "path" else []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return files in pages, without opening them. Of pictures and the like, only the names are searched."""

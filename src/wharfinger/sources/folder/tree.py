@@ -21,11 +21,12 @@ import threading
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
-from typing import NamedTuple, overload
+from typing import NamedTuple, Protocol, overload
 
+from wharfinger.policy.current import CURRENT_ACCESS
 from wharfinger.sources.folder.ignore import (
     IGNORE_FILE,
     IGNORE_FILE_BYTES,
@@ -39,6 +40,7 @@ from wharfinger.sources.folder.safe_open import (
     NotServed,
     OpenFile,
     close,
+    has_another_spelling,
     missing_as_not_served,
     open_directory,
     open_file,
@@ -56,6 +58,7 @@ __all__ = [
     "OpenDirectory",
     "TreeEntry",
     "TreePosition",
+    "TreeView",
     "is_settled",
     "read_key",
     "write_key",
@@ -70,6 +73,7 @@ SETTLED_NS = 100_000_000  # more than the tick of a file system's clock, so that
 SETTLED_COARSE_NS = 2_500_000_000  # the same for file systems that store whole seconds (FAT: even seconds)
 
 # On these systems `readme` may open `README`: names are looked up in the listing, so that the rules see the real name.
+# A policy also needs that for a mounted disk of such a system (`has_another_spelling`).
 FOLDS_NAMES = sys.platform in ("darwin", "win32", "cygwin")
 
 Parts = tuple[str, ...]
@@ -141,6 +145,26 @@ class Names(Sequence[str]):
         """Return the index of the first name after `name`."""
         return bisect_right(self, name)
 
+    def index_where(self, begin: int, test: Callable[[str], bool]) -> int:
+        """Return the index of the first name from `begin` on that passes a test; the number of names if none does."""
+        joined, start = self._joined, self._ends[begin - 1] if begin else 0
+        for index in range(begin, len(self._ends)):
+            end = self._ends[index]
+            if test(joined[start:end]):
+                return index
+            start = end
+        return len(self._ends)
+
+    def count_where(self, test: Callable[[str], bool]) -> int:
+        """Return how many names pass a test."""
+        return sum(1 for name in self if test(name))
+
+    def __iter__(self) -> Iterator[str]:
+        joined, start = self._joined, 0
+        for end in self._ends:
+            yield joined[start:end]
+            start = end
+
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
@@ -180,6 +204,18 @@ class OpenDirectory(NamedTuple):
     rules: Rules
 
 
+class TreeView(Protocol):
+    """The part of a tree that one caller sees."""
+
+    def names(self, parts: Parts) -> Callable[[str], bool] | None:
+        """Return a function that returns whether an entry of a directory is shown; None if all of them are."""
+        ...
+
+    def enters(self, parts: Parts) -> bool:
+        """Return whether anything below a directory may be shown."""
+        ...
+
+
 class TreeEntry(NamedTuple):
     """A published directory that is open at `handle`, or the file `name` in that directory.
 
@@ -202,14 +238,20 @@ class _Kept(NamedTuple):
 
 
 class _Frame:
-    """A directory during a walk, with the indexes of the next file and sub-directory."""
+    """A directory during a walk, with the indexes of the next file and sub-directory.
 
-    __slots__ = ("directory", "file", "listing", "parts", "place")
+    `shows` returns whether an entry is shown; it is None if all of them are.
+    """
 
-    def __init__(self, place: OpenDirectory, parts: Parts, listing: DirectoryListing) -> None:
+    __slots__ = ("directory", "file", "listing", "parts", "place", "shows")
+
+    def __init__(
+        self, place: OpenDirectory, parts: Parts, listing: DirectoryListing, shows: Callable[[str], bool] | None
+    ) -> None:
         self.place = place
         self.parts = parts
         self.listing = listing
+        self.shows = shows
         self.file = 0
         self.directory = 0
 
@@ -354,29 +396,33 @@ class FileTree:
         self._check(place, name, directory)
         return directory
 
-    def walk(self, after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
+    def walk(self, after: TreePosition | None = None, view: TreeView | None = None) -> Generator[TreeEntry, None, None]:
         """Yield all published entries after a position, in order. Entries that vanish meanwhile are left out.
+
+        With a view, yield what it shows. Directories below which it shows nothing are not opened.
 
         A handle is valid until the next entry is yielded. Close the iterator to release the handles early.
         """
-        return self._walk([], after)
+        return self._walk([], after, view)
 
-    def _walk(self, frames: list[_Frame], after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
+    def _walk(
+        self, frames: list[_Frame], after: TreePosition | None = None, view: TreeView | None = None
+    ) -> Generator[TreeEntry, None, None]:
         try:
             try:
                 place = self._open_root()
             except NotServed:
                 return
             try:
-                frames.append(_Frame(place, (), self.listing(place)))
+                frames.append(_Frame(place, (), self.listing(place), None if view is None else view.names(())))
             except BaseException:
                 close(place.handle)
                 raise
             if after is None:
                 yield TreeEntry((), True, place.handle, "", frames[0].listing)
             else:
-                self._seek(frames, after)
-            yield from self._rest(frames)
+                self._seek(frames, after, view)
+            yield from self._rest(frames, view)
         finally:
             for frame in frames:
                 close(frame.place.handle)
@@ -392,7 +438,7 @@ class FileTree:
         finally:
             entries.close()
 
-    def _seek(self, frames: list[_Frame], after: TreePosition) -> None:
+    def _seek(self, frames: list[_Frame], after: TreePosition, view: TreeView | None) -> None:
         """Continue after the position `after`, even if its entry is gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
@@ -401,27 +447,34 @@ class FileTree:
                 return
             frame.file = len(frame.listing.files)
             frame.directory = frame.listing.directories.index_after(name)
-            if name not in frame.listing.directories or not self._push(frames, name):
+            if name not in frame.listing.directories or not self._push(frames, name, view):
                 return
 
-    def _rest(self, frames: list[_Frame]) -> Iterator[TreeEntry]:
+    def _rest(self, frames: list[_Frame], view: TreeView | None) -> Iterator[TreeEntry]:
         while frames:
             frame = frames[-1]
             listing, handle, parts = frame.listing, frame.place.handle, frame.parts
+            shows = frame.shows
             while frame.file < len(listing.files):
+                if shows is not None and (at := listing.files.index_where(frame.file, shows)) != frame.file:
+                    frame.file = at
+                    continue
                 name = listing.files[frame.file]
                 frame.file += 1
                 yield TreeEntry((*parts, name), False, handle, name, listing)
             if frame.directory < len(frame.listing.directories):
                 name = frame.listing.directories[frame.directory]
                 frame.directory += 1
-                if self._push(frames, name):
+                shown = shows is None or shows(name)
+                if not shown and view is not None and not view.enters((*parts, name)):
+                    continue
+                if self._push(frames, name, view) and shown:
                     inner = frames[-1]
                     yield TreeEntry(inner.parts, True, inner.place.handle, name, inner.listing)
             else:
                 close(frames.pop().place.handle)
 
-    def _push(self, frames: list[_Frame], name: str) -> bool:
+    def _push(self, frames: list[_Frame], name: str, view: TreeView | None) -> bool:
         frame = frames[-1]
         if len(frames) >= DEEPEST or len(frame.place.rules.prefix) + len(name) > LONGEST_PATH:
             return False
@@ -435,7 +488,8 @@ class FileTree:
         except NotServed:
             close(place.handle)
             return False
-        frames.append(_Frame(place, (*frame.parts, name), listing))
+        parts = (*frame.parts, name)
+        frames.append(_Frame(place, parts, listing, None if view is None else view.names(parts)))
         return True
 
     def listing(self, place: OpenDirectory) -> DirectoryListing:
@@ -494,7 +548,7 @@ class FileTree:
     def _check(self, place: OpenDirectory, name: str, directory: bool) -> None:
         if place.rules.judge(name, directory):
             raise NotServed
-        if FOLDS_NAMES:
+        if FOLDS_NAMES or (CURRENT_ACCESS.get() is not None and has_another_spelling(place.handle, name)):
             listing = self.listing(place)
             if name not in (listing.directories if directory else listing.files):
                 raise NotServed

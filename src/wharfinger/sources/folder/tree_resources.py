@@ -18,6 +18,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Document
 from wharfinger.sources.directories import MAX_CHILDREN, Say, listing_text, modified_annotations, modified_at, summaries
 from wharfinger.sources.etag import digest
@@ -31,6 +32,7 @@ from wharfinger.sources.folder.file_content import (
     version_of_file,
 )
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
+from wharfinger.sources.folder.readable_tree import ReadableTree, readable_tree
 from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, missing_as_not_served, stat_entry
 from wharfinger.sources.folder.tree import (
     DirectoryListing,
@@ -179,6 +181,10 @@ class TreeResources:
         else:
             os.close(opened[0])
 
+    def view(self) -> ReadableTree | None:
+        """Return what the current caller may read of this tree; None if everything."""
+        return readable_tree(self.inside)
+
     # Lists
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -186,11 +192,14 @@ class TreeResources:
         resources: list[t.Resource] = []
         position = None if after is None else read_key(after)
         began = self.tree.listed_at = time.monotonic()
-        entries = self.tree.walk(position)
+        view = self.view()
+        entries = self.tree.walk(position, view)
         try:
             for entry in entries:
                 if len(resources) == limit and position is not None:
                     return resources, write_key(position)
+                if not entry.parts and not may_read(self.uri):
+                    continue
                 resource = self._entry(entry, began)
                 if resource is not None:
                     resources.append(resource)
@@ -219,7 +228,11 @@ class TreeResources:
         began = time.monotonic()
         resources: list[t.Resource] = []
         last: TreePosition | None = None
+        view = self.view()
+        shows = None if view is None else view.names(parts)
         for directory, name in _names(listing, after):
+            if shows is not None and not shows(name):
+                continue
             if len(resources) == limit and last is not None:
                 return resources, write_key(last)
             resource = self._child(place.handle, (*parts, name), directory, began)
@@ -257,6 +270,8 @@ class TreeResources:
         self, parts: Parts, kind: str, status: os.stat_result, uri: str = "", heading: str = ""
     ) -> t.Resource | None:
         directory = kind == mime.DIRECTORY
+        view = self.view() if directory else None
+        modified = status.st_mtime if view is None or view.whole(parts) else None
         name = shown(parts[-1] if parts else self.label)
         resource = t.Resource(
             uri=uri or self.uri_of(parts),
@@ -265,9 +280,9 @@ class TreeResources:
             mime_type=kind,
             size=UNSET if directory else status.st_size,
             description=heading or UNSET,
-            annotations=modified_annotations(status.st_mtime)
+            annotations=modified_annotations(modified)
             if self._headings is None
-            else annotations_of(parts, kind, status.st_mtime),
+            else annotations_of(parts, kind, modified),
             meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,
         )
         return resource if self._adjust is None else self._adjust(resource, parts)
@@ -322,6 +337,7 @@ class TreeResources:
         window = parse(query)
         parts, only_directory = self.locate(base)
         opened = self._open(uri, parts, only_directory)
+        modified: float | None
         try:
             if not isinstance(opened, OpenDirectory):
                 contents, modified = self._read_file(uri, base, parts, opened, window, most or self.max_size)
@@ -362,18 +378,28 @@ class TreeResources:
                 )
         return contents, status.st_mtime
 
-    def _read_directory(self, uri: str, parts: Parts, place: OpenDirectory) -> tuple[list[t.ResourceContents], float]:
+    def _read_directory(
+        self, uri: str, parts: Parts, place: OpenDirectory
+    ) -> tuple[list[t.ResourceContents], float | None]:
         children, _ = self._children(place, parts, None, MAX_CHILDREN)
         text = self._listing_text(parts, place, children)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, say=self._say)
+        view = self.view()
+        if view is not None and not view.whole(parts):  # when it changed last depends on what the caller may not see
+            return contents, None
         with missing_as_not_served():
             modified = os.stat(place.handle).st_mtime
         return contents, max([modified, *map(modified_at, children)])
 
     def _listing_text(self, parts: Parts, place: OpenDirectory, children: list[t.Resource]) -> str:
         listing = self.tree.listing(place)
-        folders, others = len(listing.directories), len(listing.files)
+        view = self.view()
+        shows = None if view is None else view.names(parts)
+        if shows is None:
+            folders, others = len(listing.directories), len(listing.files)
+        else:
+            folders, others = listing.directories.count_where(shows), listing.files.count_where(shows)
         where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
         counted = f"{many(folders, 'folder')} and {many(others, self._noun)}"
         more = self.template if folders + others > MAX_CHILDREN else ""
@@ -400,7 +426,7 @@ class TreeResources:
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return files in pages, without opening them. Pictures are included, since names are searched too."""
         documents: list[Document] = []
-        entries = self.tree.walk(None if after is None else read_key(after))
+        entries = self.tree.walk(None if after is None else read_key(after), self.view())
         position: TreePosition | None = None
         try:
             for entry in entries:

@@ -270,7 +270,7 @@ class Logs(Source):
             return [one for one in known if one.startswith(value.lower())]
         if argument != "path" or template not in (self.template, self._filtered):
             return []
-        return complete_path(self.files.tree, value)
+        return complete_path(self.files.tree, value, self.files.view())
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of logs. A large log is divided into windows of about 32 KiB, of which only the last changes.

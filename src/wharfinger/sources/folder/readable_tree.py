@@ -1,0 +1,43 @@
+"""The part of a tree that the current caller may read by the policy (`policy.current`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wharfinger.policy.current import may_read_below, readable_names, reads_all_below
+from wharfinger.sources.folder.file_uri import join_parts
+
+__all__ = ["ReadableTree", "readable_tree"]
+
+Parts = tuple[str, ...]
+
+
+class ReadableTree:
+    """What the current caller sees of a tree whose URIs begin with `inside`; see `TreeView`."""
+
+    def __init__(self, inside: str) -> None:
+        self._inside = inside
+
+    def prefix(self, parts: Parts) -> str:
+        """Return the beginning of all URIs in a directory."""
+        return f"{self._inside}{join_parts(parts)}/" if parts else self._inside
+
+    def names(self, parts: Parts) -> Callable[[str], bool] | None:
+        """Return a function that returns whether an entry of a directory may be read; None if all of them may be."""
+        return readable_names(self.prefix(parts))
+
+    def enters(self, parts: Parts) -> bool:
+        """Return whether anything below a directory may be read."""
+        return may_read_below(self.prefix(parts))
+
+    def whole(self, parts: Parts) -> bool:
+        """Return whether everything below a directory may be read.
+
+        If not, its dates say when hidden entries came and went, so they are not shown.
+        """
+        return reads_all_below(self.prefix(parts))
+
+
+def readable_tree(inside: str) -> ReadableTree | None:
+    """Return what the current caller sees of a tree; None if everything."""
+    return None if reads_all_below(inside) else ReadableTree(inside)
