@@ -16,6 +16,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
+from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer
@@ -61,6 +62,7 @@ class BlameAnswer(GitAnswer):
     _entry: GitTreeEntry
 
     async def load(self) -> None:
+        self.need_path()
         revision = await self.revision(self.address.rev)
         self._commit = await self.objects.commit_of(revision.oid)
         self._entry = await self.objects.find(self._commit.tree, self.address.parts)
@@ -109,7 +111,7 @@ class BlameAnswer(GitAnswer):
         first, last = _range(window, len(lines))
         origins = await self._origins(first, last)
         names = list(dict.fromkeys(origin.oid for origin in origins))
-        commits = dict(zip(names, await asyncio.gather(*[self.objects.commit(oid) for oid in names]), strict=True))
+        commits = {oid: await self._shown_commit(oid) for oid in names}
         shown_lines, end = _blame_text(
             lines, origins, commits, first, self._path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
         )
@@ -124,6 +126,13 @@ class BlameAnswer(GitAnswer):
             contents[0].meta = {VERSION: self.version, NEXT: following}
             contents.append(continuation(following, f"Lines {first}-{end} of {len(lines):,}."))
         return contents
+
+    async def _shown_commit(self, oid: str) -> Commit | None:
+        """Return a commit as the caller may read it; None if not at all."""
+        commit = await self.objects.commit(oid)
+        if self.readable is None:
+            return commit
+        return await self.readable.readable(commit) if may_read(self.uris.commit(oid)) else None
 
     def _example(self) -> str:
         return self.uris.commit("COMMIT")
@@ -144,9 +153,17 @@ class BlameAnswer(GitAnswer):
 
     async def _origins(self, first: int, last: int) -> list[LineOrigin]:
         """Return the origin of each of these lines."""
+        origins = await self._blamed(first, last)
+        readable = self.readable
+        if readable is None or all(readable.reads(one.oid, one.path) for one in origins if one.path != self._path):
+            return origins
+        # The file once had a name that may not be read: then its history begins with the name that it has now.
+        return await self._blamed(first, last, "--no-follow")
+
+    async def _blamed(self, first: int, last: int, *options: str) -> list[LineOrigin]:
         try:
             output = await run_git(
-                self.repository.private, "blame", "--porcelain", f"-L{first},{last}", self._commit.oid, "--",
+                self.repository.private, "blame", "--porcelain", *options, f"-L{first},{last}", self._commit.oid, "--",
                 self._path, seconds=HISTORY_SECONDS,
             )  # fmt: skip
         except GitFailed as error:
@@ -205,7 +222,7 @@ def _range(window: Window | None, number: int) -> tuple[int, int]:
 
 
 def _blame_text(
-    lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit], first: int, path: bytes, room: int
+    lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit | None], first: int, path: bytes, room: int
 ) -> tuple[str, int]:
     """Return as many lines as fit in `room`, under the commits that wrote them, and the number of the last one."""
     out: list[str] = []
@@ -226,7 +243,9 @@ def _blame_text(
     return "".join(out), last
 
 
-def _head(origin: LineOrigin, commit: Commit, path: bytes) -> str:
+def _head(origin: LineOrigin, commit: Commit | None, path: bytes) -> str:
+    if commit is None:
+        return "a commit that is not shown\n"
     try:
         day = time.strftime("%Y-%m-%d", time.gmtime(commit.author.seconds + commit.author.offset * 60))
     except (OverflowError, ValueError, OSError):

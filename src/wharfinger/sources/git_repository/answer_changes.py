@@ -13,11 +13,13 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from wharfinger import types as t
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
+from wharfinger.policy.current import may_read, may_read_below, reads_all_below
 from wharfinger.source import VERSION
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answers import GitAnswer
@@ -27,11 +29,13 @@ from wharfinger.sources.git_repository.git_differences import (
     WorkingTree,
     changes,
     changes_after,
+    compared_paths,
     patches,
 )
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
-from wharfinger.sources.git_repository.git_uris import plain_path
+from wharfinger.sources.git_repository.git_uris import Parts, plain_path
 from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
+from wharfinger.sources.git_repository.readable_history import parts_of
 from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, with_query
 
 __all__ = ["ChangesAnswer"]
@@ -51,6 +55,7 @@ class ChangesAnswer(GitAnswer):
     only_references = False
 
     _tree: str
+    _head: str
     _changed: list[TreeChange]
     _staged: list[TreeChange]
     _untracked: list[bytes]
@@ -62,6 +67,7 @@ class ChangesAnswer(GitAnswer):
         if self.references.head is None:
             raise InvalidArgument("There are no commits yet with which the working tree could be compared.")
         self._tree = (await self.objects.commit_of(self.references.head)).tree
+        self._head = (await self.revision("HEAD")).oid
         await asyncio.to_thread(_check_files, found.work_tree)
         index = await asyncio.to_thread(self.repository.private.copy_index)
         try:
@@ -72,27 +78,53 @@ class ChangesAnswer(GitAnswer):
     async def _compare(self, compared: WorkingTree) -> None:
         private, path = self.repository.private, self._path
         await self._refresh(compared)
+        staged = WorkingTree("", compared.index_file)
+        judge = None if self.readable is None or self._reads_all else self.reads
+        paths = await compared_paths(private, self._tree, "", path, judge, working=compared)
         (self._changed, _), (self._staged, _) = await asyncio.gather(
-            changes(private, self._tree, "", path, working=compared),
-            changes(private, self._tree, "", path, working=WorkingTree("", compared.index_file)),
-        )
+            changes(private, self._tree, "", paths, working=compared),
+            changes(
+                private, self._tree, "", await compared_paths(private, self._tree, "", path, judge, working=staged),
+                working=staged,
+            ),
+        )  # fmt: skip
         self._untracked = await self._find_untracked(compared)
+        if judge is not None:
+            self._untracked = [path for path in self._untracked if await self._shows_untracked(path, compared)]
         self._patches: list[str] = []
         self._failure = ""
         self._listed = changes_after(self._changed, self._after())
         if self._listed:
             try:
                 self._patches = await patches(
-                    private, self._tree, "", self._listed, path, WINDOW_BYTES, working=compared
+                    private, self._tree, "", self._listed, paths, WINDOW_BYTES, working=compared
                 )
             except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
-        digest = hashlib.blake2b(repr((self._tree, self._changed, self._staged)).encode(), digest_size=16)
+        tree = self._tree if judge is None else ""
+        digest = hashlib.blake2b(repr((tree, self._changed, self._staged)).encode(), digest_size=16)
         digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
         digest.update(b"\0".join(self._untracked))
         # A file that changed again may be in a later window, so its status is part of the version.
         digest.update(repr(await asyncio.to_thread(_statuses, compared.folder, self._changed)).encode())
         self.version, self.modified = digest.hexdigest(), time.time()
+
+    @property
+    def _reads_all(self) -> bool:
+        return reads_all_below(f"{self.uris.changes()}/") and reads_all_below(f"{self.uris.tree('HEAD')}/")
+
+    def reads(self, path: Parts | bytes) -> bool:
+        """Return whether the caller may read a file of the working tree, and of HEAD."""
+        parts = parts_of(path) if isinstance(path, bytes) else path
+        return may_read(self.uris.changes(parts)) and may_read(self.uris.tree("HEAD", parts))
+
+    async def _shows_untracked(self, path: bytes, compared: WorkingTree) -> bool:
+        """Return whether an untracked file may be read, or a file in an untracked folder, which ends with a slash."""
+        if not path.endswith(b"/"):
+            return self.reads(path)
+        if not may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/"):
+            return False
+        return any(self.reads(file) for file in await self._find_untracked(compared, path, ()))
 
     @property
     def _path(self) -> bytes:
@@ -106,19 +138,21 @@ class ChangesAnswer(GitAnswer):
             seconds=COMPARISON_SECONDS, codes=(0, 1),
         )  # fmt: skip
 
-    async def _find_untracked(self, compared: WorkingTree) -> list[bytes]:
+    async def _find_untracked(
+        self, compared: WorkingTree, path: bytes = b"", options: Sequence[str] = ("--directory", "--no-empty-directory")
+    ) -> list[bytes]:
         """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder."""
         arguments = [
             "-z",
             "--others",
             "--exclude-per-directory=.gitignore",
-            "--directory",
-            "--no-empty-directory",
+            *options,
             "--",
         ]
+        path = path or self._path
         try:
             output = await run_git(
-                self.repository.private, "ls-files", *arguments, *([self._path] if self._path else []),
+                self.repository.private, "ls-files", *arguments, *([path] if path else []),
                 work_tree=compared.folder, index=compared.index_file, most=UNTRACKED_BYTES, seconds=UNTRACKED_SECONDS,
                 partial=True,
             )  # fmt: skip
@@ -154,7 +188,7 @@ class ChangesAnswer(GitAnswer):
 
     def _status(self) -> str:
         """Return the list of changed paths. `git apply` skips these lines."""
-        head = f"{shown(self.references.head_name)} ({(self.references.head or '')[:12]})"
+        head = f"{shown(self.references.head_name)} ({self._head[:12]})"
         if not (self._changed or self._staged or self._untracked):
             where = f" of {shown('/'.join(self.address.parts))}" if self.address.parts else ""
             return f"Nothing{where} is changed since {head}.\n"

@@ -7,7 +7,7 @@ from wharfinger.content import mime
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_differences import EMPTY_TREES, changes
+from wharfinger.sources.git_repository.git_differences import EMPTY_TREES, changes, compared_paths
 from wharfinger.sources.git_repository.git_objects import MAX_TAGS, GitObjects
 from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import commit_text, subject
@@ -36,6 +36,10 @@ class CommitAnswer(GitAnswer):
             self.tags.append(await self.objects.tag(oid))
             oid = self.tags[-1].target
         self.commit = await self.objects.commit(oid)
+        if self.readable is not None:
+            if not await self.readable.shows(oid, self.address.rev):
+                raise MissingObject(oid)
+            self.commit = await self.readable.readable(self.commit)
         self.version, self.fixed = revision.oid, revision.fixed
         self.modified = self.commit.committer.seconds
 
@@ -47,9 +51,11 @@ class CommitAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         commit = self.commit
         try:
-            before = await tree_before(self.objects, commit)
+            before = await tree_before(self.objects, await self.objects.commit(commit.oid))
+            private = self.repository.private
+            compared = await compared_paths(private, before, commit.tree, b"", self.judge)
             changed, more = await changes(
-                self.repository.private, before, commit.tree, most=MAX_PATHS, seconds=COMPARISON_SECONDS
+                private, before, commit.tree, compared, most=MAX_PATHS, seconds=COMPARISON_SECONDS
             )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True

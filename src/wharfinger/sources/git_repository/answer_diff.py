@@ -13,11 +13,19 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
+from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import tree_before
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_differences import DIFF, changes, changes_after, patches
-from wharfinger.sources.git_repository.git_objects import NoSuchPath
+from wharfinger.sources.git_repository.git_differences import (
+    DIFF,
+    ComparedPaths,
+    changes,
+    changes_after,
+    compared_paths,
+    patches,
+)
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.windows.window import NEXT, continuation, with_query
@@ -31,6 +39,7 @@ class DiffAnswer(GitAnswer):
 
     _commits: list[Commit]
     _trees: tuple[str, str]
+    _compared: ComparedPaths
 
     async def load(self) -> None:
         address = self.address
@@ -43,9 +52,19 @@ class DiffAnswer(GitAnswer):
         old, new = await asyncio.gather(*[self._at(tree) for tree in self._trees])
         if old is None and new is None:
             raise NoSuchPath(address.uri)
+        self.need_path(folder=all(side is None or is_tree(side.mode) for side in (old, new)))
+        self._compared = await compared_paths(self.repository.private, *self._trees, self._path, self.judge)
         self.version = "..".join("" if side is None else side.oid for side in (old, new)) + _modes(old, new)
+        if self.judge is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
+            # The names of the trees change with what the caller may not read.
+            listed, _ = await changes(self.repository.private, *self._trees, self._compared)
+            self.version = digest(repr(listed))
         self.fixed = all(revision.fixed for revision in named)
         self.modified = self._commits[-1].committer.seconds
+
+    @property
+    def _path(self) -> bytes:
+        return os.fsencode("/".join(self.address.parts))
 
     async def _at(self, tree: str) -> GitTreeEntry | None:
         """Return the entry of one side at the path, or None."""
@@ -68,12 +87,11 @@ class DiffAnswer(GitAnswer):
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        path = os.fsencode("/".join(self.address.parts))
-        listed, cut = await changes(self.repository.private, *self._trees, path)
+        listed, cut = await changes(self.repository.private, *self._trees, self._compared)
         listed = changes_after(listed, self._after())
         texts: list[str] = []
         if listed:
-            texts = await patches(self.repository.private, *self._trees, listed, path, window_bytes())
+            texts = await patches(self.repository.private, *self._trees, listed, self._compared, window_bytes())
         meta: dict[str, object] = {VERSION: self.version}
         text = "".join(texts) or ("Nothing was found in time: ask for one path.\n" if cut else "Nothing differs.\n")
         contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -16,9 +17,9 @@ from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.folder.file_uri import quote as quote_part
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_objects import NoSuchPath
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_process import run_git
-from wharfinger.sources.git_repository.git_uris import plain_path
+from wharfinger.sources.git_repository.git_uris import Parts, plain_path
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.safe_text import decode
 from wharfinger.sources.windows.window import NEXT, continuation
@@ -31,6 +32,8 @@ MAX_FOUND_LINES = 10_000
 """The most lines that a search finds."""
 WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early."""
+MAX_PATHS = 1_000
+"""The most files and folders that are passed to git, for a caller who may not read all of them."""
 LINE_CHARACTERS = 300
 """Characters of a line that are shown."""
 MAX_TEXT_CHARACTERS = 1_000
@@ -116,15 +119,45 @@ class GrepAnswer(GitAnswer):
         if path:
             parts = tuple(os.fsdecode(path).split("/"))
             try:
-                await self.objects.find(self._commit.tree, parts)
+                entry = await self.objects.find(self._commit.tree, parts)
+                if self.readable is not None and not self.readable.finds(self.address.rev, parts, entry):
+                    raise NoSuchPath(self.uri)
             except NoSuchPath:
                 raise InvalidArgument(f"path={shown(os.fsdecode(path))} is not in {shown(self.address.rev)}.") from None
+        paths = await self._searched_paths(path)
+        if not paths and self.judge is not None:
+            return [], ""
         output = await run_git(
             self.repository.private, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color", "--full-name",
-            "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *([path] if path else []),
+            "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *paths,
             most=FOUND_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
         )  # fmt: skip
-        return parse_grep(output.data, self._commit.tree)[:MAX_FOUND_LINES], output.cut
+        found = parse_grep(output.data, self._commit.tree)
+        if self.judge is not None:
+            readable = {path: self.reads(path) for path in {line.path for line in found}}
+            found = [line for line in found if readable[line.path]]
+        return found[:MAX_FOUND_LINES], output.cut
+
+    async def _searched_paths(self, path: bytes) -> Sequence[bytes]:
+        """Return the files and folders to search: as few as possible, and if possible only those that may be read."""
+        whole = [path] if path else []
+        readable, rev = self.readable, self.address.rev
+        if readable is None or self.judge is None:
+            return whole
+        found: list[bytes] = []
+        waiting: list[Parts] = [tuple(os.fsdecode(path).split("/")) if path else ()]
+        while waiting:
+            parts = waiting.pop()
+            entry = await self.objects.find(self._commit.tree, parts)
+            if not is_tree(entry.mode):
+                found += [os.fsencode("/".join(parts))] if readable.reads(rev, parts) else []
+            elif parts and readable.whole(rev, parts):
+                found.append(os.fsencode("/".join(parts)))
+            elif readable.enters(rev, parts):
+                waiting += [(*parts, each.part) for each in await self.objects.tree(entry.oid)]
+            if len(found) + len(waiting) > MAX_PATHS:  # then the lines of the others are dropped afterwards
+                return whole
+        return sorted(found)
 
     def _title(self, text: str, number: int, after: int, end: int, cut: str) -> str:
         ended = {"time": f" in the first {SEARCH_SECONDS:g} s", "size": " before the search ended"}.get(cut, "")

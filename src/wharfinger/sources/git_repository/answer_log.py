@@ -91,10 +91,16 @@ class LogAnswer(GitAnswer):
             digits = self.repository.private.length
             raise InvalidArgument(f"after= must be the full name of a commit of this log, with {digits} digits.")
         boundary = self.repository.references.boundary
-        window = await self.repository.histories.window(self._tip.oid, boundary, after, limit, self._selection)
+        histories, readable = self.repository.histories, self.readable
+        if readable is None:
+            window = await histories.window(self._tip.oid, boundary, after, limit, self._selection)
+        else:
+            window = await readable.window(histories, self._tip.oid, after, limit, self._selection)
         names = [each.oid for each in window.commits]
         found = await self.objects.commits(names)
         commits = [found.get(oid) or await self.objects.commit(oid) for oid in names]
+        if readable is not None:
+            commits = [await readable.readable(commit) for commit in commits]
         entries: list[str] = []
         room = window_bytes() if "limit" in query else limited(PLAIN_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):

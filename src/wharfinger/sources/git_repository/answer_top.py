@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
+from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import MAX_CHILDREN, summaries
+from wharfinger.sources.etag import digest
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import local_time, subject, top_text
-from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import short_name
 
@@ -27,6 +28,8 @@ class TopAnswer(GitAnswer):
 
     async def load(self) -> None:
         self.version = self.references.mark
+        if self.readable is not None:  # which changes with branches that the caller may not read
+            self.version = digest((await self.contents())[0].text or "")
 
     async def resource(self) -> t.Resource:
         label = shown(self.repository.label)
@@ -37,11 +40,12 @@ class TopAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         references = self.references
-        counts = f"{many(references.count(BRANCHES), 'branch')}, {many(references.count(TAGS), 'tag')}"
-        tags = await self.repository.references.tags(references)
+        branches = self._shown(BRANCHES, references.under(BRANCHES))
+        tags = self._shown(TAGS, await self.repository.references.tags(references))
+        counts = f"{many(len(branches), 'branch')}, {many(len(tags), 'tag')}"
         lists = [
-            ("Branches:", self._names(BRANCHES, list(references.under(BRANCHES)))),
-            ("Tags, newest first:", self._names(TAGS, tags)),
+            ("Branches:", [line async for line in self._names(BRANCHES, branches)]),
+            ("Tags, newest first:", [line async for line in self._names(TAGS, tags)]),
         ]
         text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._uri_forms())
         children, _ = await self.children(None, MAX_CHILDREN)
@@ -57,14 +61,33 @@ class TopAnswer(GitAnswer):
         if self.references.head is None:
             return words
         try:
-            commit = await self.objects.commit_of(self.references.head)
-        except (MissingObject, InvalidArgument):
-            return f"{words}, which cannot be read"
+            head = await self.nearest(self.references.head)
+            commit = await self.objects.commit_of(head)
+            if self.readable is not None:
+                commit = await self.readable.readable(commit)
+        except (LookupError, InvalidArgument):
+            return f"{words}, which cannot be read" if self.readable is None else without_commits(self.references)
+        words = head_words(self.references, head)
         return f"{words}, {local_time(commit.committer)}, “{subject(commit)}”"
 
-    def _names(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
+    def _shown(self, prefix: str, names: Iterable[str]) -> list[str]:
+        """Return the branches or tags whose trees the caller may read."""
+        if self.readable is None:
+            return list(names)
+        return [name for name in names if may_read(self.uris.tree(short_name(prefix + name, self.references)))]
+
+    async def nearest(self, oid: str) -> str:
+        """Return the object that a reference names or, for a caller who may not read everything, a commit to show."""
+        if self.readable is None:
+            return oid
+        return await self.readable.nearest((await self.objects.commit_of(oid)).oid)
+
+    async def _names(self, prefix: str, names: Sequence[str]) -> AsyncIterator[str]:
         for name in names[:MAX_NAMED_REFERENCES]:
-            oid = self.references.names[prefix + name]
+            try:
+                oid = await self.nearest(self.references.names[prefix + name])
+            except (LookupError, InvalidArgument):
+                continue
             yield f"{shown(name)} at {oid[:12]}  {self.uris.tree(short_name(prefix + name, self.references))}"
         if len(names) > MAX_NAMED_REFERENCES:
             yield f"and {len(names) - MAX_NAMED_REFERENCES:,} more: see the completion of rev"
@@ -90,8 +113,13 @@ _URI_FORMS = (
 )
 
 
-def head_words(references: References) -> str:
-    """Return HEAD in words, such as `main at 1a2b3c4`."""
+def head_words(references: References, oid: str = "") -> str:
+    """Return HEAD in words, such as `main at 1a2b3c4`. `oid` is the commit that is shown instead of HEAD's."""
     if references.head is None:
-        return f"{shown(references.head_name)}, without commits yet"
-    return f"{shown(references.head_name)} at {references.head[:7]}"
+        return without_commits(references)
+    return f"{shown(references.head_name)} at {(oid or references.head)[:7]}"
+
+
+def without_commits(references: References) -> str:
+    """Return HEAD in words if there is no commit, or none that the caller may read."""
+    return f"{shown(references.head_name)}, without commits yet"

@@ -16,6 +16,7 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, modified_annotations, summaries
+from wharfinger.sources.etag import digest
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
@@ -40,6 +41,7 @@ class TreeAnswer(GitAnswer):
     _seconds: int | None = None
 
     async def load(self) -> None:
+        self.need_path()
         revision = await self.revision(self.address.rev)
         parts = self.address.parts
         info = await self.objects.peel(revision.oid)
@@ -56,10 +58,13 @@ class TreeAnswer(GitAnswer):
             if self.address.slashed and parts and not is_tree(self.entry.mode):
                 raise NoSuchPath(self.address.uri)
         self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
+        if is_tree(self.entry.mode) and self.readable is not None and not self.readable.whole(self.address.rev, parts):
+            # The name of the tree changes with what the caller may not read.
+            self.version = digest(repr(await self._shown_entries(self.entry.oid)))
 
     async def resource(self) -> t.Resource:
         (found,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
-        found.uri = self.uri
+        found.uri, found.meta = self.uri, {VERSION: self.version}
         if self._seconds is not None and not self.address.parts:
             found.annotations = modified_annotations(self._seconds)
         return found
@@ -95,7 +100,7 @@ class TreeAnswer(GitAnswer):
         )
 
     async def _directory(self) -> list[t.ResourceContents]:
-        entries = await self.objects.tree(self.entry.oid)
+        entries = await self._shown_entries(self.entry.oid)
         children, key = await self.children(None, MAX_CHILDREN)
         folders = sum(is_tree(entry.mode) for entry in entries)
         where = "".join([f"{shown(part)}/" for part in (self.repository.label, *self.address.parts)])
@@ -104,6 +109,18 @@ class TreeAnswer(GitAnswer):
         text = listing_text(f"{where} at {shown(self.address.rev)}", counted, children, template)
         return [self.text(text), *summaries(children)]
 
+    async def _shown_entries(self, oid: str) -> Sequence[GitTreeEntry]:
+        """Return the entries of a tree that the caller may read. Folders of which that is a part have no object."""
+        entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
+        readable, rev, parts = self.readable, self.address.rev, self.address.parts
+        if readable is None or readable.whole(rev, parts):
+            return entries
+        shown = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
+        return [
+            entry if not is_tree(entry.mode) or readable.whole(rev, (*parts, entry.part)) else entry._replace(oid="")
+            for entry in shown
+        ]
+
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a folder in git's order. A key has the folder's object and the next entry's index."""
         if not is_tree(self.entry.mode):
@@ -111,7 +128,7 @@ class TreeAnswer(GitAnswer):
         oid, begin = self.entry.oid, 0
         if after is not None:
             oid, begin = await self._position(after)
-        entries = await self.objects.tree(oid)
+        entries = await self._shown_entries(oid)
         rows = [((*self.address.parts, entry.part), entry) for entry in entries[begin : begin + limit]]
         resources = await entry_resources(self.repository, self.address.rev, rows)
         end = begin + len(resources)
@@ -173,7 +190,7 @@ def _resource(
         title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
         mime_type=kind or mime.OCTETS,
         size=UNSET if size is None else size,
-        meta={VERSION: entry.oid},
+        meta={VERSION: entry.oid} if entry.oid else UNSET,
     )
 
 

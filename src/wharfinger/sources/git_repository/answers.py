@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
+from wharfinger.policy.current import reads_all_below
 from wharfinger.source import VERSION
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.git_repository.git_objects import GitObjects
-from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris
+from wharfinger.sources.git_repository.git_objects import GitObjects, NoSuchPath
+from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris, Parts
 from wharfinger.sources.git_repository.history import Histories
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.readable_history import ChangedPaths, ReadableHistory
 from wharfinger.sources.git_repository.references import ReferenceReader, References
 from wharfinger.sources.git_repository.revision_names import GitRevision, resolve
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
@@ -36,9 +40,22 @@ class Repository:
         self.objects = GitObjects(private)
         self.references = ReferenceReader(private, self.objects.forget)
         self.histories = Histories(self.objects)
+        self.changed_paths = ChangedPaths(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
         """The last commit that changed a path, by the path and the commit at which the search began."""
+
+    def readable(self) -> ReadableHistory | None:
+        """Return what the current caller may read; None if everything."""
+        if reads_all_below(f"{self.uris.top}/"):
+            return None
+        return ReadableHistory(self.uris, self.objects, self.changed_paths, self.references.boundary)
+
+    async def revision(self, name: str, references: References, readable: ReadableHistory | None) -> GitRevision:
+        """Resolve the name of a revision, to a commit that the caller sees. Raises what `resolve` raises."""
+        if readable is None or readable.all_files:
+            return await resolve(name, references, self.objects)
+        return await resolve(name, references, self.objects, lambda oid: readable.nearest(oid, name))
 
 
 class GitAnswer:
@@ -57,6 +74,8 @@ class GitAnswer:
         self.references = references
         self.address = address
         self.uri = uri
+        self.readable = repository.readable()
+        """What the caller may read; None if everything."""
         self.version = ""
         """A text that changes if the content of this URI changes."""
         self.fixed = False
@@ -66,7 +85,25 @@ class GitAnswer:
 
     async def revision(self, name: str) -> GitRevision:
         """Resolve the name of a revision."""
-        return await resolve(name, self.references, self.objects)
+        return await self.repository.revision(name, self.references, self.readable)
+
+    def reads(self, path: Parts | bytes) -> bool:
+        """Return whether the caller may read a file at the revisions of this answer."""
+        readable, address = self.readable, self.address
+        return readable is None or all(readable.reads(rev, path) for rev in (address.rev, address.to) if rev)
+
+    @property
+    def judge(self) -> Callable[[bytes], bool] | None:
+        """`reads`, or None if the caller may read all files."""
+        return None if self.readable is None or self.readable.all_files else self.reads
+
+    def need_path(self, *, folder: bool = False) -> None:
+        """Raise NoSuchPath if the caller may not read the path of this answer, nor anything in it if it is a folder."""
+        readable, address = self.readable, self.address
+        if readable is None or self.reads(address.parts):
+            return
+        if not folder or not all(readable.enters(rev, address.parts) for rev in (address.rev, address.to) if rev):
+            raise NoSuchPath(address.uri)
 
     async def load(self) -> None:
         """Find the objects that the URI names."""

@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from wharfinger.errors import InvalidArgument
+from wharfinger.policy.current import may_read
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answers import Repository
 from wharfinger.sources.git_repository.git_objects import is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, REMOTES, TAGS, References
-from wharfinger.sources.git_repository.revision_names import MIN_DIGITS, resolve, short_name
+from wharfinger.sources.git_repository.revision_names import MIN_DIGITS, short_name
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.path_completion import typed_name
 
@@ -47,13 +48,19 @@ async def _revisions(repository: Repository, references: References, value: str)
     tags = await repository.references.tags(references)
     for prefix, under in ((BRANCHES, references.under(BRANCHES)), (TAGS, tags), (REMOTES, references.under(REMOTES))):
         names += [short_name(prefix + name, references) for name in under]
+    readable = repository.readable()
+    if readable is not None:
+        names = [name for name in names if may_read(repository.uris.tree(name))]
     names = [name for name in names if name.isprintable()]
     found = [name for name in names if name.casefold().startswith(wanted)]
     if wanted:
         found += [name for name in names if wanted in name.casefold()[1:] and not name.casefold().startswith(wanted)]
     if len(found) < MAX_COMPLETIONS and len(value) >= MIN_DIGITS and _HEX(value):
         infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, MAX_COMPLETIONS))
-        found += [oid if len(value) > 12 else oid[:12] for oid, info in infos.items() if info.kind == "commit"]
+        commits = [oid for oid, info in infos.items() if info.kind == "commit"]
+        if readable is not None:
+            commits = [oid for oid in commits if may_read(repository.uris.commit(oid)) and await readable.shows(oid)]
+        found += [oid if len(value) > 12 else oid[:12] for oid in commits]
     return found[:MAX_COMPLETIONS]
 
 
@@ -63,10 +70,13 @@ async def _paths(repository: Repository, references: References, value: str, con
     head, _, typed = value.rpartition("/")
     try:
         rev = context.get("rev") or context.get("to") or "HEAD"
-        tree = (await objects.commit_of((await resolve(rev, references, objects)).oid)).tree
+        readable = repository.readable()
+        tree = (await objects.commit_of((await repository.revision(rev, references, readable)).oid)).tree
         parts = split_path(head)[0] if head else ()
         folder = await objects.find(tree, parts)
         entries: Sequence[GitTreeEntry] = await objects.tree(folder.oid) if is_tree(folder.mode) else ()
+        if readable is not None and is_tree(folder.mode):
+            entries = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
         wanted = typed_name(typed)
     except (LookupError, InvalidArgument, UnreadableUri):
         return []
@@ -83,10 +93,11 @@ async def _paths(repository: Repository, references: References, value: str, con
     found = dict.fromkeys(begin + contain)
     if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
         deadline = time.monotonic() + COMPLETION_SECONDS
-        async for below, entry in objects.walk(folder.oid):
+        enters = None if readable is None else lambda below: readable.enters(rev, (*parts, *below))
+        async for below, entry in objects.walk(folder.oid, enters=enters):
             if len(found) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
-            if wanted in below[-1].casefold():
+            if wanted in below[-1].casefold() and (readable is None or readable.reads(rev, (*parts, *below))):
                 found[_completion((*parts, *below), entry)] = None
     return list(found)[:MAX_COMPLETIONS]
 

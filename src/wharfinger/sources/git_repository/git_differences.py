@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,8 +12,19 @@ from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.readable_history import readable_paths
 
-__all__ = ["DIFF", "EMPTY_TREES", "TreeChange", "WorkingTree", "changes", "changes_after", "patches"]
+__all__ = [
+    "DIFF",
+    "EMPTY_TREES",
+    "ComparedPaths",
+    "TreeChange",
+    "WorkingTree",
+    "changes",
+    "changes_after",
+    "compared_paths",
+    "patches",
+]
 
 EMPTY_TREES = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -22,6 +33,8 @@ EMPTY_TREES = {
 """The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
 """The largest list of paths that is read from git."""
+MAX_PATHS = 500
+"""The most paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
 """The most patches, in bytes, that are read in the first run. A second run reads `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
@@ -63,11 +76,62 @@ class TreeChange(NamedTuple):
         return 2 if self.status == "T" else 1
 
 
+class ComparedPaths(NamedTuple):
+    """The files and folders that are compared, and whether renames are found among them; no paths are all of them.
+
+    If `listed` is set, there are too many paths for a command: then it has the changes.
+    """
+
+    paths: Sequence[bytes] = ()
+    renames: bool = True
+    listed: Sequence[TreeChange] | None = None
+
+
+EVERYTHING = ComparedPaths()
+
+
+async def compared_paths(
+    private: PrivateDirectory,
+    old: str,
+    new: str,
+    path: bytes,
+    reads: Callable[[bytes], bool] | None,
+    *,
+    working: WorkingTree = NO_WORKING_TREE,
+) -> ComparedPaths:
+    """Return what to compare for a caller who may not read everything, so that git never sees the rest.
+
+    Then a rename from a hidden name is an addition, as if the hidden file had never been there.
+
+    Args:
+        private: The repository.
+        old: The object name of the older tree or commit.
+        new: The object name of the newer one.
+        path: Only this file or folder.
+        reads: Returns whether the caller may read a path; None if all of them.
+        working: A working tree, which is compared with `old` in place of `new`.
+
+    Raises:
+        GitFailed: git cannot compare them.
+    """
+    one = ComparedPaths([path] if path else [])
+    if reads is None:
+        return one
+    listed, _ = await changes(private, old, new, one._replace(renames=False), working=working)
+    paths = readable_paths([change.path for change in listed], reads)
+    if len(paths) == len(listed):
+        return one
+    if 0 < len(paths) <= MAX_PATHS:
+        return ComparedPaths(paths)
+    chosen = set(paths)
+    return ComparedPaths((), False, [change for change in listed if change.path in chosen])
+
+
 async def changes(
     private: PrivateDirectory,
     old: str,
     new: str,
-    path: bytes = b"",
+    compared: ComparedPaths = EVERYTHING,
     *,
     most: int | None = None,
     seconds: float = DIFF_SECONDS,
@@ -79,7 +143,7 @@ async def changes(
         private: The repository.
         old: The object name of the older one.
         new: The object name of the newer one.
-        path: Only this file or folder.
+        compared: Which paths are compared, and how.
         most: How many paths to return.
         seconds: How long to compare.
         working: A working tree, which is compared with `old` in place of `new`.
@@ -87,9 +151,11 @@ async def changes(
     Raises:
         GitFailed: git cannot compare them.
     """
+    if compared.listed is not None:
+        return list(compared.listed[:most]), most is not None and len(compared.listed) > most
     output = await run_git(
-        private, *_command(working), "-z", "-M", "--raw", "--no-abbrev", *_sides(old, new, working), "--",
-        *([path] if path else []), most=LISTED_BYTES, seconds=seconds, partial=True,
+        private, *_command(working), "-z", "-M" if compared.renames else "--no-renames", "--raw", "--no-abbrev",
+        *_sides(old, new, working), "--", *compared.paths, most=LISTED_BYTES, seconds=seconds, partial=True,
         work_tree=working.folder, index=working.index_file,
     )  # fmt: skip
     found: list[TreeChange] = []
@@ -113,7 +179,7 @@ async def patches(
     old: str,
     new: str,
     listed: Sequence[TreeChange],
-    path: bytes,
+    compared: ComparedPaths,
     room: int,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> list[str]:
@@ -124,10 +190,19 @@ async def patches(
     Raises:
         GitFailed: git cannot compare them.
     """
+    if compared.listed is not None:
+        listed = listed[:MAX_PATHS]
+        compared = ComparedPaths([change.path for change in listed], False)
     first = listed[0]
     plain = all(_is_plain(change) for change in listed[:1_000])
-    arguments: list[str | bytes] = ["-p", "-M", "--binary", "--abbrev=8", "--no-color"]
-    arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *([path] if path else [])]
+    arguments: list[str | bytes] = [
+        "-p",
+        "-M" if compared.renames else "--no-renames",
+        "--binary",
+        "--abbrev=8",
+        "--no-color",
+    ]
+    arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *compared.paths]
     pieces: list[bytes] = []
     cut = "size"
     for most in (PATCH_BYTES, LARGEST_PATCH_BYTES):

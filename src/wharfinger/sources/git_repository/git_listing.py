@@ -14,6 +14,7 @@ from typing import NamedTuple
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.source import Document, document_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answer_commit import commit_resource
@@ -24,6 +25,7 @@ from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, i
 from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
+from wharfinger.sources.git_repository.history import EVERYTHING
 from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
@@ -56,24 +58,28 @@ class _List:
         self.repository = repository
         self.references = references
         self.tip = tip
+        self.readable = repository.readable()
+
+    def _reads(self, row: _Row) -> bool:
+        return self.readable is None or may_read(row.uri)
 
     async def top(self, after: str) -> AsyncIterator[_Row]:
-        if after < "1":
-            yield _Row("1", self.repository.uris.top)
+        if after < "1" and self._reads(row := _Row("1", self.repository.uris.top)):
+            yield row
         async for row in self.heads(after):
             yield row
 
     async def heads(self, after: str) -> AsyncIterator[_Row]:
         uris = self.repository.uris
         for position, uri in (("2", uris.tree("HEAD")), ("3", uris.log("HEAD"))) if self.tip else ():
-            if position > after:
-                yield _Row(position, uri)
+            if position > after and self._reads(row := _Row(position, uri)):
+                yield row
 
     async def branches(self, after: str) -> AsyncIterator[_Row]:
         wanted = unquote_rev(after) if after else ""
         for name in self.references.under(BRANCHES):
-            if name > wanted:
-                yield self._named(BRANCHES, name, quote_rev(name))
+            if name > wanted and self._reads(row := self._named(BRANCHES, name, quote_rev(name))):
+                yield row
 
     async def tags(self, after: str) -> AsyncIterator[_Row]:
         """Yield the tags, newest first. A position contains the time, so that it stays valid if its tag is deleted."""
@@ -86,7 +92,9 @@ class _List:
         for name in await reader.tags(self.references):
             tagged_at = times.get(TAGS + name, 0)
             if not after or (-tagged_at, name) > begin:
-                yield self._named(TAGS, name, f"{tagged_at}:{quote_rev(name)}")
+                row = self._named(TAGS, name, f"{tagged_at}:{quote_rev(name)}")
+                if self._reads(row):
+                    yield row
 
     def _named(self, prefix: str, name: str, position: str) -> _Row:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
@@ -100,8 +108,12 @@ class _List:
         while shown < most:
             wanted = min(LISTED_COMMITS, most - shown)
             boundary = self.repository.references.boundary
+            histories = self.repository.histories
             try:
-                window = await self.repository.histories.window(self.tip, boundary, oid or None, wanted)
+                if self.readable is None:
+                    window = await histories.window(self.tip, boundary, oid or None, wanted)
+                else:
+                    window = await self.readable.window(histories, self.tip, oid or None, wanted, EVERYTHING)
             except GitFailed:  # only the history is damaged: continue with the rest of the list
                 return
             for commit in window.commits:
@@ -116,15 +128,21 @@ class _List:
         if self.tip is not None:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
+            readable = self.readable
+            enters = None if readable is None else partial(readable.enters, "HEAD")
             with suppress(MissingObject, InvalidArgument):
-                async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin):
+                async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin, enters):
+                    if readable is not None and not readable.reads("HEAD", parts):
+                        continue
+                    if readable is not None and is_tree(entry.mode) and not readable.whole("HEAD", parts):
+                        entry = entry._replace(oid="")  # which changes with what the caller may not read
                     yield _Row(join_parts(parts), file=(parts, entry))
 
     async def resources(self, rows: Sequence[_Row]) -> list[t.Resource]:
         """Return the resources of rows, except those that cannot be read."""
         files = [row.file for row in rows if row.file is not None]
         listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
-        commits = await self.repository.objects.commits([row.commit for row in rows if row.commit])
+        commits = await _commits(self.repository, rows)
         others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.uri]))
         found: list[t.Resource | None] = []
         for row in rows:
@@ -229,8 +247,10 @@ async def _tip(repository: Repository, references: References) -> str | None:
     if references.head is None:
         return None
     try:
-        return (await repository.objects.commit_of(references.head)).oid
-    except (MissingObject, InvalidArgument):
+        head = (await repository.objects.commit_of(references.head)).oid
+        readable = repository.readable()
+        return head if readable is None else await readable.nearest(head, "HEAD")
+    except (LookupError, InvalidArgument):
         return None
 
 
@@ -247,7 +267,7 @@ async def documents(
         _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED_COMMITS)
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
         found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
-        commits = await repository.objects.commits([row.commit for row in rows if row.commit])
+        commits = await _commits(repository, rows)
         found += [_commit_document(repository, commits[row.commit]) for row in rows if row.commit in commits]
         if after is None or len(found) >= limit:
             break
@@ -256,6 +276,15 @@ async def documents(
 
 def _is_file(entry: GitTreeEntry) -> bool:
     return not (is_tree(entry.mode) or is_module(entry.mode) or is_link(entry.mode))
+
+
+async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Commit]:
+    """Return the commits of rows as the caller may read them, without those that cannot be read."""
+    found = await repository.objects.commits([row.commit for row in rows if row.commit])
+    readable = repository.readable()
+    if readable is None:
+        return found
+    return {oid: await readable.readable(commit) for oid, commit in found.items()}
 
 
 def _commit_document(repository: Repository, commit: Commit) -> Document:

@@ -232,8 +232,12 @@ class GitObjects:
             found = entries[place]
         return found
 
-    async def walk(self, tree: str, after: Parts = ()) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
+    async def walk(
+        self, tree: str, after: Parts = (), enters: Callable[[Parts], bool] | None = None
+    ) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
         """Yield all entries below a tree, each folder before its entries. If `after` is given, begin after this path.
+
+        Folders for which `enters` returns False are yielded without their entries.
 
         Raises:
             NoSuchPath: the tree has no such path.
@@ -261,7 +265,7 @@ class GitObjects:
             entry = entries[place]
             path = (*parts, entry.part)
             yield path, entry
-            if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS:
+            if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS and (enters is None or enters(path)):
                 try:
                     stack.append((path, await self.tree(entry.oid), 0))
                 except (MissingObject, InvalidArgument):  # a read of this tree reports the error

@@ -7,6 +7,7 @@ client is ever run, and no reflog is read. A name is resolved once, and only the
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
@@ -23,8 +24,13 @@ MAX_GENERATIONS = 1_000
 MAX_CANDIDATES = 50
 """The most objects with the same first digits that are examined."""
 
+AMBIGUOUS = "The names of several objects start with {}: write more digits."
+
+Nearest = Callable[[str], Awaitable[str]]
+"""Returns the commit itself or, if it is not shown, the nearest one before it that is; raises UnknownRevision."""
+
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
-_SHORT = re.compile(r"[0-9a-f]{4,63}").fullmatch
+_SHORT = re.compile(r"[0-9a-f]{4,64}").fullmatch
 _PARSED = re.compile(r"([^~^]+)((?:[~^][0-9]{0,7})*)").fullmatch
 _STEP = re.compile(r"([~^])([0-9]*)")
 # In the order of gitrevisions(7).
@@ -48,8 +54,12 @@ def is_full(name: str) -> bool:
     return parsed is not None and bool(_FULL(parsed[1]))
 
 
-async def resolve(name: str, references: References, objects: GitObjects) -> GitRevision:
+async def resolve(
+    name: str, references: References, objects: GitObjects, nearest: Nearest | None = None
+) -> GitRevision:
     """Find the object that a name means: HEAD, a branch, a tag or an object's name, which `~2` or `^` may follow.
+
+    With `nearest`, only commits are found, and each is replaced by the one that it returns (see `readable_history`).
 
     Raises:
         UnknownRevision: no object has this name, or it cannot be a name.
@@ -64,10 +74,47 @@ async def resolve(name: str, references: References, objects: GitObjects) -> Git
             f"{name[:100]} goes back more than {MAX_GENERATIONS:,} commits: "
             "find the commit in the log, and use its name."
         )
+    if nearest is not None:
+        return await _nearest(parsed[1], steps, references, objects, nearest)
     found = await _named(parsed[1], references, objects)
     if not steps:
         return found
     return GitRevision((await objects.info(found.oid + parsed[2])).oid, found.fixed)
+
+
+async def _nearest(
+    name: str, steps: list[tuple[str, str]], references: References, objects: GitObjects, nearest: Nearest
+) -> GitRevision:
+    """Do what `resolve` does with `nearest`: each step goes from one shown commit to the next."""
+    if _SHORT(name) and name not in references.names and not any(full in references.names for full in _names(name)):
+        candidates = [name] if len(name) == objects.private.length else []
+        candidates = candidates or await objects.reader.starting_with(name, MAX_CANDIDATES)
+        infos = await objects.infos(candidates)
+        shown = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
+        if len(shown) != 1:
+            raise AmbiguousName(AMBIGUOUS.format(name)) if shown else UnknownRevision(name)
+        found = GitRevision(shown[0], len(name) == objects.private.length)
+    else:
+        found = await _named(name, references, objects)
+    info = await objects.peel(found.oid)
+    if info.kind != "commit":
+        raise UnknownRevision(name)
+    oid = await nearest(info.oid)
+    for kind, number in steps:
+        times, parent = (int(number or 1), 1) if kind == "~" else (1, int(number or 1))
+        for _ in range(times if parent else 0):
+            parents = (await objects.commit(oid)).parents
+            if len(parents) < parent:
+                raise UnknownRevision(name)
+            oid = await nearest(parents[parent - 1])
+    return GitRevision(oid, found.fixed and oid == info.oid)
+
+
+async def _is_shown(oid: str, nearest: Nearest) -> bool:
+    try:
+        return await nearest(oid) == oid
+    except LookupError:
+        return False
 
 
 async def _named(name: str, references: References, objects: GitObjects) -> GitRevision:
@@ -95,7 +142,7 @@ async def _named(name: str, references: References, objects: GitObjects) -> GitR
         infos = await objects.infos(candidates)
         candidates = [oid for oid, info in infos.items() if info.kind == "commit"] or candidates
     if len(candidates) > 1:
-        raise AmbiguousName(f"The names of several objects start with {name}: write more digits.")
+        raise AmbiguousName(AMBIGUOUS.format(name))
     if not candidates:
         raise UnknownRevision(name)
     return GitRevision(candidates[0], False)

@@ -129,7 +129,8 @@ class GitSource(Source):
         """Return the resource of a URI, without reading all of its content."""
 
         async def known(answer: GitAnswer) -> t.Resource:
-            self._polling.record(uri, answer.version)
+            if answer.readable is None:  # a watch reports the changes of what is there
+                self._polling.record(uri, answer.version)
             return await answer.resource()
 
         return await self._answered(uri, known)

@@ -1,0 +1,256 @@
+"""The part of a repository that the current caller may read by the policy (`policy.current`).
+
+A file is judged by the URI of its tree, `git://label/tree/{rev}/{path}`, whatever the answer in which it would appear:
+a log, a commit, a difference, a blame, a search. `{rev}` is the revision that the caller named, or in a list of commits
+the name of the commit. The history is shown as if the other files had never been there:
+
+- A commit that changed only hidden files does not exist. A branch, HEAD or `~1` that leads to such a commit means the
+  nearest commit before it, along first parents, that changed a readable file. The readable files of both are the same.
+- Of another commit only the readable paths are shown. Its message may describe the hidden ones, so it is shown only if
+  all paths that the commit changed may be read.
+- An annotated tag means its commit, and its message is not shown.
+- Trees and blobs have no path if they are named by their object, so such names are not found.
+
+Without a policy, and for callers who may read everything, `readable_history` returns None and nothing of this runs.
+What commits changed never changes itself, so it is kept for all callers, and judged for each.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.policy.current import may_read, may_read_below, reads_all_below
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.git_repository.git_objects import GitObjects, is_tree
+from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, GitFailed, run_git
+from wharfinger.sources.git_repository.git_uris import GitUris, Parts
+from wharfinger.sources.git_repository.history import CommitWindow, Histories, LoggedCommit, LogSelection
+from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
+from wharfinger.sources.git_repository.revision_names import UnknownRevision
+
+__all__ = ["ChangedPaths", "ReadableHistory", "parts_of", "readable_paths"]
+
+BATCH = 200
+"""Commits whose changed paths are read in one run of git."""
+KEPT_PATHS = 400_000
+"""The most changed paths that are kept."""
+SECONDS = 10.0
+"""How long commits are searched for one that may be shown."""
+
+
+def parts_of(path: bytes) -> Parts:
+    """Return the parts of a path that git printed."""
+    return tuple(os.fsdecode(path).split("/"))
+
+
+class ChangedPaths:
+    """The paths that commits changed against their first parent, kept for all callers."""
+
+    def __init__(self, objects: GitObjects) -> None:
+        self._objects = objects
+        self._kept: BoundedCache[tuple[str, int], tuple[bytes, ...]] = BoundedCache(KEPT_PATHS)
+
+    async def of(self, oids: Sequence[str], boundary: int) -> dict[str, tuple[bytes, ...]]:
+        """Return the changed paths of commits. Those of commits that git cannot compare are missing.
+
+        Args:
+            oids: The full names of the commits.
+            boundary: How often the boundary of a shallow clone has changed.
+        """
+        found: dict[str, tuple[bytes, ...]] = {}
+        unknown: list[str] = []
+        for oid in dict.fromkeys(oids):
+            known = self._kept.get((oid, boundary))
+            if known is None:
+                unknown.append(oid)
+            else:
+                found[oid] = known
+        for begin in range(0, len(unknown), BATCH):
+            for oid, paths in (await self._read(unknown[begin : begin + BATCH])).items():
+                found[oid] = self._kept.put((oid, boundary), paths, len(paths) + 5)
+        return found
+
+    async def _read(self, oids: list[str]) -> dict[str, tuple[bytes, ...]]:
+        arguments = (
+            "-z", "--no-walk=unsorted", "--diff-merges=first-parent", "--raw", "--no-renames", "--no-abbrev",
+            "--format=%H", "--root",
+        )  # fmt: skip
+        try:
+            output = await run_git(
+                self._objects.private, "log", *SAFE_LOG, *_COMPARED, *arguments, *oids, "--", partial=True
+            )
+        except GitFailed:
+            output = None
+        if output is not None and not output.cut:
+            return _changed_paths(output.data)
+        if len(oids) == 1:
+            return {}
+        half = len(oids) // 2  # one of them cannot be compared, such as in a partial clone, or has too many paths
+        return await self._read(oids[:half]) | await self._read(oids[half:])
+
+
+_COMPARED = tuple(option for option in SAFE_DIFF if not option.startswith("--ignore-submodules"))
+
+
+def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
+    r"""Parse `OID\0` and, if the commit changed anything, `\n:MODES OIDS STATUS\0PATH\0:…\0PATH\0`."""
+    found: dict[str, list[bytes]] = {}
+    paths: list[bytes] = []
+    parts = iter(data.split(b"\0"))
+    for part in parts:
+        part = part.removeprefix(b"\n")
+        if part.startswith(b":"):
+            paths.append(next(parts, b""))
+        elif len(part) in (40, 64):
+            paths = found.setdefault(part.decode("ascii"), [])
+    return {oid: tuple(paths) for oid, paths in found.items()}
+
+
+class ReadableHistory:
+    """What the current caller may read of a repository. Make one for each request."""
+
+    def __init__(self, uris: GitUris, objects: GitObjects, changed: ChangedPaths, boundary: int) -> None:
+        self._uris = uris
+        self._objects = objects
+        self._changed = changed
+        self._boundary = boundary
+        self.all_files = reads_all_below(f"{uris.top}/tree/")
+
+    # Files
+
+    def reads(self, rev: str, path: Parts | bytes) -> bool:
+        """Return whether a file may be read at a revision."""
+        return self.all_files or may_read(self._uris.tree(rev, parts_of(path) if isinstance(path, bytes) else path))
+
+    def enters(self, rev: str, parts: Parts) -> bool:
+        """Return whether anything in a folder may be read at a revision."""
+        return self.all_files or may_read_below(f"{self._uris.tree(rev, parts)}/")
+
+    def whole(self, rev: str, parts: Parts) -> bool:
+        """Return whether everything in a folder may be read at a revision."""
+        return self.all_files or reads_all_below(f"{self._uris.tree(rev, parts)}/")
+
+    def finds(self, rev: str, parts: Parts, entry: GitTreeEntry) -> bool:
+        """Return whether a file or folder may be read, or something in the folder."""
+        return self.reads(rev, parts) or (is_tree(entry.mode) and self.enters(rev, parts))
+
+    # Commits
+
+    async def shows(self, oid: str, rev: str = "") -> bool:
+        """Return whether a commit changed any file that may be read, or none at all. `rev` is its name in URIs."""
+        return self.all_files or self._shows(rev or oid, (await self._changed.of([oid], self._boundary)).get(oid))
+
+    def _shows(self, rev: str, paths: tuple[bytes, ...] | None) -> bool:
+        return paths is not None and (not paths or any(self.reads(rev, path) for path in paths))
+
+    async def is_whole(self, oid: str) -> bool:
+        """Return whether all files that a commit changed may be read, so that its message may be shown."""
+        if self.all_files:
+            return True
+        paths = (await self._changed.of([oid], self._boundary)).get(oid)
+        return paths is not None and all(self.reads(oid, path) for path in paths)
+
+    async def nearest(self, oid: str, rev: str = "") -> str:
+        """Return the commit itself or, if it is not shown, the first one along its first parents that is.
+
+        Raises:
+            UnknownRevision: there is none.
+        """
+        if self.all_files:
+            return oid
+        ends = time.monotonic() + SECONDS
+        size = 1  # most commits are shown
+        while time.monotonic() < ends:
+            chain = [await self._objects.commit(oid)]
+            while len(chain) < size and chain[-1].parents:
+                chain.append(await self._objects.commit(chain[-1].parents[0]))
+            changed = await self._changed.of([commit.oid for commit in chain], self._boundary)
+            for commit in chain:
+                if self._shows(rev or commit.oid, changed.get(commit.oid)):
+                    return commit.oid
+            if not chain[-1].parents:
+                break
+            oid, size = chain[-1].parents[0], BATCH
+        raise UnknownRevision(rev or oid)
+
+    async def readable(self, commit: Commit) -> Commit:
+        """Return a commit with its message only if all of it may be read, and with those parents that are shown."""
+        parents: list[str] = []
+        for parent in commit.parents:
+            try:
+                parents.append(await self.nearest(parent))
+            except LookupError:
+                continue
+        message = commit.message if await self.is_whole(commit.oid) else ""
+        return commit._replace(message=message, parents=tuple(dict.fromkeys(parents)))
+
+    async def window(
+        self, histories: Histories, tip: str, after: str | None, limit: int, selection: LogSelection
+    ) -> CommitWindow:
+        """Return what `Histories.window` returns of the commits that are shown.
+
+        A commit is found by its message or its changed texts only if all of it may be read: otherwise the result would
+        reveal words of the rest.
+
+        Raises:
+            InvalidArgument: `after` is not a commit of this log.
+        """
+        if after is not None and not await self._lists(LoggedCommit(after), selection):
+            raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
+        ends = time.monotonic() + SECONDS
+        found: list[LoggedCommit] = []
+        while True:
+            raw = await histories.window(tip, self._boundary, after, max(BATCH, limit + 1), selection)
+            changed = await self._changed.of([commit.oid for commit in raw.commits], self._boundary)
+            for commit in raw.commits:
+                if not self._selects(commit, changed.get(commit.oid), selection):
+                    continue
+                hides_name = bool(commit.before) and not self.reads(commit.oid, commit.before)
+                found.append(commit._replace(status="A", before=b"") if hides_name else commit)
+                if len(found) > limit:
+                    return CommitWindow(found[:limit], found[limit - 1].oid)
+                if hides_name:  # what is older has a name that may not be read
+                    return CommitWindow(found, None)
+            if raw.after is None:
+                return CommitWindow(found, None, raw.cut)
+            if time.monotonic() > ends:
+                return CommitWindow(found, None, "time")
+            after = raw.after
+
+    async def _lists(self, commit: LoggedCommit, selection: LogSelection) -> bool:
+        changed = await self._changed.of([commit.oid], self._boundary)
+        return self._selects(commit, changed.get(commit.oid), selection)
+
+    def _selects(self, commit: LoggedCommit, paths: tuple[bytes, ...] | None, selection: LogSelection) -> bool:
+        oid = commit.oid
+        if not may_read(self._uris.commit(oid)) or paths is None:
+            return False
+        if (selection.grep or selection.pickaxe) and not all(self.reads(oid, path) for path in paths):
+            return False
+        if commit.path:
+            return self.reads(oid, commit.path)
+        if selection.path and not selection.follow:
+            below = selection.path + b"/"
+            paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
+            return any(self.reads(oid, path) for path in paths)
+        return self._shows(oid, paths)
+
+
+def readable_paths(paths: Sequence[bytes], reads: Callable[[bytes], bool]) -> list[bytes]:
+    """Return the paths that may be read, without those that also name a folder of one that may not.
+
+    git takes a path for a file or for a folder, and both differ if one replaced the other.
+    """
+    hidden: set[bytes] = set()
+    found: list[bytes] = []
+    for path in paths:
+        if reads(path):
+            found.append(path)
+        else:
+            while b"/" in path:
+                path = path.rpartition(b"/")[0]
+                hidden.add(path)
+    return [path for path in found if path not in hidden]
