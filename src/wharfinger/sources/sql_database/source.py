@@ -15,6 +15,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import is_restricted, reads_all_below
 from wharfinger.source import VERSION, Changed, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of, summaries
@@ -27,7 +28,14 @@ from wharfinger.sources.sql_database.database_engine import (
     DatabaseUnreachable,
     Parameters,
     QueryBounds,
+    QueryRefused,
     Span,
+)
+from wharfinger.sources.sql_database.readable_catalogue import (
+    may_query,
+    readable_catalogue,
+    reads_everything,
+    reads_rows,
 )
 from wharfinger.sources.sql_database.row_choice import FILTERS
 from wharfinger.sources.sql_database.row_text import clean
@@ -101,12 +109,16 @@ class Database(Source):
         """Return whether this URI belongs to this database, whether or not it exists."""
         return self.uris.matches(uri)
 
+    def _catalogue(self, age: float = 0.0) -> Catalogue:
+        """Return the tables that the caller may read."""
+        return readable_catalogue(self.engine.catalogue(age), self.uris)
+
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the database, whose text is its schema, then tables and views by schema and name, without their rows."""
         last_shown = None if after is None else _read_key(after, 2)
-        catalogue = self.engine.catalogue()
+        catalogue = self._catalogue()
         top = [(("", ""), self._directory(SqlTarget(kind="database"), self.uri, catalogue))] if after is None else []
         found = top + [
             (name, self._table(table))
@@ -131,7 +143,7 @@ class Database(Source):
         return [resource for _, resource in found[:limit]], last
 
     def _children(self, target: SqlTarget, uri: str) -> list[tuple[str, t.Resource]]:
-        catalogue = self.engine.catalogue()
+        catalogue = self._catalogue()
         if target.kind == "database" and self.uris.schema is None:
             return [
                 (name, self._directory(SqlTarget(kind="schema", schema=name), self.uris.of_schema(name), catalogue))
@@ -182,8 +194,13 @@ class Database(Source):
             f"Conditions: {FILTERS}; several must all hold. One row: {place}<table>/rows/<key>.",
             "",
         ]
-        estimates = self.engine.estimates(tables) if counted else [None] * len(tables)
+        estimates = self._estimates(tables) if counted else [None] * len(tables)
         return "\n".join(lines) + "\n" + schema_text(tables, estimates, schemas=several)
+
+    def _estimates(self, tables: list[DatabaseTable]) -> list[int | None]:
+        """Return the approximate number of rows of each table; None if the caller may not read all of them."""
+        found = self.engine.estimates(tables)
+        return [one if reads_rows(self.uris, table) else None for one, table in zip(found, tables, strict=True)]
 
     # One resource
 
@@ -195,14 +212,15 @@ class Database(Source):
         """
         target = self.uris.read(uri)
         resource = self._stat(target, uri)
-        self._watches.record(uri, version_of(resource))
+        if reads_everything(self.uris):  # a watch reports the changes of what is there
+            self._watches.record(uri, version_of(resource))
         return resource
 
     def _stat(self, target: SqlTarget, uri: str) -> t.Resource:
         if target.kind == "table":
             return msgspec.structs.replace(self._table(self._find(target, uri)), uri=uri)
         if target.kind in ("database", "schema"):
-            return self._directory(target, uri, self.engine.catalogue())
+            return self._directory(target, uri, self._catalogue())
         content = self.read(uri).contents[0]
         name = f"{clean(target.table)}/{'rows' if target.kind == 'rows' else clean(join_key(target.key))}"
         name += f"/{clean(target.column)}" if target.kind == "cell" else ""
@@ -227,7 +245,7 @@ class Database(Source):
 
     def _find(self, target: SqlTarget, uri: str, age: float = 0.0) -> DatabaseTable:
         for max_age in dict.fromkeys((age, 0.0)):
-            table = self.engine.catalogue(max_age).tables.get((target.schema, target.table))
+            table = self._catalogue(max_age).tables.get((target.schema, target.table))
             if table is not None:
                 return table
         raise ResourceNotFound(uri)
@@ -251,7 +269,7 @@ class Database(Source):
         if target.kind == "table":
             table = self._find(target, uri)
             return self._single_content(uri, JSON, describe(table, self.uris))
-        catalogue = self.engine.catalogue()
+        catalogue = self._catalogue()
         text = self._schema_text(target, uri, catalogue)
         children, _ = self.children(uri)
         result = self._single_content(
@@ -267,10 +285,15 @@ class Database(Source):
 
     def _window(self, target: SqlTarget, uri: str) -> tuple[DatabaseTable, RowWindow]:
         query = parse_rows(uri)
+        whole = reads_everything(self.uris)
         for age in (CATALOGUE_SECONDS, 0.0):  # the table may have changed since the catalogue was read
             table = self._find(target, uri, age)
+            if not whole and not reads_rows(self.uris, table):
+                break
             with suppress(LookupError):
-                return table, read_window(self.engine, table, query, self.bounds, self.uris)
+                window = read_window(self.engine, table, query, self.bounds, self.uris)
+                # The token of the database would also change with tables that the caller may not read.
+                return table, window if whole else window._replace(version=digest(window.text))
         raise ResourceNotFound(uri)
 
     def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -280,7 +303,7 @@ class Database(Source):
         following = rows_uri(self.uris, table, window.next)
         previous = rows_uri(self.uris, table, window.previous)
         meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
-        (estimate,) = self.engine.estimates([table])
+        (estimate,) = self._estimates([table])
         meta |= {} if estimate is None else {ROWS: estimate}
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
@@ -319,7 +342,8 @@ class Database(Source):
 
     def _read_row(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table = self._find(target, uri, CATALOGUE_SECONDS)
-        if table.key is None:
+        row = self.uris.of_row(target.schema, target.table, target.key)
+        if table.key is None or not reads_all_below(f"{row}/"):
             raise ResourceNotFound(uri)
         try:
             bounds = msgspec.structs.replace(self.bounds, cell=max(ROW_CELL_LENGTH, self.bounds.cell))
@@ -333,6 +357,8 @@ class Database(Source):
 
     def _ttl(self, uri: str, version: str) -> int:
         """Return the `ttlMs` of a version, from the time since it was first seen or since the last write."""
+        if not reads_everything(self.uris):  # the last write may be one that the caller may not see
+            return 0
         now = time.time()
         seen = self._first_seen.get(uri)
         if seen is None or seen[0] != version:
@@ -344,11 +370,11 @@ class Database(Source):
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest schemas and tables that start with or contain the value, and keys of rows that start with it."""
-        return complete(self.engine, self.uris, self.bounds, argument, value, context)
+        return complete(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return definitions, and the first 100,000 rows of each table in windows."""
-        return documents(self.engine, self.uris, self.bounds, after, limit)
+        return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def query(
         self,
@@ -369,10 +395,17 @@ class Database(Source):
             size: Approximate maximum of bytes of all rows together.
 
         Raises:
-            InvalidArgument: it does more than read, takes too long, or cannot be run.
+            InvalidArgument: it does more than read, takes too long, or cannot be run; or the caller may not query
+                this database, or not read all of it.
             DatabaseUnreachable: the database is down.
         """
+        if not self.may_query():
+            raise QueryRefused("This database takes no statements: read its tables by URI.")
         return run_query(self.engine, self.name, statement, parameters, limit, self.bounds, explain=explain, size=size)
+
+    def may_query(self) -> bool:
+        """Return whether the current caller may run statements, by the policy. Blocks."""
+        return may_query(self.uris, self.engine.catalogue(CATALOGUE_SECONDS)) if is_restricted() else True
 
     @property
     def dialect(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -14,8 +14,9 @@ from wharfinger.source import Document
 from wharfinger.sources.etag import digest
 from wharfinger.sources.name_completion import MAX_COMPLETIONS, complete_name
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.sql_database.catalogue import DatabaseTable
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
+from wharfinger.sources.sql_database.readable_catalogue import reads_rows
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
@@ -32,6 +33,8 @@ WINDOW_ROWS = 100
 MAX_KEYS = 20
 """Rows read to complete a key."""
 MAX_KEY_LENGTH = 8_192
+ReadCatalogue = Callable[[float], Catalogue]
+"""Returns the tables that the caller may read, at most this many seconds old."""
 JSON = "application/json"
 CATALOGUE_SECONDS = 0.25
 """How old a catalogue may be."""
@@ -42,6 +45,7 @@ WINDOW_SECONDS = 2.0
 
 def complete(
     engine: DatabaseEngine,
+    read_catalogue: ReadCatalogue,
     uris: SqlUris,
     bounds: QueryBounds,
     argument: str,
@@ -51,7 +55,7 @@ def complete(
     """Suggest values for a variable of the templates."""
     if argument == "limit":
         return [one for one in LIMITS if one.startswith(value)]
-    catalogue = engine.catalogue(5.0)
+    catalogue = read_catalogue(5.0)
     if argument == "schema":
         return complete_name(catalogue.schemas, value)
     schema = uris.schema if uris.schema is not None else context.get("schema", "")
@@ -60,7 +64,7 @@ def complete(
     table = catalogue.tables.get((schema, context.get("table", "")))
     if argument in ("columns", "order") and table is not None:
         return _complete_columns(table, value)
-    if argument in ("key", "after") and table is not None and table.key is not None:
+    if argument in ("key", "after") and table is not None and table.key is not None and reads_rows(uris, table):
         return _complete_key(engine, bounds, table, value)
     return []
 
@@ -118,13 +122,18 @@ def _read_position(key: str) -> _Position:
 
 
 def documents(
-    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, after: str | None, limit: int
+    engine: DatabaseEngine,
+    read_catalogue: ReadCatalogue,
+    uris: SqlUris,
+    bounds: QueryBounds,
+    after: str | None,
+    limit: int,
 ) -> tuple[list[Document], str | None]:
     """Return definitions and windows of rows, and the key of the next page."""
     found: list[Document] = []
     key: str | None = None
     begin = _Position() if after is None else _read_position(after)
-    for document, position in _walk(engine, uris, bounds, begin):
+    for document, position in _walk(engine, read_catalogue(CATALOGUE_SECONDS), uris, bounds, begin):
         if len(found) == limit:
             return found, key
         found.append(document)
@@ -133,11 +142,11 @@ def documents(
 
 
 def _walk(
-    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, begin: _Position
+    engine: DatabaseEngine, catalogue: Catalogue, uris: SqlUris, bounds: QueryBounds, begin: _Position
 ) -> Iterator[tuple[Document, _Position]]:
     """Yield each document after a position, with its own position."""
     start = (begin.schema, begin.table)
-    for place, table in engine.catalogue(CATALOGUE_SECONDS).tables.items():
+    for place, table in catalogue.tables.items():
         if place < start:
             continue
         last, rows = begin.last, begin.rows
@@ -145,6 +154,8 @@ def _walk(
             last, rows = "", 0
             version = digest(describe(table, uris))
             yield _document(uris.of_table(*place), table, version, JSON), _Position(*place)
+        if not reads_rows(uris, table):
+            continue
         for uri, window in _windows(engine, uris, bounds, table, last, rows):
             rows = rows + window.rows if table.key is not None else MAX_ROWS
             yield _document(uri, table, window.version, JSON_LINES), _Position(*place, window.last, rows)

@@ -1,0 +1,78 @@
+"""The part of a database that the current caller may read by the policy (`policy.current`).
+
+A table that may not be read is left out, with the foreign keys to it and the views that read it. A view shows the rows
+of its tables, so it is only shown if all rows of all tables that its statement names may be read. A name in the
+statement that belongs to something else, such as a column, counts too: a view is rather left out than shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from wharfinger.policy.current import may, may_read, reads_all_below
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.sql_uris import SqlUris
+
+__all__ = ["may_query", "readable_catalogue", "reads_everything", "reads_rows"]
+
+_WORDS = re.compile(r"\w+")
+
+
+def reads_everything(uris: SqlUris) -> bool:
+    """Return whether the caller may read all of the database."""
+    return reads_all_below(f"{uris.top}/")
+
+
+def reads_rows(uris: SqlUris, table: DatabaseTable) -> bool:
+    """Return whether the caller may read all rows of a table, so that windows of them may be shown."""
+    rows = uris.of_rows(table.schema, table.name)
+    return may_read(rows) and reads_all_below(f"{rows}/")
+
+
+def _reads_table(uris: SqlUris, table: DatabaseTable) -> bool:
+    return may_read(uris.of_table(table.schema, table.name)) and reads_rows(uris, table)
+
+
+def may_query(uris: SqlUris, catalogue: Catalogue) -> bool:
+    """Return whether the caller may run statements: all of the database must be readable."""
+    if not may("query", uris.top):
+        return False
+    return reads_everything(uris) or all(_reads_table(uris, table) for table in catalogue.tables.values())
+
+
+def readable_catalogue(catalogue: Catalogue, uris: SqlUris) -> Catalogue:
+    """Return the tables and schemas that the caller may read."""
+    if reads_everything(uris):
+        return catalogue
+    tables = dict(catalogue.tables)
+    hidden = [table for table in tables.values() if not _reads_table(uris, table)]
+    while hidden:  # a view may read another view
+        names = {table.name.casefold() for table in hidden}
+        hidden = [table for table in tables.values() if table.kind in _VIEWS and _names_any(table, names)]
+        for table in hidden:
+            del tables[table.schema, table.name]
+    shown = {place: table for place, table in tables.items() if may_read(uris.of_table(*place))}
+    kept = [
+        msgspec.structs.replace(
+            table, foreign_keys=tuple(key for key in table.foreign_keys if (key.schema, key.table) in shown)
+        )
+        for table in shown.values()
+    ]
+    return Catalogue(kept, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
+
+
+_VIEWS = ("view", "materialized view")
+
+
+def _names_any(view: DatabaseTable, names: set[str]) -> bool:
+    """Return whether the statement of a view may name one of these tables."""
+    if view.definition is None:
+        return True
+    statement = view.definition.casefold()
+    words = set(_WORDS.findall(statement))
+    return any(
+        name in words if _WORDS.fullmatch(name) else name in statement or name.replace('"', '""') in statement
+        for name in names
+    )

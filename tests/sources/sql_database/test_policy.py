@@ -1,0 +1,149 @@
+"""A database with a policy: a caller sees what a database without the hidden tables would show."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.protocol.jsonrpc import encode
+from wharfinger.server.document_search import search_documents
+from wharfinger.sources.sql_database import Database, sql
+
+Permit = Callable[..., AbstractContextManager[None]]
+
+SEEN = """
+CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);
+INSERT INTO customers VALUES (1, 'Ada'), (2, 'Bob prudence');
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), note TEXT);
+INSERT INTO orders VALUES (1, 1, 'prudence'), (2, 2, 'x');
+CREATE VIEW names AS SELECT name FROM customers;
+"""
+HIDDEN = """
+CREATE TABLE wages (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), pay TEXT);
+INSERT INTO wages VALUES (1, 1, 'hiddenword prudence');
+CREATE TABLE aaa (id INTEGER PRIMARY KEY);
+CREATE VIEW paid AS SELECT name, pay FROM customers JOIN Wages ON customer = customers.id;
+CREATE VIEW paid_names AS SELECT name FROM paid;
+CREATE VIEW quoted AS SELECT * FROM "wages";
+"""
+TOP = "sqlite://shop"
+DENY = [f"{TOP}/wages/**", f"{TOP}/aaa/**"]
+
+
+def database(path: Path, statements: str) -> Database:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    return sql(f"sqlite:///{path}", label="shop")
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
+    linked = "ALTER TABLE orders ADD COLUMN wage INTEGER"
+    whole = database(tmp_path / "whole.db", f"{SEEN}{HIDDEN}{linked} REFERENCES wages (id);")
+    rest = database(tmp_path / "rest.db", f"{SEEN}{linked};")
+    yield whole, rest
+    for source in (whole, rest):
+        source.engine.close()
+
+
+def answers(source: Database) -> list[tuple[str, Any]]:
+    """All that a database says, each with the question."""
+    found: list[tuple[str, Any]] = []
+    for limit in (1, 2, 100):
+        for name, page in (("page", source.page), ("documents", source.documents)):
+            after: str | None = None
+            for _ in range(50):
+                entries, after = page(after, limit)
+                found.append((f"{name} {limit} {after}", encode(entries)))
+                if after is None:
+                    break
+    uris = [
+        TOP,
+        *(f"{TOP}/{path}" for path in ("customers", "orders", "names", "wages", "paid", "paid_names", "quoted")),
+    ]
+    uris += [f"{TOP}/orders/rows{query}" for query in ("", "?limit=1", "?order=-id", "/1", "/1/note", "?note=x")]
+    uris += [f"{TOP}/{path}" for path in ("wages/rows", "paid/rows", "names/rows", "wages/rows/1", "paid/rows?limit=1")]
+    for uri in uris:
+        for what in (source.read, source.stat, source.version, source.children):
+            try:
+                answer = what(uri)
+                found.append((f"{what.__name__} {uri}", answer if isinstance(answer, str) else encode(answer)))
+            except (ResourceNotFound, InvalidArgument) as error:
+                found.append((f"{what.__name__} {uri}", repr(error)))
+    for argument, value, context in (
+        ("table", "", {}), ("table", "w", {}), ("key", "", {"table": "wages"}), ("key", "", {"table": "orders"}),
+        ("columns", "", {"table": "wages"}), ("columns", "", {"table": "orders"}), ("key", "", {"table": "paid"}),
+    ):  # fmt: skip
+        values = source.complete(source.templates[1].uri_template, argument, value, context)
+        found.append((f"complete {argument} {value} {context}", values))
+    for query in ("prudence", "hiddenword", "wages", "prudense", "paid"):
+        hits = search_documents(source, query, 10)
+        found.append((f"search {query}", (encode(list(hits)), hits.truncated, hits.remark)))
+    return found
+
+
+def test_what_is_seen_equals_a_database_without_the_rest(both: tuple[Database, Database], permit: Permit) -> None:
+    whole, rest = both
+    with permit(f"{TOP}/**", deny=DENY):
+        for one, other in zip(answers(whole), answers(rest), strict=True):
+            assert one == other
+
+
+def test_with_rules_that_allow_everything_nothing_changes(both: tuple[Database, Database], permit: Permit) -> None:
+    with permit(f"{TOP}/**"):
+        seen = answers(both[0])
+    for one, other in zip(seen, answers(both[0]), strict=True):
+        assert re.sub(r'"ttlMs":\d+', "", str(one)) == re.sub(r'"ttlMs":\d+', "", str(other))
+
+
+def test_versions_stay_the_same_while_only_hidden_tables_change(
+    both: tuple[Database, Database], permit: Permit, tmp_path: Path
+) -> None:
+    uris = [TOP, f"{TOP}/orders", f"{TOP}/orders/rows", f"{TOP}/orders/rows?limit=1"]
+    with permit(f"{TOP}/**", deny=DENY):
+        before = [both[0].version(uri) for uri in uris]
+        with closing(sqlite3.connect(tmp_path / "whole.db")) as connection:
+            connection.executescript("INSERT INTO wages VALUES (2, 1, 'x'); ALTER TABLE wages ADD COLUMN more;")
+        assert [both[0].version(uri) for uri in uris] == before
+
+
+def test_statements_need_the_action_and_all_tables(both: tuple[Database, Database], permit: Permit) -> None:
+    whole, rest = both
+    for explained in (False, True):
+        with permit(f"{TOP}/**", query=[f"{TOP}/**"]):
+            assert whole.query("SELECT pay FROM wages", explain=explained).rows
+            assert whole.may_query()
+        for rules in (
+            {"deny": DENY, "query": [f"{TOP}/**"]},
+            {"deny": [f"{TOP}/wages/rows/1"], "query": [f"{TOP}/**"]},
+            {},
+        ):
+            with permit(f"{TOP}/**", **rules):
+                assert not whole.may_query()
+                for statement in (
+                    "SELECT 1",
+                    "SELECT name FROM customers",
+                    "SELECT pay FROM wages",
+                    "EXPLAIN SELECT 1",
+                ):
+                    with pytest.raises(InvalidArgument, match="takes no statements"):
+                        whole.query(statement, explain=explained)
+    with permit(f"{TOP}/**", deny=DENY, query=[TOP]):
+        assert rest.query("SELECT 1").rows == [[1]]
+
+
+def test_a_window_of_rows_is_not_shown_if_one_row_is_hidden(both: tuple[Database, Database], permit: Permit) -> None:
+    whole, _ = both
+    with permit(f"{TOP}/**", deny=[f"{TOP}/customers/rows/2", f"{TOP}/orders/rows/*/note"]):
+        assert whole.read(f"{TOP}/customers/rows/1").contents
+        for path in ("customers/rows", "names/rows", "names", "orders/rows", "orders/rows/1", "orders/rows?limit=1"):
+            with pytest.raises(ResourceNotFound):
+                whole.read(f"{TOP}/{path}")
+        assert "row" not in (whole.read(TOP).contents[0].text or "").partition("customers (")[2].partition("\n")[0]
