@@ -49,17 +49,13 @@ class Completions:
         ref, part = self._place(params.ref)
         if part is not None:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
-            if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
-                others = {} if params.context is UNSET else params.context.arguments or {}
-                shown = _readable(request.access, ref.uri, params.argument.name, others, completed.completion)
-                return msgspec.structs.replace(completed, completion=shown)
             return completed
         others = {} if params.context is UNSET else params.context.arguments or {}
-        values = await self._find(request, ref, params.argument.name)(params.argument.value, others)
-        completion = completion_of(values)
+        keeps = _keeps_all
         if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
-            completion = _readable(request.access, ref.uri, params.argument.name, others, completion)
-        return t.CompleteResult(completion=completion)
+            keeps = functools.partial(_may_lead, request.access, UriTemplate(ref.uri), others, params.argument.name)
+        values = await self._find(request, ref, params.argument.name, keeps)(params.argument.value, others)
+        return t.CompleteResult(completion=completion_of(values, keeps))
 
     def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
         """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
@@ -72,33 +68,45 @@ class Completions:
         return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
     def _find(
-        self, request: Request, ref: t.CompletionReference, argument: str
+        self, request: Request, ref: t.CompletionReference, argument: str, keeps: Callable[[str], bool]
     ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.get(ref.name)
-            return self._by_marker(request, prompt.signature.parameters, prompt.completers, argument)
+            return self._by_marker(request, prompt.signature.parameters, prompt.completers, argument, keeps)
         feature = self._resources.templates.by_key.get(ref.uri)
         if feature is not None and feature.template is not None:
-            return self._by_marker(request, feature.template.variables, feature.completers, argument)
+            return self._by_marker(request, feature.template.variables, feature.completers, argument, keeps)
         for source in self._resources.sources:
             if any(template.uri_template == ref.uri for template in source.templates):
-                return functools.partial(self._of_source, request, source, ref.uri, argument)
+                return functools.partial(self._of_source, request, source, ref.uri, argument, keeps)
         if ref.uri in self._resources.static.by_key:
             raise InvalidParams("This resource has no variables.")
         raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
 
     async def _of_source(
-        self, request: Request, source: Source, template: str, argument: str, value: str, others: Mapping[str, str]
+        self,
+        request: Request,
+        source: Source,
+        template: str,
+        argument: str,
+        keeps: Callable[[str], bool],
+        value: str,
+        others: Mapping[str, str],
     ) -> t.Completion:
         complete = functools.partial(self._resources.calls.call, source, source.complete, owner_of(request))
         values = await complete(template, argument, value, others)
-        found = completion_of(values)
+        found = completion_of(values, keeps)
         if found.has_more is True and not isinstance(values, t.Completion):
             found.total = UNSET  # a source stops there, so it does not know how many there are
         return found
 
     def _by_marker(
-        self, request: Request, names: Any, completers: Mapping[str, Complete], argument: str
+        self,
+        request: Request,
+        names: Any,
+        completers: Mapping[str, Complete],
+        argument: str,
+        keeps: Callable[[str], bool],
     ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
         if argument not in names:
             raise InvalidParams(f"There is no such argument: one of {', '.join(names) or 'none'} was expected.")
@@ -119,40 +127,38 @@ class Completions:
                 await opened.fill(marker.needs, filled)
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
                 values = await complete(owner_of(request), *given)
-                return completion_of(values)  # read while its dependencies are open
+                return completion_of(values, keeps)  # read while its dependencies are open
 
         return complete_it
 
 
-def _readable(
-    access: Access, text: str, argument: str, others: Mapping[str, str], completion: t.Completion
-) -> t.Completion:
-    """Return those values of a template's variable with which a URI results that the caller may read.
+def _keeps_all(value: str) -> bool:
+    return True
 
-    If other variables are missing, a value stays if the caller may read anything that begins like the URI up to there.
-    A total would count hidden values, so it is left out if some are.
+
+def _may_lead(access: Access, template: UriTemplate, others: Mapping[str, str], argument: str, value: str) -> bool:
+    """Return whether a URI results that the caller may read if the variable `argument` has this value.
+
+    If other variables are missing, it may if the caller may read anything that begins like the URI up to there.
     """
-    template = UriTemplate(text)
-    shown = [value for value in completion.values if _may_lead(access, template, {**others, argument: value}, argument)]
-    if len(shown) == len(completion.values):
-        return completion
-    return t.Completion(values=shown, total=UNSET, has_more=False)
+    uri, names, whole = template.beginning({**others, argument: value})
+    if not whole:
+        return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
+    return access.allows("read", uri) or (uri.endswith("/") and access.may_read_below(uri))
 
 
-def _may_lead(access: Access, template: UriTemplate, values: Mapping[str, str], argument: str) -> bool:
-    """Return whether the values so far lead to a URI that the caller may read."""
-    uri, names, whole = template.beginning(values)
-    if whole:
-        return access.allows("read", uri) or access.may_read_below(uri if uri.endswith("/") else f"{uri}/")
-    return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
+def completion_of(values: Any, keeps: Callable[[str], bool] = _keeps_all) -> t.Completion:
+    """Convert what a completer returned to a result with the values that `keeps` accepts, up to the protocol's limit.
 
-
-def completion_of(values: Any) -> t.Completion:
-    """Convert the return value of a completer to a result, cut to the protocol's limit."""
+    A total that the completer gave is left out if values are, since it would count these too.
+    """
     if isinstance(values, t.Completion):
-        shown, more = values.values[:MAX_VALUES], len(values.values) > MAX_VALUES
-        return t.Completion(values=shown, total=values.total, has_more=True if more else values.has_more)
+        shown = [value for value in values.values if keeps(value)]
+        if len(shown) < len(values.values):
+            return t.Completion(values=shown[:MAX_VALUES])
+        more = True if len(shown) > MAX_VALUES else values.has_more
+        return t.Completion(values=shown[:MAX_VALUES], total=values.total, has_more=more)
     if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):
         raise TypeError(f"a completer returned {type(values).__name__}: return a list of texts")
-    found = [str(value) for value in values or ()]
+    found = [text for value in values or () if keeps(text := str(value))]
     return t.Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)

@@ -117,11 +117,19 @@ class PagedList(Generic[F]):
         full = self.shown_in_full is not None and request.caller.rules.any_structured_content
         if request.access is not None:
             request.cache_scope = "private"
-            keys = keys_for(self._keys, request)
-            view = view_of(self.name, request.access, keys)
-            number, key = (0, 0) if request.params.cursor is UNSET else self._position(request.params.cursor, keys)
-            return await self.build(number, key, owner_of(request), full, view)
-        return await self.page(request.params.cursor, owner_of(request), full)
+        return await self.page_for(request, request.params.cursor, full)
+
+    async def page_for(self, request: Request, cursor: Any = UNSET, full: bool = False) -> Any:
+        """Return one page of what the caller of a request sees.
+
+        Raises:
+            InvalidParams: the cursor does not belong to this list, or is another caller's.
+        """
+        if request.access is None:
+            return await self.page(cursor, owner_of(request), full)
+        keys = keys_for(self._keys, request)
+        number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
+        return await self.build(number, key, owner_of(request), full, view_of(self.name, request.access, keys))
 
     async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
         """Return one page; cached pages are `Raw`, ready to be sent. Its threads count towards the share of `owner`.

@@ -519,8 +519,8 @@ class Resources:
 
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
         """Return one page of the list as a struct."""
-        page: t.ListResourcesResult | msgspec.Raw = await self.listing.page(
-            UNSET if cursor is None else cursor, owner_of(request)
+        page: t.ListResourcesResult | msgspec.Raw = await self.listing.page_for(
+            request, UNSET if cursor is None else cursor
         )
         if isinstance(page, msgspec.Raw):
             return msgspec.json.decode(page, type=t.ListResourcesResult)
