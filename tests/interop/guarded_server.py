@@ -10,7 +10,6 @@ import sys
 from wharfinger import Context, Server
 from wharfinger.auth import IntrospectionVerifier, JWTVerifier, TokenAuth
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.server.middleware.chain import Call, Next, Result
 
 port, issuer, *credentials = sys.argv[1:]
 audience = f"http://127.0.0.1:{port}/mcp"
@@ -31,20 +30,13 @@ else:
 server = Server("guarded")
 
 
-@server.middleware("tools/call")
-async def check_scope(call: Call, next: Next) -> Result:
-    if call.params.name == "write" and "docs.write" not in call.caller.principal.scopes:
-        raise auth.insufficient_scope(audience, ["docs.write"])
-    return await next(call)
-
-
 @server.tool
 async def who(ctx: Context) -> str:
     """Say who calls."""
     return f"{ctx.principal.subject} of {ctx.principal.issuer} in {' '.join(ctx.principal.claims.get('groups', ()))}"
 
 
-@server.tool
+@server.tool(scopes=["docs.write"])
 async def write() -> str:
     """Need one more scope."""
     return "written"
