@@ -10,7 +10,7 @@ from tests.interop.frameworks import FRAMEWORKS, Framework, pinned
 from tests.interop.places import ROOT
 
 PAGE = (ROOT / "docs" / "interoperability.md").read_text(encoding="utf-8")
-ENVIRONMENTS = ("mcp1", "mcp2", "ts", "servers_js")
+ENVIRONMENTS = ("mcp1", "mcp2", "ts", "oidc", "servers_js")
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.program)
@@ -27,7 +27,7 @@ def test_every_framework_in_the_table_is_tested() -> None:
 
 def test_the_versions_of_servers_and_bridges_are_those_that_are_tested() -> None:
     listed = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
-    assert len(listed) == 9
+    assert len(listed) == 12
     installed = {name: version for one in ENVIRONMENTS for name, version in pinned(one).items()}
     assert [(name, installed.get(name)) for name, _ in listed] == listed
 
