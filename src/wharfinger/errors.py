@@ -439,12 +439,13 @@ class ConnectionFailed(WharfingerError, ConnectionError):
     """The server could not be reached or started; the message names the host, the URL or the command.
 
     `stderr` has the last lines that a child process wrote there, and is part of `str()`. `status` is the status of an
-    HTTP answer that was not a message, else None.
+    HTTP answer that was not a message, else None. `retry_after` is its `Retry-After` in seconds, if it has one.
     """
 
     exit_code = 3
     stderr: str
     status: int | None = None
+    retry_after: int | None = None
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
         self.stderr = stderr.rstrip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.client.retry import READ_METHODS, is_transient
+from wharfinger.client.retry import READ_METHODS, is_transient, wait_named_by
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -40,3 +40,29 @@ def test_only_a_transient_error_is_tried_again(error: Exception, transient: bool
 def test_what_is_sent_twice_is_a_method_that_changes_nothing() -> None:
     assert set(METHODS) > READ_METHODS
     assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (RemoteError(-32603, "busy", {"retryAfter": 3}), 3.0),
+        (RemoteError(-32603, "busy", {"retryAfter": 0.5}), 0.5),
+        (RemoteError(-32603, "busy", {"retryAfter": 0}), 0.0),
+        (RemoteError(-32603, "busy", {"retryAfter": -1}), None),
+        (RemoteError(-32603, "busy", {"retryAfter": True}), None),
+        (RemoteError(-32603, "busy", {"retryAfter": "3"}), None),
+        (RemoteError(-32603, "busy", {"retryAfter": float("nan")}), None),
+        (RemoteError(-32603, "busy", {"retryAfter": 10**400}), None),
+        (RemoteError(-32603, "busy", [3]), None),
+        (RemoteError(-32603, "busy"), None),
+        (NoMessage("a proxy", 429, "7"), 7.0),
+        (NoMessage("a proxy", 429), None),
+        (NoMessage("a proxy", 429, "Wed, 21 Oct 2015 07:28:00 GMT"), None),
+        (NoMessage("a proxy", 429, "9" * 10), None),
+        (NoMessage("a proxy", 429, "\u0663"), None),
+        (NoMessage("a proxy", 503, "7"), None),
+        (ConnectionLost(), None),
+    ],
+)
+def test_a_wait_is_what_a_server_or_proxy_names_in_seconds(error: Exception, seconds: float | None) -> None:
+    assert wait_named_by(error) == seconds

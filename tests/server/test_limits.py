@@ -15,6 +15,7 @@ from tests.server.test_feature_scopes import Tokens, send
 from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient, ServerThread
 from wharfinger import Client, Context, Server
 from wharfinger.auth import TokenAuth
+from wharfinger.client import NEVER, Retry
 from wharfinger.errors import Overloaded, RemoteError
 from wharfinger.policy import Limit, Policy, Rule
 from wharfinger.protocol.principal import LOCAL
@@ -139,9 +140,7 @@ def test_messages_before_the_answer_count(harbour: tuple[Harbour, ServerThread],
 
 @limited(Limit(parallel=2))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
-def test_parallel_calls_are_counted_until_they_end(
-    harbour: tuple[Harbour, ServerThread], era: str
-) -> None:
+def test_parallel_calls_are_counted_until_they_end(harbour: tuple[Harbour, ServerThread], era: str) -> None:
     own, http = harbour
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
     with http.wire() as one, http.wire() as two, http.wire() as three:
@@ -227,13 +226,42 @@ async def test_over_stdio_the_limit_belongs_to_the_user_on_every_connection() ->
 
 
 @looped
-async def test_our_client_gets_the_error_with_the_seconds() -> None:
-    server = Harbour(Limit(do="read", calls="1/h")).server
+async def test_our_client_waits_as_long_as_the_server_says_and_calls_again() -> None:
+    server = Harbour(Limit(do=("read", "call"), calls="1/s")).server
+    loop = asyncio.get_running_loop()
+    with ServerThread(cast("Any", server)) as http:
+        async with Client(f"http://127.0.0.1:{http.port}/mcp", retry=Retry(initial_delay=0.01)) as client:
+            begun = loop.time()
+            for _ in range(2):
+                await client.read_resource("harbour://small", bypass_cache=True)
+            assert 1 <= loop.time() - begun < 5
+            assert (await client.call_tool("fetch")).content, "a call that was refused was not served"
+
+
+@pytest.mark.parametrize(
+    ("limit", "retry", "timeout"),
+    [("1/h", Retry(), 60.0), ("1/min", Retry(max_delay=100), 5.0), ("1/s", NEVER, 60.0), ("1/s", Retry(), 0.5)],
+)
+@looped
+async def test_our_client_raises_at_once_if_it_may_not_wait_so_long(limit: str, retry: Retry, timeout: float) -> None:
+    server = Harbour(Limit(do="read", calls=limit)).server
+    loop = asyncio.get_running_loop()
+    async with Client(server, retry=retry) as client:
+        await client.read_resource("harbour://small", bypass_cache=True)
+        begun = loop.time()
+        with pytest.raises(RemoteError, match=f"calls = {limit}") as refused:
+            await client.read_resource("harbour://small", bypass_cache=True, timeout=timeout)
+        assert refused.value.data["retryAfter"] >= 1
+        assert loop.time() - begun < 0.4
+
+
+@looped
+async def test_a_call_that_must_not_be_repeated_is_not_sent_again_after_a_wait() -> None:
+    server = Harbour(Limit(do="call", calls="1/s")).server
     async with Client(server) as client:
-        await client.read_resource("harbour://small")
-        with pytest.raises(RemoteError, match="calls = 1/h") as refused:
-            await asyncio.wait_for(client.read_resource("harbour://large"), 5)
-        assert refused.value.data["retryAfter"] > 3000
+        await client.call_tool("fetch")
+        with pytest.raises(RemoteError, match="calls = 1/s"):
+            await client.call_tool("fetch", retry=False)
 
 
 @looped

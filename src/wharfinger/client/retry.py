@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UnsetType
@@ -25,7 +27,7 @@ from wharfinger.protocol.negotiation import supported_in
 if TYPE_CHECKING:
     from wharfinger.client.connection import ConnectionManager
 
-__all__ = ["NEVER", "READ_METHODS", "Retry", "RetryStep", "is_transient"]
+__all__ = ["NEVER", "READ_METHODS", "Retry", "RetryStep", "is_transient", "wait_named_by"]
 
 READ_METHODS = frozenset(
     {
@@ -45,6 +47,10 @@ UNAVAILABLE_STATUSES = frozenset({502, 503, 504})
 """HTTP statuses of a proxy that cannot reach its server at the moment."""
 MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
 """HTTP statuses without a message, which may mean that a different server now answers at this URL."""
+MAX_SECONDS = 1e9
+"""A longer wait is as good as none."""
+TOO_MANY_REQUESTS = 429
+"""The HTTP status of a request that was not served because of a limit (RFC 6585 §4)."""
 MAX_TOOLS = 10_000
 """Tools to remember as harmless to call twice."""
 
@@ -88,8 +94,26 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, ConnectionLost)
 
 
+def wait_named_by(error: BaseException) -> float | None:
+    """Return the seconds after which a server that has not served a request wants it again; None if it names no time.
+
+    A server names them in `retryAfter` of the error's data, a proxy in the header `Retry-After` of a 429.
+    """
+    seconds: Any = None
+    if isinstance(error, RemoteError) and isinstance(error.data, dict):
+        seconds = cast("dict[str, Any]", error.data).get("retryAfter")
+    elif isinstance(error, ConnectionFailed) and error.status == TOO_MANY_REQUESTS:
+        seconds = error.retry_after
+    usable = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_SECONDS
+    return float(seconds) if usable else None
+
+
 class RetryStep:
-    """Sends a call a second time if its connection was lost and the call allows it, or the server changed its revision.
+    """Sends a call again: one over a limit later, and one whose connection was lost, or whose server changed its
+    revision, once.
+
+    A server over whose limit a call is says when to send it again. The client waits so long, if that is at most
+    `Retry.max_delay` and within the call's time, up to `Retry.attempts` times.
 
     A call whose connection is lost may have been served. It is sent again only if that does no harm: the request never
     left, its method only reads, its caller allowed it, or a trusted server lists its tool as harmless.
@@ -105,13 +129,27 @@ class RetryStep:
         return True
 
     async def __call__(self, call: Call, next: Next) -> Any:
-        try:
-            return await next(call)
-        except WharfingerError as error:
-            if not await self._should_retry(call, error):
-                raise
+        for attempt in itertools.count():
+            try:
+                return await next(call)
+            except WharfingerError as error:
+                wait = self._wait_before_repeating(call, error, attempt)
+                if wait is None:
+                    if not await self._should_retry(call, error):
+                        raise
+                    break
+            await self._settings.sleep(wait)
         await self._settings.sleep(self._settings.retry.initial_delay * self._settings.random())
         return await next(call)
+
+    def _wait_before_repeating(self, call: Call, error: WharfingerError, attempt: int) -> float | None:
+        """Return the seconds to wait before a call that was over a limit is sent again; None if it is not."""
+        named, retry = wait_named_by(error), self._settings.retry
+        if named is None or attempt >= retry.attempts or named > retry.max_delay or call.retry is False:
+            return None
+        wait = named + retry.initial_delay * self._settings.random()  # so that all that wait do not come at once
+        left = call.left(asyncio.get_running_loop().time())
+        return wait if left is None or wait < left else None
 
     def learn(self, tools: Iterable[t.Tool]) -> None:
         """Remember which of the listed tools may be called twice, if the server's hints are trusted."""

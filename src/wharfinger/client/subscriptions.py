@@ -23,7 +23,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.client.connect import Connection
 from wharfinger.client.connection import ConnectionManager
-from wharfinger.client.retry import is_transient
+from wharfinger.client.retry import is_transient, wait_named_by
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -334,7 +334,7 @@ class Watches:
                     break
                 logger.debug("a watch begins again: %s", error)
                 subscription.interrupt(error)
-                delay = backoff.failed()
+                delay = max(backoff.failed(), min(wait_named_by(error) or 0.0, retry.max_delay))
                 if connections.link is link:  # otherwise `get` waits for the next connection
                     await settings.sleep(delay)
         except WharfingerError as error:
@@ -523,7 +523,7 @@ class Watches:
 
 
 def _may_recover(error: WharfingerError) -> bool:
-    return is_transient(error) or isinstance(error, RequestTimeout)
+    return is_transient(error) or isinstance(error, RequestTimeout) or wait_named_by(error) is not None
 
 
 def _covers(watched: str, uri: str) -> bool:

@@ -41,12 +41,18 @@ MAX_REFUSAL_BYTES = 64 * 1024
 FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
 
 
+MAX_RETRY_AFTER_DIGITS = 9
+
+
 class NoMessage(ConnectionFailed):
     """An HTTP answer without a JSON-RPC message; `status` decides how negotiation continues."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, retry_after: str = "") -> None:
+        """`retry_after` is the header of that name (RFC 9110 §10.2.3); a date in it is ignored."""
         super().__init__(message)
         self.status = status
+        if retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= MAX_RETRY_AFTER_DIGITS:
+            self.retry_after = int(retry_after)
 
 
 class Origin:

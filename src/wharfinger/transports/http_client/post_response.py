@@ -112,7 +112,8 @@ async def read_body(
     post.error = None
     reason = f"{response.status} {response.reason or ''}".strip()
     if response.status >= 400:
-        raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status)
+        retry_after = response.headers.get("Retry-After", "")
+        raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status, retry_after)
     kind = content_type(response)
     first = show_bytes(body)
     raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {first}.")
