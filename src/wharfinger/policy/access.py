@@ -1,13 +1,21 @@
 """`RuleAccess`: the rules that apply to one principal, compiled for fast decisions.
 
-Reading a list asks about each of its URIs, most of which are in the same few directories. So the positions of all
-patterns after a directory are remembered (`_places`), and a URI costs one more step of those patterns that can still
-match there. Rules about other directories cost nothing, however many there are.
+Reading a list asks about each of its URIs, most of which are in the same few directories. So what every pattern can
+still match below a directory is remembered (`_Place`), and a URI costs one more step from there:
+
+- a pattern that goes on with a plain name is found by that name in a dictionary;
+- a pattern that matches everything below (`file:///docs/**`) needs no step, and of several such rules only the first
+  of each kind is kept;
+- only the others, such as `**/*.md`, take a step each.
+
+So rules about other directories cost nothing, however many there are. The places of all accesses of a policy share one
+bounded memory: callers who ask for many URIs can only make each other's decisions slower by microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from wharfinger.content.globs import Matcher
@@ -16,12 +24,10 @@ from wharfinger.protocol.interfaces import Decision
 
 __all__ = ["CompiledRule", "RuleAccess"]
 
-MAX_PLACES = 4_096
-"""Most directories whose positions are remembered."""
-MAX_DECISIONS = 16_384
-"""Most decisions that are remembered."""
+MAX_PLACES = 32_768
+"""Most directories that are remembered for all accesses of a policy."""
 MAX_REMEMBERED_CHARACTERS = 512
-"""Longer URIs are decided each time, so that a caller cannot fill the memory with them."""
+"""Directories with longer URIs are computed each time, so that a caller cannot fill the memory with them."""
 
 
 class CompiledRule(NamedTuple):
@@ -37,49 +43,110 @@ class CompiledRule(NamedTuple):
 class _Candidate(NamedTuple):
     """A pattern that may still match below a directory, and its positions there."""
 
+    number: int
+    """The number of the rule: denials come first, and of two rules that allow, the first one is named."""
     rule: CompiledRule
     pattern: TargetPattern
     positions: int
 
 
-_Place = tuple[_Candidate, ...]
+class _Place:
+    """What the patterns of one access can still match at and below a directory."""
 
+    __slots__ = ("_by_name", "_certain", "_others", "is_empty", "may_read", "reads_all")
+
+    def __init__(self, candidates: Iterable[_Candidate]) -> None:
+        self._by_name: dict[str, list[_Candidate]] = {}
+        """The candidates that can only go on with this segment."""
+        self._others: list[_Candidate] = []
+        certain: dict[tuple[bool, frozenset[str], tuple[str, ...]], _Candidate] = {}
+        allows = covers = denies = denies_all = False
+        for candidate in candidates:
+            _, rule, pattern, positions = candidate
+            is_certain = pattern.covers(positions)
+            if is_certain:
+                kind = (rule.denies, rule.actions, rule.missing_scopes)
+                if kind not in certain or candidate.number < certain[kind].number:
+                    certain[kind] = candidate
+            elif (name := pattern.next_name(positions)) is not None:
+                self._by_name.setdefault(name, []).append(candidate)
+            elif positions != pattern.final:  # otherwise it matches the directory itself, and nothing below it
+                self._others.append(candidate)
+            if "read" in rule.actions:
+                if rule.denies:
+                    denies = True
+                    denies_all = denies_all or is_certain
+                elif not rule.missing_scopes:
+                    allows = True
+                    covers = covers or is_certain
+        self._certain = list(certain.values())
+        self.is_empty = not (certain or self._by_name or self._others)
+        """Nothing below can match."""
+        self.may_read = allows and not denies_all
+        self.reads_all = covers and not denies
+
+    def candidates(self) -> Iterator[_Candidate]:
+        """Yield what can match below."""
+        yield from self._certain
+        yield from chain.from_iterable(self._by_name.values())
+        yield from self._others
+
+    def after(self, segment: str) -> Iterator[_Candidate]:
+        """Yield what is still possible after one more segment."""
+        yield from self._certain
+        for candidate in (*self._by_name.get(segment, ()), *self._others):
+            if positions := candidate.pattern.step(candidate.positions, segment):
+                yield candidate._replace(positions=positions)
+
+    def decide(self, action: str, segment: str) -> Decision:
+        """Decide about an action on the URI or name that ends with this segment."""
+        found: list[_Candidate] = [one for one in self._certain if action in one.rule.actions]
+        for candidate in (*self._by_name.get(segment, ()), *self._others):
+            pattern = candidate.pattern
+            if action in candidate.rule.actions and pattern.step(candidate.positions, segment) & pattern.final:
+                found.append(candidate)
+        return _decision(found) if found else REFUSED
+
+
+_KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
+"""Actions on names instead of URIs."""
+_NOWHERE = _Place(())
 REFUSED = Decision(False)
+Places = dict[tuple[str, Segments], _Place]
 
 
 class RuleAccess:
-    """What one principal may do by the rules that apply to it; see `protocol.interfaces.Access`."""
+    """What one principal may do by the rules that apply to it; see `protocol.interfaces.Access`.
 
-    def __init__(self, key: str, rules: Sequence[CompiledRule], is_public: Callable[[str], bool]) -> None:
+    `places` is the memory that several accesses with different keys may share.
+    """
+
+    def __init__(
+        self, key: str, rules: Sequence[CompiledRule], is_public: Callable[[str], bool], places: Places | None = None
+    ) -> None:
         self.key = key
         self.rules = rules
         self.is_public = is_public
-        self._names = [
-            _Candidate(rule, pattern, pattern.first)
-            for rule in rules
+        candidates = [
+            _Candidate(number, rule, pattern, pattern.first)
+            for number, rule in enumerate(rules)
             for pattern in rule.patterns
-            if pattern.kind != "uri"
         ]
-        self._top: _Place = tuple(
-            _Candidate(rule, pattern, pattern.first)
-            for rule in rules
-            for pattern in rule.patterns
-            if pattern.kind in ("uri", "any")
-        )
-        self._places: dict[Segments, _Place] = {(): self._top}
-        self._decisions: dict[tuple[str, str], Decision] = {}
+        self._names = {
+            kind: _Place(one for one in candidates if one.pattern.kind in (kind, "any"))
+            for kinds in _KINDS.values()
+            for kind in kinds
+        }
+        self._top = _Place(one for one in candidates if one.pattern.kind in ("uri", "any"))
+        self._places: Places = {} if places is None else places
 
     def decide(self, action: str, target: str) -> Decision:
         """Decide about one action on a URI, or on `tool:NAME` or `prompt:NAME`."""
-        known = self._decisions.get((action, target))
-        if known is not None:
-            return known
-        decision = self._decide_name(action, target) if action in ("call", "prompt") else self._decide(action, target)
-        if len(target) <= MAX_REMEMBERED_CHARACTERS:
-            if len(self._decisions) >= MAX_DECISIONS:
-                self._decisions.clear()
-            self._decisions[action, target] = decision
-        return decision
+        if action in _KINDS:
+            kind, _, name = target.partition(":")
+            return self._names[kind].decide(action, name) if kind in _KINDS[action] and name else REFUSED
+        segments = segments_of(target)
+        return REFUSED if segments is None else self._place(segments[:-1]).decide(action, segments[-1])
 
     def allows(self, action: str, target: str) -> bool:
         """Return whether `decide` allows it."""
@@ -87,21 +154,11 @@ class RuleAccess:
 
     def may_read_below(self, prefix: str) -> bool:
         """Return whether any URI that begins with a text may be allowed."""
-        place = self._place_of(prefix)
-        if any(rule.denies and "read" in rule.actions and pattern.covers(at) for rule, pattern, at in place):
-            return False
-        rules = [one.rule for one in place]
-        return any(not rule.denies and not rule.missing_scopes and "read" in rule.actions for rule in rules)
+        return self._place_of(prefix).may_read
 
     def reads_all_below(self, prefix: str) -> bool:
         """Return whether every URI that begins with a text is allowed."""
-        covered = False
-        for rule, pattern, at in self._place_of(prefix):
-            if "read" in rule.actions:
-                if rule.denies:
-                    return False
-                covered = covered or (not rule.missing_scopes and pattern.covers(at))
-        return covered
+        return self._place_of(prefix).reads_all
 
     def readable_names(self, prefix: str) -> Callable[[str], bool]:
         """Return a function that returns whether an entry of a directory may be read, by its decoded name.
@@ -110,7 +167,7 @@ class RuleAccess:
         about each of them.
         """
         allowed, denied = _NameTests(), _NameTests()
-        for rule, pattern, at in self._place_of(prefix):
+        for _, rule, pattern, at in self._place_of(prefix).candidates():
             if "read" in rule.actions and (rule.denies or not rule.missing_scopes):
                 (denied if rule.denies else allowed).add(pattern, at)
         if denied.all or not (allowed.all or allowed.names or allowed.matchers):
@@ -123,48 +180,27 @@ class RuleAccess:
         return lambda name: not unusual(name) and allows(name) and not denies(name)
 
     def _place_of(self, prefix: str) -> _Place:
-        if not prefix:
-            return self._top
         segments = segments_below(prefix)
-        return () if segments is None else self._place(segments)
-
-    def _decide(self, action: str, uri: str) -> Decision:
-        segments = segments_of(uri)
-        if segments is None:
-            return REFUSED
-        last = segments[-1]
-        matching = (
-            rule
-            for rule, pattern, at in self._place(segments[:-1])
-            if action in rule.actions and pattern.step(at, last) & pattern.final
-        )
-        return _decision(matching)
-
-    def _decide_name(self, action: str, target: str) -> Decision:
-        kind, _, name = target.partition(":")
-        matching = (
-            rule
-            for rule, pattern, at in self._names
-            if action in rule.actions
-            and (pattern.kind == "any" or (pattern.kind == kind and pattern.step(at, name) & pattern.final))
-        )
-        return _decision(matching)
+        return _NOWHERE if segments is None else self._place(segments)
 
     def _place(self, segments: Segments) -> _Place:
-        """Return the patterns that may match below these segments."""
-        place = self._places.get(segments)
+        """Return what may match below these segments. It begins at the longest beginning that is remembered."""
+        place = self._places.get((self.key, segments))
         if place is not None:
             return place
-        place = self._place(segments[:-1])
-        last = segments[-1]
-        place = tuple(
-            _Candidate(rule, pattern, after) for rule, pattern, at in place if (after := pattern.step(at, last))
-        )
-        if sum(map(len, segments)) <= MAX_REMEMBERED_CHARACTERS:
-            if len(self._places) >= MAX_PLACES:
-                self._places.clear()
-                self._places[()] = self._top
-            self._places[segments] = place
+        known = len(segments) - 1
+        while known > 0 and (place := self._places.get((self.key, segments[:known]))) is None:
+            known -= 1
+        if place is None:
+            place, known = self._top, 0
+        characters = sum(map(len, segments[:known])) + known
+        for at in range(known, len(segments)):
+            place = _NOWHERE if place.is_empty else _Place(place.after(segments[at]))
+            characters += len(segments[at]) + 1
+            if characters <= MAX_REMEMBERED_CHARACTERS:
+                if len(self._places) >= MAX_PLACES:
+                    self._places.clear()
+                self._places[self.key, segments[: at + 1]] = place
         return place
 
 
@@ -202,17 +238,9 @@ def _refuses_all(name: str) -> bool:
     return False
 
 
-def _decision(matching: Iterable[CompiledRule]) -> Decision:
+def _decision(matching: list[_Candidate]) -> Decision:
     """Return the decision of the rules that match: a denial wins, then the first that allows."""
-    allowed: Decision | None = None
-    missing: tuple[str, ...] = ()
-    for rule in matching:
-        if rule.denies:
-            return Decision(False, rule.id)
-        if rule.missing_scopes:
-            missing = missing or rule.missing_scopes
-        elif allowed is None:
-            allowed = Decision(True, rule.id)
-    if allowed is not None:
-        return allowed
-    return Decision(False, "", missing) if missing else REFUSED
+    first = min(matching, key=lambda one: (not one.rule.denies, bool(one.rule.missing_scopes), one.number)).rule
+    if first.missing_scopes:
+        return Decision(False, "", first.missing_scopes)
+    return Decision(not first.denies, first.id)

@@ -3,8 +3,9 @@
 A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git://", "flask", "HEAD", "a b.md")`.
 The query is left out, since it selects a part or a view of the same resource, and so is a slash at the end, so that a
 rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
-segments, and so nothing matches it: `%2e`, `%2F`, `..`, `//` inside the path, control characters. Two spellings of one
-file can therefore not be judged differently.
+segments, and so nothing matches it: `%2e`, `%2F`, `..`, `//` inside the path, control characters, and for `http:` and
+similar schemes a host in upper case, a default port or user information. Two spellings of one file can therefore not
+be judged differently.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
@@ -35,6 +36,9 @@ __all__ = [
 MAX_PATTERN_CHARACTERS = 1_000
 MAX_SEGMENTS = 64
 """Most segments of a pattern."""
+MAX_URI_CHARACTERS = 32_768
+MAX_URI_SEGMENTS = 512
+"""A URI with more segments has none, since the time of a decision grows with them."""
 
 Segments = tuple[str, ...]
 """The scheme with its `:` or `://`, the authority if there is one, and the segments of the path."""
@@ -49,6 +53,10 @@ _NOT_CANONICAL = re.compile(
 has_unusual_character = re.compile(r"[\x00-\x1f\x7f\\]").search
 """Finds a character in a decoded segment with which no URI is canonical."""
 _KINDS = ("tool", "prompt", "method")
+_SCHEME_BEGINNING = re.compile(r"([a-z][a-z0-9+.\-]*(:/{0,2})?)?")
+_DEFAULT_PORTS = {"http://": ":80", "https://": ":443", "ws://": ":80", "wss://": ":443", "ftp://": ":21"}
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_*\-]+(\.[a-z0-9_*\-]+)*)(:([1-9][0-9]{0,4}|\*))?")
+"""A host as RFC 3986 §6.2 normalizes it, with a port; `*` is for patterns."""
 
 
 class UnusablePattern(WharfingerError, ValueError):
@@ -60,22 +68,27 @@ class UnusablePattern(WharfingerError, ValueError):
 def segments_of(uri: str) -> Segments | None:
     """Return the decoded segments of a canonical URI; None if it is not a URI, or could be written in another way."""
     text = uri.partition("?")[0]
-    if _NOT_CANONICAL.search(text):
+    if len(text) > MAX_URI_CHARACTERS or _NOT_CANONICAL.search(text):
         return None
-    return _split(text)
+    segments = _split(text)
+    return None if segments is None or len(segments) > MAX_URI_SEGMENTS else segments
 
 
 def segments_below(prefix: str) -> Segments | None:
     """Return the segments of the directory in which all URIs that begin with a text are; None as in `segments_of`.
 
+    They are empty if the text ends before the authority, so that it says nothing about a directory.
     Use it for the literal beginning of a template: that of `file:///docs/re{name}` is in the directory `file:///docs/`.
     """
-    cut = prefix.rfind("/") + 1 or prefix.find(":") + 1
-    if not cut:
-        return None
-    directory = prefix[:cut]
-    found = _SCHEME.fullmatch(directory)
-    return (found[0],) if found else segments_of(directory)
+    if _SCHEME_BEGINNING.fullmatch(prefix):
+        scheme = _SCHEME.fullmatch(prefix)
+        return (scheme[0],) if scheme and scheme[2] else ()  # `git:` begins `git:x` and `git://x`
+    text, query, _ = prefix.partition("?")
+    if query:
+        return segments_of(text)
+    directory = text[: text.rfind("/") + 1] or text[: text.find(":") + 1]
+    scheme = _SCHEME.fullmatch(directory)
+    return (scheme[0],) if scheme else segments_of(directory)
 
 
 def _split(text: str) -> Segments | None:
@@ -89,9 +102,24 @@ def _split(text: str) -> Segments | None:
     for segment in segments[start:]:
         if segment in ("", ".", ".."):
             return None
+    if start and not _is_canonical_authority(scheme[0], segments[0]):
+        return None
     if "%" in text:
         segments = [unquote(segment, errors="surrogateescape") for segment in segments]
     return (scheme[0], *segments)
+
+
+def _is_canonical_authority(scheme: str, authority: str) -> bool:
+    """Return whether an authority can be written in one way only.
+
+    Those of most schemes here are labels, which are compared as they are.
+    """
+    if scheme == "file://":
+        return authority.lower() != "localhost"  # the same as an empty one (RFC 8089 §2)
+    port = _DEFAULT_PORTS.get(scheme)
+    if port is None or authority == "**":
+        return True
+    return _HOST.fullmatch(authority) is not None and not authority.endswith(port)
 
 
 class _AnySegments:
@@ -139,14 +167,13 @@ class TargetPattern(NamedTuple):
                 positions |= 2 << index
         return positions
 
-    def after(self, segments: Segments) -> int:
-        """Return the positions after these segments."""
-        positions = self.first
-        for segment in segments:
-            if not positions:
-                break
-            positions = self.step(positions, segment)
-        return positions
+    def next_name(self, positions: int) -> str | None:
+        """Return the only segment that can follow these positions; None if others can, or none at all."""
+        if positions & (positions - 1):
+            return None
+        index = positions.bit_length() - 1
+        item = self.items[index] if index < len(self.items) else None
+        return item if isinstance(item, str) else None
 
     def last_items(self, positions: int) -> list[str | Matcher | None]:
         """Return what matches a last segment after these positions: itself, a matcher, or None for any segment."""
@@ -162,7 +189,10 @@ class TargetPattern(NamedTuple):
 
     def matches(self, segments: Segments) -> bool:
         """Return whether the pattern matches exactly these segments."""
-        return bool(self.after(segments) & self.final)
+        positions = self.first
+        for segment in segments:
+            positions = self.step(positions, segment)
+        return bool(positions & self.final)
 
     def covers(self, positions: int) -> bool:
         """Return whether every URI below these positions matches."""
@@ -176,7 +206,7 @@ def parse_pattern(text: str) -> TargetPattern:
         UnusablePattern: it is none of these.
     """
     if not text or len(text) > MAX_PATTERN_CHARACTERS:
-        raise UnusablePattern(f"A pattern has 1 to {MAX_PATTERN_CHARACTERS} characters: {text[:60]!r}.")
+        raise UnusablePattern(f"A pattern has 1 to {MAX_PATTERN_CHARACTERS:,} characters: {text[:60]!r}.")
     kind, _, name = text.partition(":")
     if kind in _KINDS:
         if not name or name.startswith("/"):
@@ -194,8 +224,9 @@ def parse_pattern(text: str) -> TargetPattern:
     segments = None if _NOT_CANONICAL.search(text) else _split(text.replace("%2A", "\0"))
     if segments is None:
         raise UnusablePattern(
-            f"{text!r} can be written in a simpler way: leave out empty, '.' and '..' segments, and escapes such as "
-            "%2E that are not needed; other escapes have upper-case digits, as in %C3%A9."
+            f"{text!r} can be written in a simpler way: leave out empty, '.' and '..' segments, the host localhost, "
+            "default ports, user names, and escapes such as %2E that are not needed; write a host in lower case, and "
+            "other escapes with upper-case digits, as in %C3%A9 or %20."
         )
     if len(segments) > MAX_SEGMENTS:
         raise UnusablePattern(f"{text[:60]!r}… has more than {MAX_SEGMENTS} segments.")

@@ -7,6 +7,9 @@ to a principal are compiled once (`RuleAccess`), and principals to whom the same
 from __future__ import annotations
 
 import hashlib
+import json
+import threading
+import tomllib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -16,19 +19,21 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.errors import WharfingerError
-from wharfinger.policy.access import CompiledRule, RuleAccess
+from wharfinger.policy.access import CompiledRule, Places, RuleAccess
 from wharfinger.policy.patterns import EVERYTHING, parse_pattern
 from wharfinger.policy.rule import (
     ACTIONS,
+    LEVELS,
     WITH_READ,
     Limit,
     PolicyTest,
     Rule,
     UnusablePolicy,
+    Words,
     action_and_target,
     words,
 )
-from wharfinger.policy.who import Selector
+from wharfinger.policy.who import Selector, suggestion
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 
 __all__ = ["Policy"]
@@ -36,18 +41,15 @@ __all__ = ["Policy"]
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_PRINCIPALS = 10_000
 """Most principals whose access is remembered."""
+MAX_COMPILED_RULES = 200_000
+"""Most rules of all remembered accesses together: about 100 MB."""
 
 Roots = Callable[[str], Iterable[str]]
 """Returns the patterns for what is published of a directory, such as `file:///docs/**` for `/srv/docs`."""
 
 
-class _PolicyFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The members of a policy file."""
-
-    allow: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
-    limit: tuple[Limit, ...] = ()
-    test: tuple[PolicyTest, ...] = ()
+_TABLES: dict[str, type[Rule | Limit | PolicyTest]] = {"allow": Rule, "deny": Rule, "limit": Limit, "test": PolicyTest}
+"""The tables of a policy file, each of which may be repeated."""
 
 
 class _ParsedRule:
@@ -63,8 +65,8 @@ class _ParsedRule:
         self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
         self.names_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
 
-    def compiled(self, principal: Principal) -> CompiledRule | None:
-        """Return the rule as it applies to a principal; None if it does not.
+    def compiled(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
+        """Return the rule as it applies to a principal; None if it does not. `claims` as in `Selector.applies_to`.
 
         A rule with `reveal` also applies to a principal who lacks only scopes, and then only names them.
         """
@@ -73,7 +75,7 @@ class _ParsedRule:
             return None
         needed = list(words(rule.scopes))
         lacks = not principal.scopes.issuperset(needed)
-        if not any(selector.applies_to(principal) for selector in self.selectors):
+        if not any(selector.applies_to(principal, claims) for selector in self.selectors):
             if not rule.reveal or self.denies:
                 return None
             named = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
@@ -121,8 +123,7 @@ class Policy:
         self._check_limits_and_tests()
         source = msgspec.json.encode([tuple(allow), tuple(deny), self.limits])
         self.version = hashlib.sha256(source).hexdigest()[:16]
-        self._by_principal: OrderedDict[int, tuple[Principal, RuleAccess]] = OrderedDict()
-        self._by_rules: OrderedDict[tuple[tuple[int, tuple[str, ...]], ...], RuleAccess] = OrderedDict()
+        self._forget()
 
     # -- loading
 
@@ -134,17 +135,40 @@ class Policy:
             UnusablePolicy: the text is not TOML, has an unknown key, or has a rule that is not valid.
         """
         try:
-            file = msgspec.toml.decode(text, type=_PolicyFile)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise UnusablePolicy(f"{name}: {_explained(str(error))}") from None
+            text = text.decode() if isinstance(text, bytes) else text
+            file = tomllib.loads(text)
+        except UnicodeDecodeError:
+            raise UnusablePolicy(f"{name} is not in UTF-8: save it in this encoding.") from None
+        except RecursionError:
+            raise UnusablePolicy(f"{name} is not TOML: values are nested too deeply.") from None
+        except ValueError as error:
+            raise UnusablePolicy(f"{name} is not TOML: {str(error).rstrip('.')}.") from None
+        return cls.from_tables(file, name=name)
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, Any], *, name: str = "the policy") -> Policy:
+        """Build a policy from the tables of a file that was read: `allow`, `deny`, `limit` and `test`.
+
+        Raises:
+            UnusablePolicy: there is an unknown key, or a rule that is not valid.
+        """
         try:
-            return cls(allow=file.allow, deny=file.deny, limits=file.limit, tests=file.test)
+            for key in tables:
+                if key not in _TABLES:
+                    hint = suggestion(key, _TABLES)
+                    raise UnusablePolicy(
+                        f"{key!r} is not known: {hint}write [[allow]], [[deny]], [[limit]] or [[test]]."
+                    )
+            rules: dict[str, list[Any]] = {kind: list(_converted(kind, tables.get(kind, []))) for kind in _TABLES}
+            return cls(allow=rules["allow"], deny=rules["deny"], limits=rules["limit"], tests=rules["test"])
         except UnusablePolicy as error:
             raise UnusablePolicy(f"{name}: {error}") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file, and run its tests.
+
+        If rules have `roots`, the tests have a meaning only after `bind_roots`, so its caller runs them.
 
         Raises:
             UnusablePolicy: the file cannot be read, is not a policy, or a test of it fails.
@@ -157,9 +181,14 @@ class Policy:
         if len(text) > MAX_FILE_BYTES:
             raise UnusablePolicy(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MiB.")
         policy = cls.from_toml(text, name=str(path))
-        if failures := policy.check_tests():
+        if not policy.has_roots and (failures := policy.check_tests()):
             raise UnusablePolicy(f"{path}: {' '.join(failures)}")
         return policy
+
+    @property
+    def has_roots(self) -> bool:
+        """Whether a rule has `roots`, so that `bind_roots` must be called before the policy decides."""
+        return any(parsed.rule.roots is not None for parsed in self.rules)
 
     def bind_roots(self, roots: Roots) -> Policy:
         """Return this policy with the `roots` of its rules resolved; a directory that is not published matches nothing.
@@ -169,7 +198,7 @@ class Policy:
         bound: Policy = object.__new__(Policy)
         bound.__dict__.update(self.__dict__)
         bound.__dict__.pop("_denied_to_some", None)
-        bound._by_principal, bound._by_rules = OrderedDict(), OrderedDict()
+        bound._forget()
         rules: list[_ParsedRule] = []
         for parsed in self.rules:
             if parsed.rule.roots is not None:
@@ -214,6 +243,7 @@ class Policy:
                 raise UnusablePolicy(f"{name}: write calls, bytes or parallel, each with at least 1.")
         for number, test in enumerate(self.tests, 1):
             try:
+                principal_of(test.principal)
                 for text in (*words(test.allow), *words(test.deny)):
                     action_and_target(text)
             except WharfingerError as error:
@@ -225,16 +255,39 @@ class Policy:
         """Return what a principal may do."""
         known = self._by_principal.get(id(principal))
         if known is not None and known[0] is principal:
-            return known[1]
-        compiled = [parsed.compiled(principal) for parsed in self.rules]
-        key = tuple((number, one.missing_scopes) for number, one in enumerate(compiled) if one is not None)
-        access = self._by_rules.get(key)
-        if access is None:
-            digest = hashlib.sha256(f"{self.version} {key}".encode()).hexdigest()[:32]
-            access = RuleAccess(digest, [one for one in compiled if one is not None], self.is_public)
-            _remember(self._by_rules, key, access)
-        _remember(self._by_principal, id(principal), (principal, access))
+            access = self._by_rules.get(known[1])
+            if access is not None:
+                return access
+        claims: dict[str, frozenset[str]] = {}
+        compiled = [parsed.compiled(principal, claims) for parsed in self.rules]
+        applied = [(number, one.missing_scopes) for number, one in enumerate(compiled) if one is not None]
+        key = hashlib.sha256(f"{self.version} {applied}".encode()).hexdigest()[:32]
+        with self._lock:
+            access = self._by_rules.get(key)
+            if access is None:
+                rules = [one for one in compiled if one is not None]
+                access = RuleAccess(key, rules, self.is_public, self._places)
+                self._remember(access)
+            while len(self._by_principal) >= MAX_PRINCIPALS:
+                self._by_principal.popitem(last=False)
+            self._by_principal[id(principal)] = (principal, key)
         return access
+
+    def _remember(self, access: RuleAccess) -> None:
+        """Keep an access, and drop the oldest ones if all have too many rules together."""
+        self._compiled_rules += len(access.rules) + 1
+        while self._by_rules and self._compiled_rules > MAX_COMPILED_RULES:
+            self._compiled_rules -= len(self._by_rules.popitem(last=False)[1].rules) + 1
+        self._by_rules[access.key] = access
+
+    def _forget(self) -> None:
+        """Begin with nothing remembered."""
+        self._lock = threading.Lock()
+        self._by_principal: OrderedDict[int, tuple[Principal, str]] = OrderedDict()
+        """The key of the access of each principal, by its identity. It also keeps the principal alive."""
+        self._by_rules: OrderedDict[str, RuleAccess] = OrderedDict()
+        self._compiled_rules = 0
+        self._places: Places = {}
 
     def is_public(self, uri: str) -> bool:
         """Return whether every caller may read a URI: it is allowed to anyone, and no rule denies it to some."""
@@ -297,10 +350,12 @@ def _parsed(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
     """
     for number, rule in enumerate(rules, 1):
         id = rule.name or f"{kind} {number}"
+        if rule.level is not None and rule.level not in LEVELS:
+            hint = suggestion(rule.level, LEVELS)
+            raise UnusablePolicy(f"{id}: level = {rule.level!r} is not known: {hint}write one of {', '.join(LEVELS)}.")
         if rule.do is not None and rule.level is not None:
             raise UnusablePolicy(f"{id}: write do or level, not both.")
-        if not words(rule.who):
-            raise UnusablePolicy(f"{id}: who is empty, so the rule applies to no principal.")
+        _check_words(id, rule)
         _check_actions(id, rule.do)
         try:
             yield _ParsedRule(rule, id, kind == "deny")
@@ -308,18 +363,76 @@ def _parsed(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
             raise UnusablePolicy(f"{id}: {error}") from None
 
 
+_EMPTY = {
+    "who": 'applies to no principal: write who = "anyone" for all',
+    "do": "is about no action: leave do out for all actions",
+    "what": "matches nothing: leave what out for everything",
+    "roots": "matches nothing: write the directories, or what",
+}
+
+
+def _check_words(id: str, rule: Rule) -> None:
+    """Refuse empty lists, such as those of a setting that is missing: they are mistakes, and never mean everything."""
+    for key, consequence in _EMPTY.items():
+        value: Words | None = getattr(rule, key)
+        if value is not None and not all(words(value) or [""]):
+            raise UnusablePolicy(f"{id}: {key} is empty, so the rule {consequence}.")
+
+
 def _check_actions(id: str, do: str | Sequence[str] | None) -> None:
     for action in words(do):  # type: ignore[arg-type]
         if action not in ACTIONS and action not in WITH_READ:
-            raise UnusablePolicy(f"{id}: do = {action!r} is not known: write one of {', '.join(sorted(ACTIONS))}.")
+            known = sorted(ACTIONS | WITH_READ)
+            hint = suggestion(action, known)
+            raise UnusablePolicy(f"{id}: do = {action[:60]!r} is not known: {hint}write one of {', '.join(known)}.")
 
 
-def _remember(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    table[key] = value
-    while len(table) > MAX_PRINCIPALS:
-        table.popitem(last=False)
+def _converted(kind: str, tables: Any) -> Iterator[Any]:
+    """Convert the tables of one kind to structs.
+
+    Raises:
+        UnusablePolicy: a table has an unknown key, lacks one, or has a value of another type.
+    """
+    entries: list[Any] = tables if isinstance(tables, list) else [None]  # pyright: ignore[reportUnknownVariableType]
+    if not all(isinstance(table, Mapping) for table in entries):
+        raise UnusablePolicy(f"{kind} must be a table that can be repeated: write [[{kind}]] above its keys.")
+    fields = {field.encode_name: field for field in msgspec.structs.fields(_TABLES[kind])}
+    for number, table in enumerate(entries, 1):
+        given = table.get("name")
+        name = given if isinstance(given, str) and given else f"{kind} {number}"
+        for key in table:
+            if key not in fields:
+                raise UnusablePolicy(f"{name}: {key!r} is not known: {suggestion(key, fields)}use {', '.join(fields)}.")
+        if missing := [key for key, field in fields.items() if field.required and key not in table]:
+            example = 'as = { sub = "ann" }' if missing[0] == "as" else f'{missing[0]} = ["group:staff"]'
+            raise UnusablePolicy(f"{name}: {missing[0]} is missing: write for example {example}.")
+        for key, value in table.items():
+            try:
+                msgspec.convert(value, fields[key].type)
+            except msgspec.ValidationError:
+                hint = suggestion(value, LEVELS) if key == "level" and isinstance(value, str) else ""
+                expected = f"{hint}{_expected(key)}"
+                raise UnusablePolicy(f"{name}: {key} = {_short(value)} is not valid: {expected}.") from None
+        yield msgspec.convert(table, _TABLES[kind])
 
 
-def _explained(error: str) -> str:
-    """Add a hint to an error about the shape of the file."""
-    return error.rstrip(".") + "."
+def _expected(key: str) -> str:
+    """Return what to write for a key."""
+    match key:
+        case "level":
+            return f"write one of {', '.join(LEVELS)}"
+        case "reveal":
+            return "write true or false"
+        case "parallel":
+            return "write a whole number"
+        case "as":
+            return 'write the claims of a principal, as in { sub = "ann" }, or "anyone" or "local"'
+        case "calls" | "bytes" | "issuer" | "name":
+            return "write one text in quotes"
+        case _:
+            return "write a text in quotes, or a list of texts in brackets"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from wharfinger.content.globs import Matcher, compile_glob
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import LOCAL, Principal
 
-__all__ = ["Selector", "UnusableSelector", "parse_selector"]
+__all__ = ["Selector", "UnusableSelector", "parse_selector", "suggestion"]
 
 _ALONE = ("anyone", "signed-in", "local")
+MAX_VALUE_CHARACTERS = 1_000
 _FIELDS = ("sub", "group", "scope", "client", "email")
 
 
@@ -36,8 +38,11 @@ class Selector(NamedTuple):
         """Whether it depends on what an issuer says about a principal, so that the issuer matters."""
         return self.is_claim or self.field in _FIELDS
 
-    def applies_to(self, principal: Principal) -> bool:
-        """Return whether the principal has a matching value."""
+    def applies_to(self, principal: Principal, known: dict[str, frozenset[str]] | None = None) -> bool:
+        """Return whether the principal has a matching value.
+
+        Pass the same dictionary for all selectors of one principal, so that each claim is read only once.
+        """
         if self.text == "anyone":
             return True
         if self.text == "local":
@@ -47,9 +52,14 @@ class Selector(NamedTuple):
         if self.text == "signed-in":
             return True
         matcher = self.matcher
-        values = _claim(principal, self.field) if self.is_claim else _values(principal, self.field)
+        known = {} if known is None else known
+        source = f"claim.{self.field}" if self.is_claim else self.field
+        values = known.get(source)
+        if values is None:
+            found = _claim(principal, self.field) if self.is_claim else _values(principal, self.field)
+            values = known[source] = frozenset(found)
         if isinstance(matcher, str):
-            return any(value == matcher for value in values)
+            return matcher in values
         return any(map(matcher, values))
 
 
@@ -64,13 +74,22 @@ def parse_selector(text: str) -> Selector:
     field, value, is_claim = *_split(text), text.startswith("claim.")
     if not value or not field or not (is_claim or field in _FIELDS):
         known = ", ".join((*_ALONE, *(f"{field}:…" for field in _FIELDS), "claim.NAME:…"))
-        raise UnusableSelector(f"who = {text!r} is not known: write one of {known}.")
-    if len(value) > 1_000:
-        raise UnusableSelector(f"who = {text[:60]!r}… is longer than 1,000 characters.")
+        hint = suggestion(text.partition(":")[0], (*_ALONE, *_FIELDS))
+        raise UnusableSelector(f"who = {text[:60]!r} is not known: {hint}write one of {known}.")
+    if len(value) > MAX_VALUE_CHARACTERS:
+        raise UnusableSelector(f"who = {text[:60]!r}… is longer than {MAX_VALUE_CHARACTERS:,} characters.")
+    if field == "email" and not is_claim:
+        value = _with_lower_domain(value)
     if "*" not in value:
         return Selector(text, field, is_claim, value)
     escaped = "".join("\\" + one if one in "?[]\\" else one for one in value)
     return Selector(text, field, is_claim, compile_glob(escaped, path=False))
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return the beginning of a sentence that suggests a word that is spelled alike; empty if there is none."""
+    near = difflib.get_close_matches(word[:60].lower(), known, 1, 0.7)
+    return f"did you mean {near[0]!r}? Or " if near and near[0] != word else ""
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -84,7 +103,7 @@ def _split(text: str) -> tuple[str, str]:
     return (text[:colon], text[colon + 1 :]) if colon > 0 else (text, "")
 
 
-def _values(principal: Principal, field: str) -> Iterable[str]:
+def _values(principal: Principal, field: str) -> Collection[str]:
     claims = principal.claims
     match field:
         case "sub":
@@ -96,22 +115,34 @@ def _values(principal: Principal, field: str) -> Iterable[str]:
         case "group":
             return _texts(claims.get("groups"))
         case _:  # an unverified address is only what somebody typed
-            return _texts(claims.get("email")) if claims.get("email_verified") is True else ()
+            verified = claims.get("email_verified") is True
+            return tuple(map(_with_lower_domain, _texts(claims.get("email")))) if verified else ()
 
 
-def _claim(principal: Principal, name: str) -> Iterable[str]:
+def _claim(principal: Principal, name: str) -> Collection[str]:
     return _texts(principal.claims.get(name))
 
 
+def _with_lower_domain(address: str) -> str:
+    """Return an address as it is compared: the case of the domain has no meaning (RFC 5321 §2.4)."""
+    name, at, domain = address.rpartition("@")
+    return f"{name}{at}{domain.lower()}"
+
+
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return the texts of a claim: a text, a number or truth value, or a list of these."""
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, bool):
-        return ("true" if value else "false",)
-    if isinstance(value, (int, float)):
-        return (str(value),)
+    """Return the texts of a claim: a text, a number or truth value, or a list of these. Anything else has none."""
     if isinstance(value, (list, tuple)):
         items: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-        return tuple(text for item in items for text in (() if isinstance(item, (list, tuple)) else _texts(item)))
-    return ()
+        return tuple(text for item in items if (text := _text(item)) is not None)
+    text = _text(value)
+    return () if text is None else (text,)
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 64):
+        return str(value)
+    return None

@@ -1,0 +1,98 @@
+"""The meaning of rules in the fewest words: independent of how `wharfinger.policy` decides, and slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from wharfinger.policy import Rule
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
+
+
+def pieces(uri: str) -> list[bytes]:
+    """The decoded segments of a canonical URI, with the scheme as the first."""
+    scheme, colon, rest = uri.partition("?")[0].partition(":")
+    slashes = "//" if rest.startswith("//") else ""
+    rest = rest[len(slashes) :]
+    parts = (rest[:-1] if rest.endswith("/") else rest).split("/")
+    return [f"{scheme}{colon}{slashes}".encode(), *map(unquote_to_bytes, parts)]
+
+
+def fits(pattern: Sequence[str], path: Sequence[bytes]) -> bool:
+    """Match segments one by one, trying every length for `**`."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(fits(pattern[1:], path[skip:]) for skip in range(len(path) + 1))
+    if not path:
+        return False
+    words = [re.escape(unquote_to_bytes(word)) for word in pattern[0].split("*")]
+    return re.fullmatch(b".*".join(words), path[0], re.DOTALL) is not None and fits(pattern[1:], path[1:])
+
+
+def matches(pattern: str, target: str) -> bool:
+    """Whether a pattern matches a canonical URI, or `tool:NAME` or `prompt:NAME`."""
+    if pattern == "**":
+        return not target.startswith(("tool:", "prompt:"))
+    if pattern.startswith(("tool:", "prompt:")):
+        kind, _, name = pattern.partition(":")
+        words = map(re.escape, name.split("*"))
+        return re.fullmatch(f"{kind}:" + ".*".join(words), target, re.DOTALL) is not None
+    found = re.fullmatch(r"([a-z][a-z0-9+.-]*:(?://)?)(.*)", pattern)
+    assert found is not None
+    rest = found[2][:-1] if len(found[2]) > 1 and found[2].endswith("/") else found[2]
+    parts = [""] if rest == "/" else rest.split("/")
+    return not target.startswith(("tool:", "prompt:")) and fits([found[1], *parts], pieces(target))
+
+
+def holds(word: str, who: Principal) -> bool:
+    """Whether one word of `who` is true of a principal."""
+    if word == "anyone":
+        return True
+    if who is LOCAL or who is ANONYMOUS:
+        return word == "local" and who is LOCAL
+    if word in ("signed-in", "local"):
+        return word == "signed-in"
+    field, _, value = word.partition(":")
+    claims: Mapping[str, Any] = who.claims
+    groups = claims.get("groups", [])
+    had = {
+        "sub": [who.subject],
+        "client": [who.client],
+        "scope": list(who.scopes),
+        "group": [groups] if isinstance(groups, str) else groups,
+        "email": [claims.get("email")] if claims.get("email_verified") is True else [],
+    }[field]
+    return any(re.fullmatch(".*".join(map(re.escape, value.split("*"))), one, re.DOTALL) for one in had)
+
+
+def applies(rule: Rule, who: Principal) -> bool:
+    """Whether a rule is about a principal."""
+    words = [rule.who] if isinstance(rule.who, str) else rule.who
+    scopes = [rule.scopes] if isinstance(rule.scopes, str) else rule.scopes
+    return (
+        any(holds(word, who) for word in words)
+        and (rule.issuer is None or rule.issuer == who.issuer)
+        and set(scopes) <= who.scopes
+    )
+
+
+def about(rule: Rule, action: str, target: str) -> bool:
+    """Whether a rule is about an action on a target."""
+    levels = {"read": "read prompt", "write": "read prompt call", "execute": "read prompt call query"}
+    do = levels[rule.level].split() if rule.level in levels else None if rule.level else rule.do
+    do = [do] if isinstance(do, str) else do
+    with_read = {"list": "read", "complete": "read", "search": "read", "watch": "read"}
+    what = [rule.what] if isinstance(rule.what, str) else rule.what
+    return (do is None or action in [with_read.get(one, one) for one in do]) and (
+        what is None or any(matches(one, target) for one in what)
+    )
+
+
+def allowed(allow: Sequence[Rule], deny: Sequence[Rule], who: Principal, action: str, target: str) -> bool:
+    """Whether a principal may do an action: some rule allows it, and none denies it."""
+    if any(applies(rule, who) and about(rule, action, target) for rule in deny):
+        return False
+    return any(applies(rule, who) and about(rule, action, target) for rule in allow)

@@ -1,0 +1,60 @@
+"""The access of the caller for whom code runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from wharfinger.policy import Policy, Rule
+from wharfinger.policy.current import CURRENT_ACCESS, may, may_read, may_read_below, reads_all_below
+from wharfinger.protocol.principal import Principal
+
+POLICY = Policy(
+    allow=[Rule(who="sub:ann", what="file:///docs/**"), Rule(who="sub:ann", do="call", what="tool:a")],
+    deny=[Rule(who="anyone", what="file:///docs/private/**")],
+)
+
+
+def test_without_a_policy_everything_is_allowed() -> None:
+    assert may_read("file:///anything")
+    assert may("query", "db://x")
+    assert may_read_below("file:///x/")
+    assert reads_all_below("")
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [("ann", [True, False, True, False, True, False, False, True]), ("bob", [False] * 8)],
+)
+def test_answers_are_those_of_the_current_caller(subject: str, expected: list[bool]) -> None:
+    token = CURRENT_ACCESS.set(POLICY.access(Principal(subject=subject)))
+    try:
+        assert [
+            may_read("file:///docs/a"),
+            may_read("file:///docs/private/a"),
+            may("call", "tool:a"),
+            may("call", "tool:b"),
+            may_read_below("file:///docs/"),
+            may_read_below("file:///docs/private/"),
+            reads_all_below("file:///docs/"),
+            reads_all_below("file:///docs/open/"),
+        ] == expected
+    finally:
+        CURRENT_ACCESS.reset(token)
+
+
+def test_concurrent_tasks_and_their_threads_each_have_their_own() -> None:
+    async def one(subject: str) -> list[bool]:
+        CURRENT_ACCESS.set(POLICY.access(Principal(subject=subject)))
+        found: list[bool] = []
+        for _ in range(20):
+            await asyncio.sleep(0)
+            found += [may_read("file:///docs/a"), await asyncio.to_thread(may_read, "file:///docs/a")]
+        return found
+
+    async def both() -> list[list[bool]]:
+        return await asyncio.gather(one("ann"), one("bob"))
+
+    assert asyncio.run(both()) == [[True] * 40, [False] * 40]
+    assert may_read("file:///anything")

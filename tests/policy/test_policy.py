@@ -1,0 +1,328 @@
+"""`Policy`: reading it, its mistakes and their messages, roots, issuers, and its own tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.policy import universe
+from wharfinger.policy import Limit, Policy, PolicyTest, Rule, UnusablePolicy
+from wharfinger.policy.policy import MAX_FILE_BYTES, principal_of
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
+
+EXAMPLE = """
+[[allow]]
+who  = ["group:staff", "email:*@example.com"]
+do   = ["read"]
+what = ["file:///docs/**", "git://**"]
+
+[[deny]]
+who  = "anyone"
+what = ["file:///docs/private/**"]
+
+[[limit]]
+who      = "signed-in"
+calls    = "100/min"
+bytes    = "50MiB/min"
+parallel = 8
+
+[[test]]
+as    = { sub = "bob", groups = ["staff"] }
+allow = ["read file:///docs/a.md", "list git://flask/HEAD", "search file:///docs"]
+deny  = ["read file:///docs/private/pay.md", "call tool:x", "query db://main"]
+
+[[test]]
+as   = "anyone"
+deny = "read file:///docs/a.md"
+"""
+
+
+def test_file_and_python_are_the_same_policy() -> None:
+    read = Policy.from_toml(EXAMPLE)
+    written = Policy(
+        allow=[Rule(who=("group:staff", "email:*@example.com"), do=("read",), what=("file:///docs/**", "git://**"))],
+        deny=[Rule(who="anyone", what=("file:///docs/private/**",))],
+        limits=[Limit(who="signed-in", calls="100/min", bytes="50MiB/min", parallel=8)],
+    )
+    assert read.version == written.version
+    assert read.check_tests() == []
+
+
+def test_what_no_rule_allows_is_refused() -> None:
+    for policy in (Policy(), Policy.from_toml(""), Policy(deny=[Rule(who="sub:nobody")])):
+        for who in universe.PRINCIPALS:
+            access = policy.access(who)
+            assert not access.may_read_below("")
+            for action in universe.ACTIONS:
+                for target in ("file:///a", "tool:a", "prompt:a"):
+                    assert access.decide(action, target) == (False, "", ())
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[alow]]\nwho = 'anyone'", ["'alow'", "did you mean 'allow'", "[[deny]]"]),
+        ("[[rules]]\nwho = 'anyone'", ["'rules'", "[[allow]]"]),
+        ("[allow]\nwho = 'anyone'", ["[[allow]]"]),
+        ("allow = 'anyone'", ["[[allow]]"]),
+        ("allow = ['anyone']", ["[[allow]]"]),
+        ("[[allow]]\nwho = 'anyone'\nwaht = '**'", ["allow 1", "'waht'", "did you mean 'what'"]),
+        ("[[allow]]\nwho = 'anyone'\n[[allow]]\nwho = 'anyone'\ndoes = 'read'", ["allow 2", "'does'", "use who"]),
+        ("[[deny]]\nname = 'pay'\nwho = 'anyone'\nWhat = '**'", ["pay: 'What'", "did you mean 'what'"]),
+        ("[[allow]]\nwhat = '**'", ["allow 1", "who is missing"]),
+        ("[[allow]]\nwho = 3", ["allow 1", "who = 3 is not valid", "a text in quotes"]),
+        ("[[allow]]\nwho = ['anyone', 3]", ["allow 1", 'who = ["anyone", 3]']),
+        ("[[allow]]\nwho = []", ["allow 1", "who is empty", '"anyone"']),
+        ("[[allow]]\nwho = ''", ["allow 1", "who is empty"]),
+        ("[[allow]]\nwho = ['sub:a', '']", ["allow 1", "who is empty"]),
+        ("[[allow]]\nwho = 'anyone'\ndo = []", ["allow 1", "do is empty"]),
+        ("[[allow]]\nwho = 'anyone'\nwhat = []", ["allow 1", "what is empty"]),
+        ("[[deny]]\nwho = 'anyone'\nroots = []", ["deny 1", "roots is empty"]),
+        ("[[allow]]\nwho = 'anyone'\nroots = ''", ["allow 1", "roots is empty"]),
+        ("[[allow]]\nwho = 'anyone'\ndo = 'raed'", ["allow 1", "'raed'", "did you mean 'read'"]),
+        ("[[allow]]\nwho = 'anyone'\ndo = ['read', 'prompts']", ["allow 1", "'prompts'", "did you mean 'prompt'"]),
+        ("[[allow]]\nwho = 'anyone'\ndo = 'Read'", ["allow 1", "'Read'", "did you mean 'read'"]),
+        ("[[allow]]\nwho = 'anyone'\ndo = 'delete'", ["allow 1", "'delete'", "call"]),
+        ("[[allow]]\nwho = 'anyone'\nlevel = 'wirte'", ["allow 1", "did you mean 'write'"]),
+        ("[[allow]]\nwho = 'anyone'\nlevel = 'owner'", ["allow 1", "read, write, execute, admin"]),
+        ("[[allow]]\nwho = 'anyone'\nlevel = 'read'\ndo = 'read'", ["allow 1", "do or level, not both"]),
+        ("[[allow]]\nwho = 'everybody'", ["allow 1", "'everybody'", "anyone"]),
+        ("[[allow]]\nwho = 'gruop:staff'", ["allow 1", "did you mean 'group'"]),
+        ("[[allow]]\nwho = 'anyone'\nwhat = '/srv/docs/**'", ["allow 1", "begin with a scheme"]),
+        ("[[allow]]\nwho = 'anyone'\nwhat = 'file:///docs/../x'", ["allow 1", "simpler"]),
+        ("[[allow]]\nwho = 'anyone'\nreveal = 'yes'", ["allow 1", "reveal", "true or false"]),
+        ("[[limit]]\nwho = 'anyone'", ["limit 1", "calls, bytes or parallel"]),
+        ("[[limit]]\ncalls = '10'", ["limit 1", "'100/min'"]),
+        ("[[limit]]\ncalls = 10", ["limit 1", "calls = 10 is not valid", "text in quotes"]),
+        ("[[limit]]\nparallel = 0", ["limit 1", "at least 1"]),
+        ("[[limit]]\nparallel = '8'", ["limit 1", "whole number"]),
+        ("[[limit]]\nparalel = 8", ["limit 1", "did you mean 'parallel'"]),
+        ("[[limit]]\nparallel = 8\nwho = 'grup:a'", ["limit 1", "did you mean 'group'"]),
+        ("[[limit]]\nparallel = 8\ndo = 'cal'", ["limit 1", "did you mean 'call'"]),
+        ("[[test]]\nallow = 'read file:///a'", ["test 1", "as is missing", "sub"]),
+        ("[[test]]\nas = 'ann'\nallow = 'read file:///a'", ["test 1", 'as = "ann"', "claims of a principal"]),
+        ("[[test]]\nas = 'anyone'\nallow = 'raed file:///a'", ["test 1", "write an action"]),
+        ("[[test]]\nas = 'anyone'\nallows = 'read file:///a'", ["test 1", "did you mean 'allow'"]),
+        ("[[test]]\nas = {groups = ['a']}\nallow = 'read file:///a'", ["test 1", "need a sub"]),
+        ("[[allow", ["is not TOML", "]]"]),
+        ("a = " + "[" * 100_000, ["is not TOML", "nested too deeply"]),
+        ("\x00", ["is not TOML"]),
+    ],
+)
+def test_mistake_is_named_with_its_rule_and_what_to_write(text: str, words: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(text)
+    with pytest.raises(UnusablePolicy) as raised:
+        Policy.load(file)
+    message = str(raised.value)
+    assert message.startswith(str(file))
+    assert [word for word in words if word not in message] == [], message
+    assert len(message) < 700
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"who": []}, "who is empty"),
+        ({"who": "anyone", "level": "wirte"}, "did you mean 'write'"),
+        ({"who": "anyone", "what": ()}, "what is empty"),
+        ({"who": "anyone", "roots": []}, "roots is empty"),
+    ],
+)
+def test_mistake_in_python_is_named_too(rule: dict[str, Any], words: str) -> None:
+    with pytest.raises(UnusablePolicy, match=f"allow 1: .*{words}"):
+        Policy(allow=[Rule(**rule)])
+
+
+def test_file_in_another_encoding_is_refused() -> None:
+    with pytest.raises(UnusablePolicy, match="not in UTF-8"):
+        Policy.from_toml("[[allow]]\nwho = 'sub:é'".encode("latin-1"))
+
+
+def test_missing_file_folder_and_unreadable_file_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.toml", tmp_path):
+        with pytest.raises(UnusablePolicy, match="cannot be read"):
+            Policy.load(path)
+    if os.geteuid():
+        secret = tmp_path / "secret.toml"
+        secret.touch(0)
+        with pytest.raises(UnusablePolicy, match="cannot be read"):
+            Policy.load(secret)
+
+
+def test_file_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_bytes(b"#" * MAX_FILE_BYTES)
+    assert Policy.load(file).rules == ()
+    file.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(UnusablePolicy, match="larger than 4 MiB"):
+        Policy.load(file)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_policy_or_refused(text: str) -> None:
+    for form in (text, f"[[allow]]\nwho = 'anyone'\n{text}", f"[[{text}]]"):
+        try:
+            Policy.from_toml(form)
+        except UnusablePolicy as error:
+            assert str(error)
+
+
+# -- tests of the policy itself
+
+
+def test_failing_test_stops_the_load_and_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(EXAMPLE + '[[test]]\nname = "guests"\nas = "anyone"\nallow = ["read file:///docs/a.md"]')
+    with pytest.raises(
+        UnusablePolicy, match=r"guests fails: 'read file:///docs/a.md' is refused because no rule allows"
+    ):
+        Policy.load(file)
+    file.write_text(EXAMPLE + '[[test]]\nas = {sub = "a", groups = "staff"}\ndeny = "read git://x"')
+    with pytest.raises(UnusablePolicy, match="test 3 fails: 'read git://x' is allowed by allow 1"):
+        Policy.load(file)
+
+
+@given(universe.rules, st.sampled_from(["sub", "iss"]))
+@settings(max_examples=20, deadline=None)
+def test_tests_decide_as_requests_do(rule: Rule, _: str) -> None:
+    policy = Policy(allow=[rule])
+    claims = {"sub": "bob", "client": "app", "groups": "staff", "scope": "docs.read x"}
+    who = Principal(subject="bob", client="app", scopes=frozenset({"docs.read", "x"}), claims={"groups": "staff"})
+    for uri in universe.URIS[::9]:
+        expected = policy.access(who).allows("read", uri)
+        test = PolicyTest(principal=claims, **{"allow" if expected else "deny": (f"read {uri}",)})  # type: ignore[arg-type]
+        assert Policy(allow=[rule], tests=[test]).check_tests() == []
+
+
+def test_claims_of_a_test_become_a_principal() -> None:
+    who = principal_of({"sub": "ann", "iss": "https://a.example", "scope": "a b", "client_id": "app", "team": 1})
+    assert (who.subject, who.issuer, who.scopes, who.client) == ("ann", "https://a.example", {"a", "b"}, "app")
+    assert who.claims == {"team": 1}
+    assert principal_of("local") is LOCAL
+    assert principal_of("anyone") is ANONYMOUS
+    assert principal_of({"sub": "ann", "scopes": ["a", "b"]}).scopes == {"a", "b"}
+
+
+# -- issuers
+
+
+def test_people_of_two_issuers_with_one_subject_are_two() -> None:
+    policy = Policy(allow=[Rule(who="sub:ann", issuer="https://one.example", what="file:///**")])
+    one, two = (Principal(subject="ann", issuer=f"https://{name}.example") for name in ("one", "two"))
+    assert policy.access(one).allows("read", "file:///a")
+    assert not policy.access(two).allows("read", "file:///a")
+    assert not policy.access(Principal(subject="ann")).allows("read", "file:///a")
+    assert policy.access(one).key != policy.access(two).key
+
+
+@pytest.mark.parametrize("who", ["sub:ann", "group:a", "scope:a", "client:a", "email:*@a.example", "claim.x:y"])
+def test_with_several_issuers_a_rule_about_claims_names_one(who: str) -> None:
+    issuers = ["https://one.example", "https://two.example"]
+    policy = Policy(deny=[Rule(who=who)])
+    policy.check_issuers(issuers[:1])
+    with pytest.raises(UnusablePolicy, match=r'deny 1: .*add issuer = "https://one.example"'):
+        policy.check_issuers(issuers)
+    Policy(deny=[Rule(who=who, issuer=issuers[1])]).check_issuers(issuers)
+
+
+def test_with_several_issuers_scopes_need_one_and_anyone_none() -> None:
+    issuers = ["https://one.example", "https://two.example"]
+    Policy(allow=[Rule(who=("anyone", "signed-in", "local"))]).check_issuers(issuers)
+    with pytest.raises(UnusablePolicy, match=r"allow 1: .*several issuers"):
+        Policy(allow=[Rule(who="signed-in", scopes="a")]).check_issuers(issuers)
+
+
+def test_rule_of_an_unknown_issuer_is_refused() -> None:
+    policy = Policy(allow=[Rule(who="sub:ann", issuer="https://three.example")])
+    with pytest.raises(UnusablePolicy, match=r"does not trust the issuer 'https://three.example'.*https://one.example"):
+        policy.check_issuers(["https://one.example"])
+    with pytest.raises(UnusablePolicy, match="it trusts none"):
+        policy.check_issuers([])
+
+
+# -- roots
+
+
+def published(root: str) -> list[str]:
+    return {"/data": ["file:///data/**", "git://data/**"], "/data-evil": ["file:///evil/**"]}.get(root, [])
+
+
+def test_roots_are_what_is_published_of_a_directory_and_nothing_more() -> None:
+    policy = Policy(allow=[Rule(who="anyone", do="read", roots="/data")])
+    assert policy.has_roots
+    access = policy.bind_roots(published).access(ANONYMOUS)
+    assert access.allows("read", "file:///data/a")
+    assert access.allows("read", "git://data/HEAD/a")
+    assert not access.allows("read", "file:///data-evil/a")
+    assert not access.allows("read", "file:///evil/a")
+
+
+@pytest.mark.parametrize("root", ["/dat", "/data/", "/other", "data", "/data-evi"])
+def test_root_that_is_not_published_allows_nothing(root: str) -> None:
+    access = Policy(allow=[Rule(who="anyone", roots=root)]).bind_roots(published).access(ANONYMOUS)
+    assert not access.may_read_below("")
+
+
+def test_what_and_roots_of_one_rule_add_up() -> None:
+    rule = Rule(who="anyone", what="tool:x", roots=("/data", "/other"))
+    access = Policy(allow=[rule]).bind_roots(published).access(ANONYMOUS)
+    assert access.allows("call", "tool:x")
+    assert access.allows("read", "file:///data/a")
+    assert not access.allows("read", "file:///evil/a")
+
+
+def test_rule_with_roots_allows_nothing_before_they_are_bound() -> None:
+    policy = Policy(allow=[Rule(who="anyone", roots="/data")])
+    assert not policy.access(ANONYMOUS).may_read_below("")
+
+
+def test_binding_again_starts_from_the_rules_and_forgets_decisions() -> None:
+    policy = Policy(allow=[Rule(who="anyone", what="**")], deny=[Rule(who="anyone", roots="/data")])
+    assert policy.access(ANONYMOUS).is_public("file:///data/a")
+    bound = policy.bind_roots(published)
+    assert not bound.access(ANONYMOUS).allows("read", "file:///data/a")
+    assert not bound.access(ANONYMOUS).is_public("file:///data/a")
+    again = bound.bind_roots(lambda root: ["file:///moved/**"])
+    assert again.access(ANONYMOUS).allows("read", "file:///data/a")
+    assert not again.access(ANONYMOUS).allows("read", "file:///moved/a")
+    assert policy.access(ANONYMOUS).allows("read", "file:///moved/a")
+
+
+def test_tests_of_a_policy_with_roots_wait_until_they_are_bound(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(
+        '[[allow]]\nwho = "anyone"\nroots = "/data"\n[[test]]\nas = "anyone"\nallow = "read file:///data/a"'
+    )
+    policy = Policy.load(file)
+    assert policy.check_tests() != []
+    assert policy.bind_roots(published).check_tests() == []
+
+
+# -- versions
+
+
+def test_version_changes_with_every_rule_and_not_with_its_tests() -> None:
+    texts = [
+        EXAMPLE,
+        EXAMPLE.replace("staff", "all"),
+        EXAMPLE.replace("/private", "/pay"),
+        EXAMPLE.replace("100/min", "99/min"),
+        EXAMPLE + "[[deny]]\nwho = 'sub:bob'",
+        EXAMPLE.replace("[[deny]]", "[[allow]]"),
+    ]
+    assert len({Policy.from_toml(text).version for text in texts}) == len(texts)
+    assert Policy.from_toml(EXAMPLE).version == Policy.from_toml(EXAMPLE.replace("bob", "eve")).version
+
+
+def test_key_of_an_access_changes_with_the_policy() -> None:
+    one, other = Policy.from_toml(EXAMPLE), Policy.from_toml(EXAMPLE + "[[deny]]\nwho = 'sub:bob'")
+    assert one.access(ANONYMOUS).key != other.access(ANONYMOUS).key

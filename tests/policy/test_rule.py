@@ -1,0 +1,86 @@
+"""Rules and limits as structs, and the order of the levels."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from wharfinger.policy import Limit, Policy, Rule, UnusablePolicy
+from wharfinger.policy.rule import ACTIONS, LEVELS, Level, action_and_target
+from wharfinger.protocol.principal import Principal
+
+NEEDED = {"none": "", "read": "read", "write": "call", "execute": "query", "admin": "inspect"}
+"""An action that each level has and the one below has not."""
+ORDER = list(NEEDED)
+
+
+@pytest.mark.parametrize("held", ORDER)
+@pytest.mark.parametrize("needed", ORDER)
+def test_level_allows_the_actions_of_those_up_to_itself(held: str, needed: str) -> None:
+    rules = [] if held == "none" else [Rule(who="anyone", level=cast("Level", held))]
+    access = Policy(allow=rules).access(Principal(subject="ann"))
+    action = NEEDED[needed]
+    target = {"call": "tool:x", "prompt": "prompt:x"}.get(action, "db://x")
+    allowed = not action or access.allows(action, target)
+    assert allowed == (ORDER.index(needed) <= ORDER.index(held))
+
+
+def test_levels_are_sets_that_contain_each_other() -> None:
+    assert LEVELS["read"] < LEVELS["write"] < LEVELS["execute"] < LEVELS["admin"] == ACTIONS
+
+
+def test_rule_without_do_is_about_all_actions() -> None:
+    assert Rule(who="anyone").actions() == ACTIONS
+
+
+@pytest.mark.parametrize("word", ["list", "complete", "search", "watch"])
+def test_what_comes_with_read_is_read(word: str) -> None:
+    assert Rule(who="anyone", do=word).actions() == {"read"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100/min", (100, 60.0)),
+        ("1/s", (1, 1.0)),
+        (" 5 / hour ", (5, 3600.0)),
+        ("7/day", (7, 86_400.0)),
+    ],
+)
+def test_rate_of_calls(text: str, expected: tuple[int, float]) -> None:
+    assert Limit(calls=text).rate("calls") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("50MiB/min", (50 * 1024**2, 60.0)), ("1 KiB/s", (1024, 1.0)), ("9/h", (9, 3600.0))]
+)
+def test_rate_of_bytes(text: str, expected: tuple[int, float]) -> None:
+    assert Limit(bytes=text).rate("bytes") == expected
+
+
+@pytest.mark.parametrize("text", ["", "100", "100/", "/min", "0/min", "-1/min", "1.5/min", "1e3/s", "9MiB/s", "1/week"])
+def test_bad_rate_of_calls_names_the_limit_and_an_example(text: str) -> None:
+    with pytest.raises(UnusablePolicy, match=r"limit 1: .*'100/min'"):
+        Policy(limits=[Limit(calls=text)])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("read file:///a", ("read", "file:///a")),
+        ("  read   file:///a ", ("read", "file:///a")),
+        ("list file:///a", ("read", "file:///a")),
+        ("call tool:x", ("call", "tool:x")),
+        ("call x", ("call", "tool:x")),
+        ("prompt x", ("prompt", "prompt:x")),
+    ],
+)
+def test_decision_of_a_test_is_an_action_and_a_target(text: str, expected: tuple[str, str]) -> None:
+    assert action_and_target(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "read", "file:///a", "write file:///a", "Read file:///a"])
+def test_bad_decision_of_a_test_says_what_to_write(text: str) -> None:
+    with pytest.raises(UnusablePolicy, match="write an action"):
+        action_and_target(text)

@@ -1,0 +1,166 @@
+"""Selectors: which principals a word of `who` is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.policy import oracle, universe
+from wharfinger.policy.who import MAX_VALUE_CHARACTERS, UnusableSelector, parse_selector
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
+
+
+def applies(word: str, subject: str = "ann", **claims: Any) -> bool:
+    return parse_selector(word).applies_to(Principal(subject=subject, claims=claims))
+
+
+@given(universe.who, st.sampled_from(universe.PRINCIPALS))
+def test_selector_is_about_whom_the_oracle_says(word: str, who: Principal) -> None:
+    assert parse_selector(word).applies_to(who) == oracle.holds(word, who)
+
+
+@pytest.mark.parametrize(
+    ("word", "about"),
+    [
+        ("anyone", {"local", "anonymous", "ann"}),
+        ("signed-in", {"ann"}),
+        ("local", {"local"}),
+        ("sub:*", {"ann"}),
+        ("sub:local", set()),  # LOCAL is not somebody with a token
+        ("sub:ann", {"ann"}),
+        ("claim.groups:*", set()),
+    ],
+)
+def test_only_a_token_makes_a_caller_signed_in(word: str, about: set[str]) -> None:
+    callers = {"local": LOCAL, "anonymous": ANONYMOUS, "ann": Principal(subject="ann")}
+    assert {name for name, who in callers.items() if parse_selector(word).applies_to(who)} == about
+
+
+def test_somebody_named_local_by_an_issuer_is_not_the_local_caller() -> None:
+    assert not parse_selector("local").applies_to(Principal(subject="local"))
+    assert parse_selector("sub:local").applies_to(Principal(subject="local"))
+
+
+@pytest.mark.parametrize(
+    ("verified", "expected"), [(True, True), (False, False), ("true", False), (1, False), (None, False)]
+)
+def test_email_counts_only_if_verified(verified: Any, expected: bool) -> None:
+    assert applies("email:*@a.example", email="ann@a.example", email_verified=verified) is expected
+
+
+def test_domain_of_an_email_has_no_case_but_its_name_has() -> None:
+    assert applies("email:*@A.example", email="ann@a.EXAMPLE", email_verified=True)
+    assert applies("email:ann@a.example", email="ann@A.example", email_verified=True)
+    assert not applies("email:ann@a.example", email="Ann@a.example", email_verified=True)
+
+
+@pytest.mark.parametrize(
+    "address", ["ann@a.example.evil", "a.example", "ann@evil-a.example", "ann@b.example", "", None]
+)
+def test_email_of_another_domain_does_not_match(address: Any) -> None:
+    assert not applies("email:*@a.example", email=address, email_verified=True)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (["staff"], True),
+        (("tea", "staff"), True),
+        ("staff", True),
+        ("staff tea", False),  # one text is one group
+        ("staffing", False),
+        ([["staff"]], False),
+        ([{"name": "staff"}], False),
+        ({"staff": True}, False),
+        ({"groups": ["staff"]}, False),
+        ([], False),
+        (None, False),
+        ([None, 3, "staff"], True),
+    ],
+)
+def test_groups_are_a_text_or_a_list_of_texts(groups: Any, expected: bool) -> None:
+    assert applies("group:staff", groups=groups) is expected
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "expected"),
+    [
+        ("claim.team:blue", "blue", True),
+        ("claim.team:blue", ["red", "blue"], True),
+        ("claim.team:b*", "blue", True),
+        ("claim.team:true", True, True),
+        ("claim.team:1", True, False),
+        ("claim.team:7", 7, True),
+        ("claim.team:7", 7.0, False),
+        ("claim.team:*", {"blue": 1}, False),
+        ("claim.team:*", [[["blue"]]], False),
+        ("claim.team:*", 10**4000, False),
+        ("claim.team:nan", float("nan"), True),
+        ("claim.https://a.example/team:blue", "blue", False),
+    ],
+)
+def test_claim_is_compared_as_text(word: str, value: Any, expected: bool) -> None:
+    assert applies(word, team=value) is expected
+
+
+def test_name_of_a_claim_may_be_a_url() -> None:
+    assert applies("claim.https://a.example/team:blue", **{"https://a.example/team": "blue"})
+    assert not applies("claim.https://a.example/team:blue", https="//a.example/team:blue")
+
+
+def test_subject_and_client_with_signs_of_patterns_are_compared_as_they_are() -> None:
+    assert applies("sub:auth0|a?[b]", subject="auth0|a?[b]")
+    assert not applies("sub:a?c*", subject="abcd")
+    assert not applies("sub:[ab]*", subject="a")
+    assert applies("sub:[ab]*", subject="[ab]c")
+
+
+def test_claim_of_a_hundred_thousand_values_is_read_once_for_all_selectors() -> None:
+    class Counted(dict[str, Any]):
+        reads = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            Counted.reads += key == "groups"
+            return super().get(key, default)
+
+    groups = [f"g{number}" for number in range(100_000)]
+    principal = Principal(subject="ann", claims=Counted(groups=groups))
+    known: dict[str, frozenset[str]] = {}
+    for number in range(1_000):
+        assert parse_selector(f"group:g{number}").applies_to(principal, known)
+        assert not parse_selector(f"group:h{number}").applies_to(principal, known)
+    assert Counted.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("", "write one of anyone"),
+        ("everyone", "write one of anyone"),
+        ("anyon", "did you mean 'anyone'"),
+        ("signed_in", "did you mean 'signed-in'"),
+        ("groups:staff", "did you mean 'group'"),
+        ("Sub:ann", "did you mean 'sub'"),
+        ("sub", "sub:…"),
+        ("sub:", "sub:…"),
+        ("claim.:x", "claim.NAME:…"),
+        ("claim.team", "claim.NAME:…"),
+        ("sub:" + "a" * (MAX_VALUE_CHARACTERS + 1), "longer than 1,000 characters"),
+    ],
+)
+def test_unusable_selector_says_what_to_write(word: str, words: str) -> None:
+    with pytest.raises(UnusableSelector, match="who = ") as raised:
+        parse_selector(word)
+    assert words in str(raised.value)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_selector_or_refused(text: str) -> None:
+    for word in (text, f"sub:{text}", f"claim.{text}:a"):
+        try:
+            parse_selector(word).applies_to(Principal(subject="ann", claims={"a": text}))
+        except UnusableSelector as error:
+            assert str(error)
