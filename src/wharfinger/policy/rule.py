@@ -152,5 +152,5 @@ def action_and_target(text: str) -> tuple[str, str]:
         raise UnusablePolicy(f"{text!r}: write an action ({known}) and a URI, as in 'read file:///docs/a.md'.")
     if action in ("call", "prompt"):
         kind = "tool" if action == "call" else "prompt"
-        target = target if target.startswith(f"{kind}:") else f"{kind}:{target}"
+        target = target if target.startswith((f"{kind}:", "method:")) else f"{kind}:{target}"
     return action, target
