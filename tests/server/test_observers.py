@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ class Seen:
         self.rows: list[tuple[str, str, str, int, str]] = []
         self.searches: list[tuple[str, int]] = []
         self.refusals: list[Refusal] = []
+        self.watches: list[tuple[list[str], list[str]]] = []
+        self.ends: list[list[str]] = []
         self.began_count = 0
         self.refusing = False
 
@@ -35,8 +38,14 @@ class Seen:
     def ended(self, seen: Observation) -> None:
         self.rows.append((seen.request.method, seen.target, seen.outcome, seen.size, seen.outer))
 
-    def searched(self, seen: Observation, words: str, hits: int) -> None:
+    def searched(self, request: Request, words: str, hits: int) -> None:
         self.searches.append((words, hits))
+
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        self.watches.append((list(uris), list(refused)))
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        self.ends.append(list(uris))
 
     def refused(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)
@@ -315,3 +324,41 @@ def test_missing_resources_are_failures_and_not_refusals() -> None:
 
     asyncio.run(run())
     assert [row[:2] for row in seen.of("resources/read")] == [("notes://none", "failed")]
+
+
+def test_watches_are_seen_when_they_begin_and_end() -> None:
+    server, seen = harbour(), Seen()
+    server.observers.add(seen)
+
+    async def run() -> None:
+        async with Client(server) as client, client.watch("notes://today"):
+            assert seen.watches == [(["notes://today"], [])]
+            assert seen.of("subscriptions/listen") == []
+
+    asyncio.run(run())
+    assert [row[0] for row in seen.of("subscriptions/listen")] == [""]
+
+
+def test_the_end_of_a_session_is_seen_for_what_it_watched() -> None:
+    server, seen = harbour(), Seen()
+    server.observers.add(seen)
+
+    async def run() -> None:
+        stream = StreamServer(server)
+        await server.start()
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        for message in (
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": "notes://today"}},
+        ):
+            stream.data_received(json.dumps(message).encode() + b"\n")
+        while not seen.of("resources/subscribe"):
+            await asyncio.sleep(0)
+        stream.connection_lost(None)
+        await stream.ended
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    assert seen.of("resources/subscribe")[0][:2] == ("notes://today", "allowed")
+    assert seen.ends == [["notes://today"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET
@@ -28,27 +28,15 @@ class Observation:
     """
 
     __slots__ = (
-        "began",
-        "cancelled",
-        "error",
-        "hub",
-        "notes",
-        "outer",
-        "params",
-        "request",
-        "result",
-        "seconds",
-        "size",
-    )
+        "began", "cancelled", "error", "notes", "outer", "params", "request", "result", "seconds", "size", "trace",
+    )  # fmt: skip
 
-    def __init__(self, request: Request, began: float, hub: ObserverHub, outer: str = "") -> None:
+    def __init__(self, request: Request, began: float, outer: str = "") -> None:
         self.request = request
         self.params = request.params
         """The params as the client sent them. Middleware may change those of the request."""
         self.began = began
         """When the request began, by the server's clock."""
-        self.hub = hub
-        """Reports what the handler of this request does for its caller."""
         self.outer = outer
         """The method of the request whose handler made this one; empty if a client did."""
         self.result: Any = None
@@ -57,6 +45,8 @@ class Observation:
         """Whether the client or the server cancelled the handler."""
         self.size = 0
         self.seconds = 0.0
+        self.trace = ""
+        """The id of the trace that it belongs to, if one is made here."""
         self.notes: dict[RequestObserver, Any] = {}
         """What an observer keeps from the beginning to the end."""
 
@@ -101,15 +91,21 @@ def outcome_of_error(error: BaseException) -> Outcome:
 
 
 class ObserverHub(Protocol):
-    """The observers of one server."""
+    """The observers of one server. Handlers report here what they do for their callers."""
 
-    def searched(self, seen: Observation, words: str, hits: int) -> None:
-        """Report a search that the handler of a request made."""
+    def searched(self, request: Request, words: str, hits: int) -> None:
+        """Report a search, and the number of its hits."""
         ...
 
-    def read(
-        self, outer: Observation, request: Request, handler: Callable[[Request], Awaitable[Any]]
-    ) -> Awaitable[Any]:
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        """Report that a request began to watch URIs, and that others were refused."""
+        ...
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        """Report that the session or the request ended that watched these URIs."""
+        ...
+
+    def read(self, outer: Request, request: Request, handler: Callable[[Request], Awaitable[Any]]) -> Awaitable[Any]:
         """Call a handler for the handler of another request, and report it."""
         ...
 
@@ -144,8 +140,16 @@ class RequestObserver(Protocol):
         """Observe the end of a request, before its answer is sent. Called once, also if `began` raised."""
         ...
 
-    def searched(self, seen: Observation, words: str, hits: int) -> None:
-        """Observe a search that a handler made for its caller."""
+    def searched(self, request: Request, words: str, hits: int) -> None:
+        """Observe a search that the handler of a request made for its caller."""
+        ...
+
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        """Observe that a request began to watch URIs, and that it may not watch others."""
+        ...
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        """Observe that what a request began to watch is watched no more, because its session or stream ended."""
         ...
 
     def refused(self, refusal: Refusal) -> None:

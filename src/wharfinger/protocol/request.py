@@ -156,8 +156,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
     usage: Any = None
     """What it and the requests that its handler makes use of the caller's limits (`policy.limiter.Use`)."""
-    observations: tuple[Any, ...] = ()
-    """Set for the observers of a server (`observing.Observation`)."""
+    observers: tuple[Any, ...] = ()
+    """The observers of the servers that serve it (`observing.ObserverHub`)."""
 
     def when_answered(self, callback: Callable[[int], None]) -> None:
         """Call a function once, with the bytes of the encoded answer, before it is sent; 0 if there is none.

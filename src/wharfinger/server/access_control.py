@@ -173,7 +173,7 @@ class AccessControl:
 
     async def check_method(self, request: Request, access: Access) -> None:
         """Check a method that the author has added, which a rule can name as `method:NAME`."""
-        decision = access.decide("call", f"method:{request.method}")
+        decision = request.decision = access.decide("call", f"method:{request.method}")
         if not decision.allowed:
             raise self._refusal(decision, no_such_method(request))
 

@@ -20,7 +20,7 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Caller, Request
 from wharfinger.server.input.request_state import CannotAsk, state_of
 from wharfinger.server.nested_requests import read_request
-from wharfinger.server.observers import observe_search, observed_read
+from wharfinger.server.observers import observed_read
 from wharfinger.server.signature.annotations import RequestContext
 
 if TYPE_CHECKING:
@@ -389,7 +389,8 @@ class Context(RequestContext, Generic[State]):
             self.report_progress(documents, message=message)
 
         hits = await search(self._services, self.server.resources, self.request, wanted, report_indexing)
-        observe_search(self.request, query, len(hits))
+        for observers in self.request.observers:
+            observers.searched(self.request, query, len(hits))
         return hits
 
     def for_plain_function(self) -> Context[State]:

@@ -30,7 +30,7 @@ def read_request(request: Request, uri: str) -> Request:
         channel=_OuterStream(request),
         accepts_lazy_blobs=False,
         nested=True,
-        observations=(),
+        observers=(),
         on_answer=(),
         decision=None,
         failure=None,

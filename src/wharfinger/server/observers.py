@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from wharfinger.protocol.observing import Observation, Refusal, RequestObserver
 from wharfinger.protocol.request import Request
 from wharfinger.server.middleware.chain import MethodTable
 
-__all__ = ["Observers", "observe_search", "observed_read"]
+__all__ = ["Observers", "observed_read"]
 
 log = logging.getLogger("wharfinger.server.observers")
 
@@ -90,8 +90,8 @@ class Observers:
         async def serve(request: Request) -> Any:
             if request.nested:  # reported by `observed_read`, if it is one
                 return await handler(request)
-            seen = Observation(request, time.perf_counter(), self)
-            request.observations += (seen,)
+            seen = Observation(request, time.perf_counter())
+            request.observers += (self,)
             request.when_answered(partial(self._answered, seen))
             return await self._serve(seen, handler)
 
@@ -119,17 +119,27 @@ class Observers:
         seen.seconds = time.perf_counter() - seen.began
         for observer in self._all:
             _call_logged(observer.ended, seen)
-        seen.result = seen.error = None  # the traceback refers to the request, and the request to this
+        seen.result = seen.error = None  # a traceback refers to the frames that hold this
 
-    def searched(self, seen: Observation, words: str, hits: int) -> None:
+    def searched(self, request: Request, words: str, hits: int) -> None:
         """Report a search that the handler of a request made."""
         for observer in self._all:
-            _call_logged(observer.searched, seen, words, hits)
+            _call_logged(observer.searched, request, words, hits)
 
-    async def read(self, outer: Observation, request: Request, handler: Handler) -> Any:
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        """Report that a request began to watch URIs, and that others were refused."""
+        for observer in self._all:
+            _call_logged(observer.watched, request, uris, refused)
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        """Report that the session or the request ended that watched these URIs."""
+        for observer in self._all:
+            _call_logged(observer.unwatched, request, uris)
+
+    async def read(self, outer: Request, request: Request, handler: Handler) -> Any:
         """Read for the handler of another request, and report it with the size of the contents."""
-        seen = Observation(request, time.perf_counter(), self, outer.request.method)
-        request.observations += (seen,)
+        seen = Observation(request, time.perf_counter(), outer.method)
+        request.observers += (self,)
         size = 0
         try:
             result = await self._serve(seen, handler)
@@ -141,15 +151,9 @@ class Observers:
 
 async def observed_read(outer: Request, request: Request, handler: Handler) -> Any:
     """Call a handler for the handler of another request, and report it to the observers of that request."""
-    for seen in outer.observations:
-        handler = partial(seen.hub.read, seen, handler=handler)
+    for hub in outer.observers:
+        handler = partial(hub.read, outer, handler=handler)
     return await handler(request)
-
-
-def observe_search(request: Request, words: str, hits: int) -> None:
-    """Report a search that the handler of a request made."""
-    for seen in request.observations:
-        seen.hub.searched(seen, words, hits)
 
 
 def _contents_size(result: Any) -> int:

@@ -200,7 +200,7 @@ class StreamServer(asyncio.Protocol):
             reason=CancelReason.DEADLINE if request.started_at == EXPIRED else None,
             level=logging.DEBUG if expected else logging.ERROR,
         )
-        if failure is not None and not request.observations:
+        if failure is not None and not request.observers:
             report_refusal(self.service, failure, request=request, size=0 if data is None else len(data))
         return data
 

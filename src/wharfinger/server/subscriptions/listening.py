@@ -43,6 +43,8 @@ class Listening:
         self._watching = services.notify
         self._resources = resources
         self._tasks = tasks
+        self._first_requests: dict[Session, Request] = {}
+        """The first subscription of each session, while it is observed: its end is observed for it."""
         self.open: dict[Channel, set[asyncio.Future[None]]] = {}
         """The open listens by stream; a listen ends when its future is done."""
 
@@ -63,6 +65,8 @@ class Listening:
         owner = share_of(request)
         self._check_total(owner, 1)
         self._end_with(watcher)
+        if request.observers:
+            self._first_requests.setdefault(watcher.session, request)
         self._watching.watch(watcher, uri, owner)
         await self._changes.remember(watcher, uri, False)
         return t.EmptyResult()
@@ -95,7 +99,12 @@ class Listening:
             watcher.session.on_close.append(self._drop)
 
     def _drop(self, session: Session) -> None:
-        self._watching.drop(SessionWatcher(session))
+        watcher = SessionWatcher(session)
+        request = self._first_requests.pop(session, None)
+        if request is not None and (uris := self._watching.watched_by(watcher)):
+            for observers in request.observers:
+                observers.unwatched(request, uris)
+        self._watching.drop(watcher)
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
         """Handle `subscriptions/listen`: acknowledge what it watches, and stay open until a side ends it.
@@ -123,6 +132,9 @@ class Listening:
         try:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
+            allowed = set(honoured) if request.observers else ()
+            for observers in request.observers:
+                observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
             del uris
             self._check_total(owner, len(honoured))  # other callers may have watched more meanwhile
             for name in lists:

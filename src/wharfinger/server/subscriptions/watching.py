@@ -228,6 +228,10 @@ class Watching:
         """The number of sessions and requests that watch a URI or a list."""
         return len(self._by_watcher.keys() | set[Watcher]().union(*self._by_list.values()))
 
+    def watched_by(self, watcher: Watcher) -> list[str]:
+        """Return the URIs that a watcher watches."""
+        return list(self._by_watcher.get(watcher, ()))
+
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
         return list(self._by_uri)

@@ -415,7 +415,7 @@ class HttpApp:
         if failure is None:
             return data, 200
         call.headers = self.calls.headers_of(failure, call)
-        if request is None or not request.observations:
+        if request is None or not request.observers:
             method = message.method if message is not None and message.method is not UNSET else ""
             principal, address = call.principal, call.address
             report_refusal(

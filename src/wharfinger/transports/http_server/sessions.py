@@ -219,7 +219,7 @@ class HttpSessions:
                     status, headers = failure.http_status, self.calls.headers_of(failure, post.call)
                 elif failure is not None and failure.http_status == 503 and not cancelled:
                     status = 503
-                if failure is not None and not request.observations:
+                if failure is not None and not request.observers:
                     report_refusal(self.service, failure, request=request, size=0 if data is None else len(data))
         del self.running[request]
         self.requests.add(post.session.owner, -1)
