@@ -223,6 +223,8 @@ SHOWN: dict[str, str] = {
     "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
     "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
+    "P10": HERE + "test_record.py::test_hostile_text_makes_one_bounded_escaped_line",
+    "P12": HERE + "test_record.py::test_a_full_disk_refuses_requests_and_the_process_lives",
     "W17": "sources/test_upstream_server.py::test_a_redirect_to_another_place_is_not_followed",
     "X10": HERE + "test_http.py::test_without_descriptors_left_it_refuses_and_recovers",
 }  # fmt: skip

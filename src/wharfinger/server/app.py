@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from wharfinger.auth.server.token_auth import TokenAuth
     from wharfinger.auth.server.token_verifier import TokenVerifier
+    from wharfinger.record import AuditLog
     from wharfinger.server.apps import Page, PageOptions
     from wharfinger.server.extensions import MethodOptions
     from wharfinger.server.features.prompts import PromptOptions
@@ -74,7 +75,7 @@ class Server(FeatureService):
     task may take, and how long its result is kept at least; `task_poll` is how often clients should ask for it.
 
     `policy` says who may read, call and query what: a `Policy`, or another `Authorizer`. Without one everyone may do
-    everything.
+    everything. `audit` records every request: a file, or an `AuditLog` with its options.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Server(FeatureService):
         task_ttl: float | None = 3600.0,
         task_poll: float = 1.0,
         policy: Authorizer | None = None,
+        audit: AuditLog | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             t.Implementation(
@@ -132,6 +134,9 @@ class Server(FeatureService):
         )
         if policy is not None:
             self.policy = policy
+        self._audit: AuditLog | None = None
+        if audit is not None:
+            self.audit = audit
 
     @property
     def policy(self) -> Authorizer | None:
@@ -145,6 +150,21 @@ class Server(FeatureService):
     def policy(self, policy: Authorizer | None) -> None:
         self.access_control.set(policy)
         self._refresh_mounts()
+
+    @property
+    def audit(self) -> AuditLog | None:
+        """The record of every request; None if there is none. Set it before the server starts."""
+        return self._audit
+
+    @audit.setter
+    def audit(self, audit: AuditLog | str | os.PathLike[str] | None) -> None:
+        from wharfinger.record import AuditLog
+
+        if self._audit is not None:
+            self.observers.remove(self._audit)
+        self._audit = audit if audit is None or isinstance(audit, AuditLog) else AuditLog(audit)
+        if self._audit is not None:
+            self.observers.add(self._audit)
 
     # -- resources
 

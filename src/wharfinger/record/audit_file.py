@@ -1,0 +1,360 @@
+"""A file that lines are appended to by a thread of its own, in order, until they are written.
+
+`append` never blocks: a bounded queue takes the line. The thread writes what has come in batches, so that a line is
+in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, and the thread
+tries again every second; `failing` says why meanwhile. `accepting` is False then, and while the queue is half full.
+
+A line is written whole. If the disk was full in the middle of one, its rest is written later, or, if another process
+has appended meanwhile, the whole line again.
+
+Rotation renames the file to `NAME.2026-11-22T15-36-01.123Z` and begins a new one. Other processes may append to the
+same file: before each batch the thread looks whether the name still belongs to the file that it has open, and opens
+the new one if it was renamed, by this class in another process or by logrotate. A lock on the file lets one of them
+rename it.
+
+The file is created with mode 0600, and never opened through a symbolic link: in a directory that others may write to,
+the link could let the server append to any file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import logging
+import os
+import stat
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from wharfinger.errors import WharfingerError
+
+__all__ = ["MIN_MAX_BYTES", "AuditFile", "UnusableAuditFile"]
+
+log = logging.getLogger("wharfinger.record")
+
+QUEUE_BYTES = 8 * 1024 * 1024
+"""Most bytes of lines that wait to be written."""
+BATCH_BYTES = 64 * 1024
+"""Bytes that are written at a time."""
+PAUSE_SECONDS = 0.02
+"""Time between two batches, in which lines collect."""
+RETRY_SECONDS = 1.0
+"""Time between two attempts while the file cannot be written."""
+CLOSE_SECONDS = 2.0
+"""How long the last lines may take at the end."""
+MIN_MAX_BYTES = 64 * 1024
+"""Smallest size at which a file can be rotated; one line is smaller."""
+
+
+class UnusableAuditFile(WharfingerError):
+    """The audit log cannot be written; the message says why."""
+
+    exit_code = 2
+
+
+class AuditFile:
+    """Lines on their way to a file. `path` is a Path, or a descriptor that is never closed or rotated."""
+
+    def __init__(self, path: Path | int, *, max_bytes: int | None = None, keep: int | None = None) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self.keep = keep
+        self.failing = ""
+        """Why lines cannot be written now; empty if they can."""
+        self.failing_since = 0.0
+        self.dropped = 0
+        """Lines that found the queue full."""
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._written = threading.Condition(self._lock)
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._descriptor = -1
+        self._rest = b""
+        """What is left of a line whose beginning is written."""
+        self._rest_line = b""
+        self._end = 0
+        """The size of the file after our last write."""
+
+    # -- from any thread
+
+    @property
+    def accepting(self) -> bool:
+        """Whether lines can be written, and there is room for those of the requests that run."""
+        return not self.failing and self._queued_bytes < QUEUE_BYTES // 2
+
+    @property
+    def name(self) -> str:
+        """The path, for messages."""
+        return str(self.path) if isinstance(self.path, Path) else "standard output"
+
+    def append(self, line: bytes) -> bool:
+        """Write a line soon. Returns False if the queue is full; then the line is counted and dropped."""
+        if self._queued_bytes + len(line) > QUEUE_BYTES:
+            self.dropped += 1
+            return False
+        with self._lock:
+            self._queue.append(line)
+            self._queued_bytes += len(line)
+            if self._thread is None:
+                self._start_thread()
+        if not self._wake.is_set():
+            self._wake.set()
+        return True
+
+    def open(self) -> None:
+        """Open the file now, to find out whether it can be used. Blocks.
+
+        Raises:
+            UnusableAuditFile: it cannot be opened or written.
+        """
+        with self._lock:
+            if self._thread is not None:
+                return
+            try:
+                self._reopen()
+            except OSError as error:
+                raise UnusableAuditFile(f"The audit log {self.name} cannot be written: {_reason(error)}") from None
+            self._start_thread()
+
+    def flush(self, timeout: float = CLOSE_SECONDS) -> bool:
+        """Wait until all lines are written. Returns False if that takes too long. Blocks."""
+        self._wake.set()
+        with self._written:
+            return self._written.wait_for(lambda: not self._queued_bytes, timeout)
+
+    def close(self) -> None:
+        """Write what is left, and close the file. Lines that come later open it again. Blocks."""
+        atexit.unregister(self.close)
+        thread = self._thread
+        if thread is None:
+            return
+        self.flush()
+        self._closing.set()
+        self._wake.set()
+        thread.join(CLOSE_SECONDS)
+        with self._lock:
+            lost = len(self._queue)
+            self._thread = None
+        if lost:
+            log.error("%s lines of the audit log %s were not written: %s", lost, self.name, self.failing)
+
+    def _start_thread(self) -> None:
+        self._closing.clear()
+        self._thread = threading.Thread(target=self._work, name="wharfinger-audit", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    # -- in the thread
+
+    def _work(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue and self._write_batch():
+                self._closing.wait(0 if self._queued_bytes > BATCH_BYTES else PAUSE_SECONDS)
+            if self._closing.is_set():
+                break
+            if self._queue:
+                self._closing.wait(RETRY_SECONDS)
+                self._wake.set()
+        self._close_descriptor()
+
+    def _write_batch(self) -> bool:
+        """Write some lines. Returns False if that failed; then they are still in the queue."""
+        try:
+            self._reopen()
+            self._write_rest()
+            if self._queue:
+                self._write(self._next_lines(self._make_room(len(self._queue[0]))))
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._recover()
+        return True
+
+    def _next_lines(self, room: int) -> list[bytes]:
+        """Return at least one line, and not more than there is room for."""
+        lines: list[bytes] = []
+        size = 0
+        with self._lock:
+            for line in self._queue:
+                size += len(line)
+                if lines and size > min(BATCH_BYTES, room):
+                    break
+                lines.append(line)
+        return lines
+
+    def _write_rest(self) -> None:
+        """Write the rest of a line whose beginning is in the file."""
+        if not self._rest:
+            return
+        alone = self._size() == self._end
+        rest = self._rest if alone else b"\n" + self._rest_line
+        written = os.write(self._descriptor, rest)
+        self._end = self._size()
+        if alone:
+            self._rest = self._rest[written:]
+        elif written == len(rest):
+            self._rest = b""
+        if self._rest:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._done(1)
+
+    def _write(self, lines: list[bytes]) -> None:
+        written = os.write(self._descriptor, b"".join(lines))
+        self._end = self._size()
+        whole = 0
+        for line in lines:
+            if written < len(line):
+                break
+            written -= len(line)
+            whole += 1
+        self._done(whole)
+        if whole < len(lines):
+            if written:
+                self._rest, self._rest_line = lines[whole][written:], lines[whole]
+            # Write again at once: that raises the error of which the short write was the sign.
+            self._write_rest() if self._rest else self._write(lines[whole:])
+
+    def _done(self, count: int) -> None:
+        """Remove lines from the queue that are in the file."""
+        with self._written:
+            self._queued_bytes -= sum(len(self._queue.popleft()) for _ in range(count))
+            if not self._queued_bytes:
+                self._written.notify_all()
+
+    def _fail(self, error: OSError) -> None:
+        if not self.failing:
+            self.failing_since = time.time()
+            log.error("The audit log %s cannot be written: %s", self.name, _reason(error))
+        self.failing = _reason(error)
+
+    def _recover(self) -> None:
+        if self.failing:
+            log.warning("The audit log %s is written again.", self.name)
+            self.failing = ""
+
+    def _size(self) -> int:
+        return os.fstat(self._descriptor).st_size if isinstance(self.path, Path) else 0
+
+    # -- the file and its parts
+
+    def _reopen(self) -> None:
+        """Open the file, if it is not open or its name belongs to another one now."""
+        if isinstance(self.path, int):
+            self._descriptor = self.path
+            return
+        if self._descriptor >= 0:
+            if self._rest or _is_file_of(self.path, self._descriptor):
+                return
+            self._close_descriptor()
+        self._descriptor = _open(self.path)
+        self._end = self._size()
+
+    def _close_descriptor(self) -> None:
+        if self._descriptor >= 0 and isinstance(self.path, Path):
+            with suppress(OSError):  # a device, or a full disk: written lines are in the page cache
+                os.fsync(self._descriptor)
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _make_room(self, line: int) -> int:
+        """Begin a new file if this one has no room for another line. Returns the bytes for which there is room."""
+        if self.max_bytes is None or not isinstance(self.path, Path):
+            return BATCH_BYTES
+        size = self._size()
+        if size == 0 or size + line <= self.max_bytes:
+            return self.max_bytes - size
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            return BATCH_BYTES
+        if sys.platform != "win32":
+            import fcntl
+
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
+        if _is_file_of(self.path, self._descriptor):  # no other process has renamed it meanwhile
+            part = _part_name(self.path)
+            if sys.platform == "win32":  # which does not rename an open file
+                self._close_descriptor()
+            os.rename(self.path, part)
+            self._remove_old_parts()
+        self._close_descriptor()
+        self._reopen()
+        return self.max_bytes - self._size()
+
+    def _remove_old_parts(self) -> None:
+        if self.keep is None or not isinstance(self.path, Path):
+            return
+        parts = sorted(part for part in self.path.parent.iterdir() if _is_part(self.path.name, part.name))
+        for part in parts[: max(0, len(parts) - self.keep)]:
+            part.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> int:
+    """Open a file to append to it. A last line without an end, of a process that was killed, gets one.
+
+    Raises:
+        OSError: it cannot be opened, or is a symbolic link, a directory or the file of another user.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link: name the file itself") from None
+        raise
+    try:
+        info = os.fstat(descriptor)
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISCHR(info.st_mode)):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if hasattr(os, "geteuid") and info.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, "it belongs to another user")
+        if stat.S_ISREG(info.st_mode) and info.st_size and not _ends_with_line(descriptor, info.st_size):
+            os.write(descriptor, b"\n")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _ends_with_line(descriptor: int, size: int) -> bool:
+    os.lseek(descriptor, size - 1, os.SEEK_SET)  # appending does not use the position
+    return os.read(descriptor, 1) == b"\n"
+
+
+def _is_file_of(path: Path, descriptor: int) -> bool:
+    """Return whether a path still names the file that is open."""
+    try:
+        named = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(descriptor))
+
+
+def _part_name(path: Path) -> Path:
+    """Return an unused name for a part that ends now; the names sort by time."""
+    while True:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(now))
+        part = path.with_name(f"{path.name}.{stamp}.{int(now * 1000) % 1000:03d}Z")
+        if not os.path.lexists(part):
+            return part
+        time.sleep(0.001)
+
+
+def _is_part(name: str, other: str) -> bool:
+    """Return whether a file is a part of the log `name` that was renamed here, perhaps compressed since."""
+    rest = other.removeprefix(f"{name}.").removesuffix(".gz")
+    return other.startswith(f"{name}.") and len(rest) == 24 and rest[10] == "T" and rest.endswith("Z")
+
+
+def _reason(error: OSError) -> str:
+    """Return why a file cannot be written, in one short text."""
+    text = error.strerror or str(error)
+    return f"{text[:1].lower()}{text[1:]}"

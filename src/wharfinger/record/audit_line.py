@@ -1,0 +1,150 @@
+"""One line of the audit log: the fields of a decision, bounded and escaped."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger.content.redaction import redacted
+from wharfinger.protocol.principal import Principal
+from wharfinger.protocol.request import Request
+from wharfinger.types import Implementation
+
+__all__ = ["ACTIONS", "AuditLine", "action_of", "encode_line", "name_caller", "rfc3339", "trace_id"]
+
+ACTIONS = {
+    "resources/read": "read",
+    "tools/call": "call",
+    "prompts/get": "prompt",
+    "completion/complete": "complete",
+    "resources/subscribe": "watch",
+    "resources/unsubscribe": "unwatch",
+    "subscriptions/listen": "unwatch",
+    "resources/list": "list",
+    "resources/templates/list": "list",
+    "tools/list": "list",
+    "prompts/list": "list",
+    "initialize": "connect",
+    "server/discover": "connect",
+}
+"""The action of each method. The line of `subscriptions/listen` is written at its end; its URIs have lines before."""
+
+MAX_TARGET = 2048
+"""Most characters of a URI or name that are kept."""
+MAX_FIELD = 256
+"""Most characters of any other text."""
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.DOTALL).fullmatch
+"""W3C Trace Context, traceparent."""
+
+
+class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The fields of a line, in their order. What is empty is left out."""
+
+    time: str
+    action: str
+    """`read`, `list`, `search`, `watch`, `unwatch`, `complete`, `call`, `prompt`, `connect` or `other`."""
+    outcome: str
+    """`allowed`, `refused`, `failed`, `cancelled` or `limited`; for the log itself `resumed`."""
+    method: str = ""
+    target: str = ""
+    """The URI, or the name of the tool or prompt."""
+    subject: str = ""
+    issuer: str = ""
+    client: str = ""
+    """The OAuth client."""
+    app: str = ""
+    """The name and version of the MCP client, which it says itself."""
+    address: str = ""
+    rule: str = ""
+    """The rule of the policy that decided."""
+    via: str = ""
+    """The method of the request whose handler did this for its caller."""
+    bytes: int = 0
+    ms: float = 0.0
+    error: int = 0
+    """The JSON-RPC code of the error that the caller got."""
+    status: int = 0
+    """The HTTP status, if there was no request."""
+    hits: int | msgspec.UnsetType = UNSET
+    query: str = ""
+    trace: str = ""
+    unrecorded: int = 0
+    """Requests that were refused, or lines that were dropped, while the log could not be written."""
+    reason: str = ""
+
+
+def action_of(method: str) -> str:
+    """Return the action of a method."""
+    return ACTIONS.get(method, "other")
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_line(line: AuditLine) -> bytes:
+    r"""Return a line of ASCII-safe JSON, with its end: texts are cut, and unprintable characters written as `\uXXXX`.
+
+    So no text of a caller can end the line, move the cursor of a terminal or reverse what is read.
+    """
+    line.target = bounded(redacted(line.target[: 4 * MAX_TARGET]), MAX_TARGET, len(line.target))
+    for name in _TEXTS:
+        text = getattr(line, name)
+        if len(text) > MAX_FIELD:
+            setattr(line, name, bounded(text, MAX_FIELD))
+    try:
+        data = _encode(line)
+    except UnicodeEncodeError:  # lone surrogates, which JSON in UTF-8 cannot have
+        for name in ("target", *_TEXTS):
+            setattr(line, name, getattr(line, name).encode("utf-8", "backslashreplace").decode())
+        data = _encode(line)
+    text = data.decode()
+    if not text.isprintable():
+        data = "".join(char if char.isprintable() else _escaped(char) for char in text).encode()
+    return data + b"\n"
+
+
+_TEXTS = ("method", "subject", "issuer", "client", "app", "address", "rule", "query", "reason")
+
+
+def bounded(text: str, limit: int, length: int = 0) -> str:
+    """Return the beginning of a long text, with the number of characters that are left out."""
+    if len(text) <= limit and length <= 4 * MAX_TARGET:
+        return text
+    return f"{text[:limit]}…(+{max(len(text), length) - limit})"
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def rfc3339(seconds: float) -> str:
+    """Return a Unix time in RFC 3339, UTC, with milliseconds."""
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    if _last[0] != whole:
+        _last[:] = whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    return f"{_last[1]}.{milliseconds:03d}Z"
+
+
+_last: list[Any] = [-1, ""]
+
+
+def trace_id(request: Request) -> str:
+    """Return the id of the trace that a request belongs to, from `traceparent` in its `_meta`; empty if it has none."""
+    meta = getattr(request.params, "meta", UNSET)
+    if meta is UNSET or meta.traceparent is UNSET:
+        return ""
+    match = _TRACEPARENT(meta.traceparent)
+    return match[1] if match is not None and match[1].strip("0") else ""
+
+
+def name_caller(line: AuditLine, principal: Principal, app: Implementation | None, address: str) -> None:
+    """Set the fields of a line that say who called."""
+    line.subject, line.issuer, line.client = principal.subject, principal.issuer, principal.client
+    line.app = "" if app is None else f"{app.name} {app.version}".strip()
+    line.address = address

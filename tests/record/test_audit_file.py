@@ -1,0 +1,277 @@
+"""Lines reach the file in order and whole: through rotation, renames, full disks and the end of the process."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from wharfinger.record import audit_file
+from wharfinger.record.audit_file import MIN_MAX_BYTES, QUEUE_BYTES, AuditFile, UnusableAuditFile
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it never held"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_file, "RETRY_SECONDS", 0.05)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB of its own."""
+    place = tmp_path / "small"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)], capture_output=True)
+    if done.returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def line(number: int, size: int = 0) -> bytes:
+    return b"%08d" % number + b"x" * max(0, size - 9) + b"\n"
+
+
+def test_lines_are_written_in_order_by_many_threads(tmp_path: Path) -> None:
+    file = AuditFile(tmp_path / "log")
+    file.open()
+
+    def write(thread: int) -> None:
+        for number in range(500):
+            assert file.append(b"%d %04d\n" % (thread, number))
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    file.close()
+    lines = (tmp_path / "log").read_bytes().splitlines()
+    assert len(lines) == 2000
+    for n in range(4):
+        assert [one for one in lines if one.startswith(b"%d " % n)] == [b"%d %04d" % (n, at) for at in range(500)]
+
+
+def test_the_file_is_for_its_owner_only_and_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for text in (b"one\n", b"two\n"):
+        file = AuditFile(path)
+        file.open()
+        file.append(text)
+        file.close()
+    assert path.read_bytes() == b"one\ntwo\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_line_without_an_end_gets_one(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"half')
+    file = AuditFile(path)
+    file.append(b"whole\n")
+    file.close()
+    assert path.read_bytes() == b'{"half\nwhole\n'
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "directory", "fifo", "missing"])
+def test_what_is_not_a_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "log"
+    if kind == "link":
+        victim.write_text("mine")
+        path.symlink_to(victim)
+    elif kind == "dangling":
+        path.symlink_to(victim)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path = tmp_path / "no" / "log"
+    with pytest.raises(UnusableAuditFile, match="cannot be written: "):
+        AuditFile(path).open()
+    assert not victim.exists() or victim.read_text() == "mine"
+
+
+def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, quick: None) -> None:
+    path, victim = tmp_path / "log", tmp_path / "victim"
+    victim.write_text("mine")
+    file = AuditFile(path)
+    file.append(b"one\n")
+    assert file.flush()
+    path.rename(tmp_path / "old")
+    path.symlink_to(victim)
+    file.append(b"two\n")
+    until(lambda: file.failing)
+    assert "symbolic link" in file.failing
+    assert not file.accepting
+    path.unlink()
+    file.close()
+    assert victim.read_text() == "mine"
+    assert path.read_bytes() == b"two\n"
+
+
+def test_it_is_rotated_at_its_size_and_no_line_is_split_or_lost(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    file = AuditFile(path, max_bytes=MIN_MAX_BYTES)
+    for number in range(3000):
+        file.append(line(number, 100))
+    file.close()
+    parts = sorted(tmp_path.glob("log.*"))
+    assert len(parts) == 300_000 // MIN_MAX_BYTES
+    assert all(part.stat().st_size <= MIN_MAX_BYTES for part in (*parts, path))
+    assert all(part.stat().st_size > MIN_MAX_BYTES - 100 for part in parts)
+    assert b"".join(part.read_bytes() for part in (*parts, path)) == b"".join(line(n, 100) for n in range(3000))
+    assert all(stat.S_IMODE(part.stat().st_mode) == 0o600 for part in (*parts, path))
+
+
+@pytest.mark.parametrize("keep", [0, 2])
+def test_older_parts_are_removed_and_nothing_else(tmp_path: Path, keep: int) -> None:
+    other = tmp_path / "log.backup"
+    other.write_text("mine")
+    file = AuditFile(tmp_path / "log", max_bytes=MIN_MAX_BYTES, keep=keep)
+    for number in range(6000):
+        file.append(line(number, 100))
+    file.close()
+    parts = sorted(part for part in tmp_path.glob("log.*") if part != other)
+    assert len(parts) == keep
+    assert other.read_text() == "mine"
+    assert (tmp_path / "log").read_bytes().endswith(line(5999, 100))
+
+
+def test_a_file_that_logrotate_renames_is_left_at_the_next_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    file = AuditFile(path)
+    file.append(b"one\n")
+    assert file.flush()
+    path.rename(tmp_path / "log.1")
+    file.append(b"two\n")
+    file.close()
+    assert (tmp_path / "log.1").read_bytes() == b"one\n"
+    assert path.read_bytes() == b"two\n"
+
+
+def test_a_file_that_is_truncated_in_place_goes_on_at_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    file = AuditFile(path)
+    file.append(b"one\n")
+    assert file.flush()
+    os.truncate(path, 0)
+    file.append(b"two\n")
+    file.close()
+    assert path.read_bytes() == b"two\n"
+
+
+def test_two_processes_rotate_one_file_and_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    program = (
+        "import sys; from pathlib import Path; from wharfinger.record.audit_file import AuditFile\n"
+        f"file = AuditFile(Path({str(path)!r}), max_bytes={MIN_MAX_BYTES})\n"
+        "for n in range(4000): file.append(b'%s %06d ' % (sys.argv[1].encode(), n) + b'x' * 80 + b'\\n')\n"
+        "file.close()"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, name]) for name in "ab"]
+    assert [writer.wait(30) for writer in writers] == [0, 0]
+    lines = [one for part in tmp_path.glob("log*") for one in part.read_bytes().splitlines()]
+    assert len(lines) == 8000
+    assert {one[:8] for one in lines} == {b"%c %06d" % (name, n) for name in b"ab" for n in range(4000)}
+    assert all(one.endswith(b" " + b"x" * 80) for one in lines)
+
+
+def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick: None) -> None:
+    filler = full_disk / "filler"
+    filler.write_bytes(bytes(96 * 1024))
+    file = AuditFile(full_disk / "log")
+    file.open()
+    for number in range(900):
+        assert file.append(line(number, 100))
+    until(lambda: file.failing)
+    assert file.failing == "no space left on device"
+    assert not file.accepting
+    assert file.append(line(900, 100))
+    filler.unlink()
+    until(lambda: file.accepting)
+    file.close()
+    assert (full_disk / "log").read_bytes() == b"".join(line(n, 100) for n in range(901))
+
+
+def test_the_queue_is_bounded_and_what_it_does_not_take_is_counted(tmp_path: Path) -> None:
+    file = AuditFile(Path("/dev/full"))
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    taken = sum(file.append(line(n, 1024)) for n in range(QUEUE_BYTES // 1024 + 5))
+    assert taken == QUEUE_BYTES // 1024
+    assert file.dropped == 5
+    until(lambda: file.failing)
+    file._queue.clear()  # or the next test would wait for its end
+
+
+def test_a_limit_of_the_file_size_is_an_error_and_not_the_end(tmp_path: Path) -> None:
+    """`RLIMIT_FSIZE` cuts a line in the middle, as a full disk does; another process ends it."""
+    path = tmp_path / "log"
+    program = f"""
+import resource, time
+from pathlib import Path
+from wharfinger.record import audit_file
+audit_file.RETRY_SECONDS = 0.02
+file = audit_file.AuditFile(Path({str(path)!r}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1050, resource.RLIM_INFINITY))
+for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
+while not file.failing: time.sleep(0.001)
+assert file.failing == "file too large", file.failing
+assert Path({str(path)!r}).stat().st_size == 1050
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+file.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert path.read_bytes() == b"".join(line(n, 100) for n in range(20))
+
+
+def test_the_end_of_the_process_writes_what_waits(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    program = (
+        "from pathlib import Path; from wharfinger.record.audit_file import AuditFile\n"
+        f"file = AuditFile(Path({str(path)!r}))\n"
+        "for n in range(5000): file.append(b'%d\\n' % n)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert path.read_bytes() == b"".join(b"%d\n" % n for n in range(5000))
+
+
+def test_lines_after_the_end_open_the_file_again(tmp_path: Path) -> None:
+    file = AuditFile(tmp_path / "log")
+    file.append(b"one\n")
+    file.close()
+    file.append(b"two\n")
+    file.close()
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+
+
+def test_appending_does_not_wait_for_a_slow_file() -> None:
+    reader, writer = os.pipe()
+    try:
+        file = AuditFile(writer)
+        for number in range(2000):  # a pipe holds 64 KiB, and nobody reads it
+            assert file.append(line(number, 100))
+        data = b""
+        while len(data) < 200_000:
+            data += os.read(reader, 65536)
+        assert data == b"".join(line(n, 100) for n in range(2000))
+        assert file.flush()
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,362 @@
+"""The audit log of a real server: what is in it, what never is, and what happens while it cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Context, Server
+from wharfinger.policy import Policy
+from wharfinger.protocol.http.rules import HttpRefusal
+from wharfinger.protocol.principal import Principal
+from wharfinger.record import AuditLog, audit_file
+from wharfinger.record.audit_file import UnusableAuditFile
+from wharfinger.transports.http_server.app import HttpApp
+
+POLICY = """
+[[allow]]
+who = "anyone"
+what = ["notes://*", "tool:*"]
+[[deny]]
+who = "anyone"
+what = ["notes://private"]
+"""
+
+
+def harbour(audit: Any = None, policy: str = "") -> Server:
+    server = Server("harbour", audit=audit, policy=Policy.from_toml(policy) if policy else None)
+
+    @server.resource("notes://today")
+    async def today() -> str:
+        return "calm"
+
+    @server.resource("notes://private")
+    async def private() -> str:
+        return "secret"
+
+    @server.tool
+    async def repeat(uri: str, ctx: Context) -> str:
+        return (await ctx.read_resource(uri)).contents[0].text or ""
+
+    @server.tool
+    async def find(words: str, ctx: Context) -> int:
+        return len(await ctx.search(words))
+
+    return server
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in path.read_bytes().splitlines()]
+
+
+def of(path: Path, action: str) -> list[dict[str, Any]]:
+    return [one for one in lines(path) if one["action"] == action]
+
+
+async def read(server: Server, *uris: str) -> list[str]:
+    """The texts of these URIs, or the errors."""
+    found: list[str] = []
+    async with Client(server) as client:
+        for uri in uris:
+            try:
+                found.append((await client.read_resource(uri)).contents[0].text or "")
+            except Exception as error:
+                found.append(type(error).__name__)
+    return found
+
+
+def test_a_read_has_one_line_with_who_what_and_how(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    before = time.time()
+    asyncio.run(read(harbour(path, POLICY), "notes://today", "notes://private", "notes://none"))
+    first, second, third = of(path, "read")
+    assert first["target"] == "notes://today"
+    assert first["outcome"] == "allowed"
+    assert first["method"] == "resources/read"
+    assert first["subject"] == "local"
+    assert first["app"].startswith("wharfinger ")
+    assert first["bytes"] > 20
+    assert 0 < first["ms"] < 10_000
+    assert "calm" not in path.read_text()
+    stamp = first["time"]
+    assert stamp.endswith("Z")
+    assert before - 1 < time.mktime(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone < time.time() + 1
+    assert (second["target"], second["outcome"]) == ("notes://private", "refused")
+    assert first["rule"] != second["rule"]
+    assert "1" in first["rule"] + second["rule"]
+    assert (third["outcome"], third["error"]) == ("failed", second["error"])
+
+
+def test_what_a_tool_reads_has_a_line_and_its_arguments_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def call() -> None:
+        async with Client(harbour(path, POLICY)) as client:
+            await client.call_tool("repeat", {"uri": "notes://today", "unused": "tulip"})
+            await client.call_tool("repeat", {"uri": "notes://private"})
+            await client.call_tool("find", {"words": "today"})
+            await client.call_tool("find", {"words": "tulip"})
+
+    with pytest.raises(Exception, match="unused"):
+        asyncio.run(call())
+    path.unlink()
+
+    async def again() -> None:
+        async with Client(harbour(path, POLICY)) as client:
+            await client.call_tool("repeat", {"uri": "notes://today"})
+            with contextlib.suppress(Exception):
+                await client.call_tool("repeat", {"uri": "notes://private"})
+            await client.call_tool("find", {"words": "today"})
+            await client.call_tool("find", {"words": "tulip"})
+
+    asyncio.run(again())
+    reads = of(path, "read")
+    assert [(one["target"], one["outcome"], one["via"]) for one in reads] == [
+        ("notes://today", "allowed", "tools/call"),
+        ("notes://private", "refused", "tools/call"),
+    ]
+    assert reads[0]["bytes"] == len("calm")
+    assert [one["target"] for one in of(path, "call")] == ["repeat", "repeat", "find", "find"]
+    assert [one["hits"] for one in of(path, "search")] == [1, 0]
+    assert "tulip" not in path.read_text()
+
+
+def test_search_words_are_recorded_on_request_only(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def search() -> None:
+        async with Client(harbour(AuditLog(path, queries=True))) as client:
+            await client.call_tool("find", {"words": "tulip\nfields"})
+
+    asyncio.run(search())
+    assert [(one["query"], one["hits"]) for one in of(path, "search")] == [("tulip\nfields", 0)]
+
+
+def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def watch() -> None:
+        async with Client(harbour(path, POLICY)) as client, client.watch("notes://today"):
+            pass
+
+    asyncio.run(watch())
+    assert [(one["target"], one["outcome"]) for one in of(path, "watch")] == [("notes://today", "allowed")]
+    assert [one["method"] for one in of(path, "unwatch")] == ["subscriptions/listen"]
+    assert of(path, "watch")[0]["rule"]
+
+
+def test_a_server_on_http_records_who_was_refused_before_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    server = harbour(path)
+
+    def verify(headers: Any) -> Principal:
+        token = headers.get(b"authorization", b"")
+        if token == b"Bearer good-token":
+            return Principal(subject="ann", issuer="https://id.test", client="desk")
+        raise HttpRefusal({b"": 401, b"Bearer bad-token": 403}.get(token, 429), "no")
+
+    async def run() -> None:
+        app = HttpApp(server, verify=verify)
+        for token in (b"", b"Bearer bad-token", b"Bearer other-token", b"Bearer good-token"):
+            await post(app, token)
+        await app.aclose(0)
+
+    asyncio.run(run())
+    found = lines(path)
+    assert [(one.get("status"), one["outcome"], one.get("subject"), one["address"]) for one in found] == [
+        (401, "refused", None, "10.1.2.3"),
+        (403, "refused", None, "10.1.2.3"),
+        (429, "limited", None, "10.1.2.3"),
+        (None, "allowed", "ann", "10.1.2.3"),
+    ]
+    assert (found[3]["issuer"], found[3]["client"]) == ("https://id.test", "desk")
+    assert found[3]["trace"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert [one["target"] for one in found] == ["notes://today"] * 4
+    assert "token" not in path.read_text()
+
+
+async def post(app: HttpApp, authorization: bytes) -> tuple[int, bytes]:
+    """Read notes://today over HTTP. Returns the status and the body."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "notes://today", "_meta": meta}}
+    body = json.dumps(message).encode()
+    events: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(event: Any) -> None:
+        events.append(event)
+
+    fields = [
+        (b"host", b"127.0.0.1"),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json, text/event-stream"),
+        (b"content-length", b"%d" % len(body)),
+        (b"mcp-protocol-version", b"2026-07-28"),
+        (b"mcp-method", b"resources/read"),
+        (b"mcp-name", b"notes://today"),
+        (b"authorization", authorization),
+    ]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": fields,
+             "client": ("10.1.2.3", 1), "scheme": "http", "http_version": "1.1"}  # fmt: skip
+    await app(scope, receive, send)
+    return events[0]["status"], events[1]["body"]
+
+
+# -- a log that cannot be written
+
+
+@pytest.fixture
+def breakable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a log; where it is a directory, it cannot be written."""
+    monkeypatch.setattr(audit_file, "RETRY_SECONDS", 0.02)
+    return tmp_path / "audit.jsonl"
+
+
+def break_log(path: Path) -> None:
+    path.rename(path.with_name("before.jsonl"))
+    path.mkdir()
+
+
+async def until_failing(audit: AuditLog, failing: bool) -> None:
+    end = time.monotonic() + 20
+    while bool(audit.file.failing) is not failing:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+
+
+def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_after(breakable: Path) -> None:
+    audit = AuditLog(breakable)
+    server = harbour(audit)
+
+    async def run() -> list[str]:
+        answers: list[str] = []
+        async with Client(server) as client:
+
+            async def ask() -> None:
+                try:
+                    answers.append((await client.read_resource("notes://today")).contents[0].text or "")
+                except Exception as error:
+                    answers.append(str(error))
+
+            await ask()
+            assert audit.file.flush()
+            break_log(breakable)
+            await ask()  # nobody knows yet; its line waits
+            await until_failing(audit, True)
+            await ask()
+            await ask()
+            breakable.rmdir()
+            await until_failing(audit, False)
+            await ask()
+        return answers
+
+    answers = asyncio.run(run())
+    assert answers[0] == answers[1] == answers[4] == "calm"
+    assert all("cannot be written" in answer for answer in answers[2:4])
+    found = lines(breakable.with_name("before.jsonl")) + lines(breakable)
+    assert [one["outcome"] for one in found if one["action"] == "read"] == ["allowed"] * 3
+    (gap,) = [one for one in found if one["action"] == "record"]
+    assert gap["unrecorded"] == 2
+    assert gap["reason"].startswith("since 20")
+    assert found.index(gap) < max(n for n, one in enumerate(found) if one["action"] == "read")
+
+
+def test_with_continue_requests_are_served_and_what_the_queue_cannot_hold_is_counted(
+    breakable: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_file, "QUEUE_BYTES", 2000)
+    audit = AuditLog(breakable, on_error="continue")
+    server = harbour(audit)
+
+    async def run() -> int:
+        async with Client(server) as client:
+            await client.read_resource("notes://today")
+            assert audit.file.flush()
+            break_log(breakable)
+            await client.read_resource("notes://today")
+            await until_failing(audit, True)
+            for _ in range(30):
+                assert (await client.read_resource("notes://today")).contents[0].text == "calm"
+            dropped = audit.file.dropped
+            breakable.rmdir()
+            await until_failing(audit, False)
+            await client.read_resource("notes://today")
+        return dropped
+
+    dropped = asyncio.run(run())
+    assert dropped > 10
+    found = lines(breakable)
+    assert sum(one.get("unrecorded", 0) for one in found) == dropped
+    assert len([one for one in found if one["action"] == "read"]) == 32 - dropped
+    assert "cannot be written: is a directory" in caplog.text
+
+
+@pytest.mark.parametrize("on_error", ["refuse", "continue"])
+def test_a_log_that_cannot_be_opened_stops_the_start_unless_it_may_continue(
+    tmp_path: Path, on_error: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = harbour(AuditLog(tmp_path, on_error=on_error))
+
+    async def start() -> None:
+        await server.start()
+        await server.close()
+
+    caplog.set_level(logging.WARNING)
+    if on_error == "refuse":
+        with pytest.raises(UnusableAuditFile, match="is a directory"):
+            asyncio.run(start())
+    else:
+        asyncio.run(start())
+        assert "continues without a record" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{"max_bytes": 65535}, {"keep": -1}, {"on_error": "panic"}])
+def test_options_out_of_range_are_errors(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="write"):
+        AuditLog(tmp_path / "log", **options)
+
+
+def test_sigterm_leaves_a_complete_log(tmp_path: Path) -> None:
+    path, script = tmp_path / "audit.jsonl", tmp_path / "server.py"
+    script.write_text(
+        "from wharfinger import Server\n"
+        f"server = Server('s', audit={str(path)!r})\n"
+        "@server.resource('notes://today')\n"
+        "async def today() -> str: return 'calm'\n"
+        "server.run()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    for id in range(50):
+        params = {"uri": "notes://today", "_meta": meta}
+        message = {"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params}
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+    for _ in range(50):
+        assert b"calm" in process.stdout.readline()
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait(20)
+    process.stdin.close()
+    process.stdout.close()
+    assert len(lines(path)) == 50
