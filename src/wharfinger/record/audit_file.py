@@ -45,7 +45,7 @@ PAUSE_SECONDS = 0.02
 RETRY_SECONDS = 1.0
 """Time between two attempts while the file cannot be written."""
 CLOSE_SECONDS = 2.0
-"""How long the last lines may take at the end."""
+"""How long the end waits while no line is written."""
 MIN_MAX_BYTES = 64 * 1024
 """Smallest size at which a file can be rotated; one line is smaller."""
 
@@ -135,7 +135,9 @@ class AuditFile:
         thread = self._thread
         if thread is None:
             return
-        self.flush()
+        before = -1
+        while not self.flush() and self._queued_bytes != before:  # a slow disk is given as long as it takes
+            before = self._queued_bytes
         self._closing.set()
         self._wake.set()
         thread.join(CLOSE_SECONDS)
