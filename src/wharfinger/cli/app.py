@@ -28,6 +28,7 @@ COMMANDS = {
     "add": "Add a server to a host.",
     "auth": "Sign in to a server, or find out why that fails.",
     "token": "Create, list and revoke tokens for your server.",
+    "audit": "Summarise the record of who read what.",
     "completion": "Print the completion script for your shell.",
 }
 """The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is

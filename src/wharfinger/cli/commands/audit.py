@@ -1,0 +1,130 @@
+"""`wharfinger audit`: summarises the record that a server with `--audit` writes."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wharfinger.cli.commands.token import UNITS
+from wharfinger.cli.options import json_option, verbosity_options
+
+if TYPE_CHECKING:
+    from wharfinger.record.report import AuditReport
+
+__all__ = ["audit"]
+
+MAX_ROWS = 10_000
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  wharfinger audit report audit.jsonl --since 7d
+  wharfinger audit report audit.jsonl --who ann --json"""
+)
+def audit() -> None:
+    """Read the record of a server: who read, called and searched what, and who was refused."""
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return a time such as 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z in RFC 3339."""
+    if value is None:
+        return ""
+    if (ago := re.fullmatch(r"([0-9]{1,9})([smhdw])", value)) is not None:
+        seconds = time.time() - int(ago[1]) * UNITS[ago[2]]
+        return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(max(0, seconds)))
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", value) is not None:
+        return f"{value}T00:00:00.000Z"
+    if (stamp := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,3})?Z?", value)) is not None:
+        return f"{stamp[1]}{(stamp[2] or '.').ljust(4, '0')}Z"
+    raise click.BadParameter(f"{value!r} is not a time: write 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z (UTC).")
+
+
+@audit.command(
+    epilog="""\b
+Examples:
+  wharfinger audit report audit.jsonl
+  wharfinger audit report audit.jsonl --since 24h --what 'file:///docs/private/*'
+  wharfinger audit report /var/log/docs/*.jsonl --json"""
+)
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--since", callback=moment, metavar="TIME", help="Only from then on: 7d, 12h, or a date (UTC).")
+@click.option("--until", callback=moment, metavar="TIME", help="Only before then.")
+@click.option("--who", default="", metavar="NAME", help="Only of this subject, or this address.")
+@click.option("--what", default="", metavar="PATTERN", help="Only URIs and names that match; * is any characters.")
+@click.option(
+    "--limit", default=10, show_default=True, type=click.IntRange(1, MAX_ROWS), metavar="N", help="Rows in each table."
+)
+@json_option
+@verbosity_options
+@click.pass_context
+def report(
+    ctx: click.Context, files: tuple[Path, ...], since: str, until: str, who: str, what: str, limit: int, as_json: bool
+) -> None:
+    """Summarise FILE and its rotated parts, compressed ones too.
+
+    Lines that cannot be read are counted and skipped.
+    """
+    from wharfinger.record.report import AuditReport, every_part
+
+    summary = AuditReport(since=since, until=until, who=who, what=what)
+    for part in every_part(files):
+        try:
+            summary.add_file(part)
+        except OSError as error:
+            raise click.UsageError(f"{part} cannot be read: {error.strerror}", ctx) from None
+    if summary.damaged_count:
+        more = "" if summary.damaged_count <= len(summary.damaged) else ", …"
+        click.echo(f"{summary.damaged_count} damaged lines: {', '.join(summary.damaged)}{more}", err=True)
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        print_json(summary.as_dict(limit))
+    else:
+        print_report(summary, limit)
+
+
+def print_report(summary: AuditReport, limit: int) -> None:
+    """Print the tables that have rows."""
+    from wharfinger.cli.render.output import print_rows
+    from wharfinger.content.text import size_text
+
+    if not summary.line_count:
+        click.echo("No lines fit.")
+        return
+    counted = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.outcomes.items() if count)
+    click.echo(f"{summary.first} to {summary.last}: {summary.line_count:,} lines, {counted or 'no requests'}")
+    if summary.unrecorded:
+        click.echo(f"{summary.unrecorded:,} requests have no line: the log could not be written.")
+    data = summary.as_dict(limit)
+    words: list[tuple[str, ...]] = [
+        (f"{one['count']:,}", one["query"] or "(words are not recorded)") for one in data["foundNothing"]
+    ]
+    callers: list[tuple[str, ...]] = [
+        (one["who"], f"{one['requests']:,} requests", size_text(one["bytes"])) for one in data["callers"]
+    ]
+    tables: list[tuple[str, list[tuple[str, ...]]]] = [
+        ("Most read", [(f"{one['count']:,}", one["target"]) for one in data["read"]]),
+        ("Who read what", [(f"{one['count']:,}", one["who"], one["target"]) for one in data["readBy"]]),
+        (
+            "Refused",
+            [
+                (f"{one['count']:,}", one["who"], one["outcome"], one["action"], one["target"], one["rule"])
+                for one in data["refused"]
+            ],
+        ),
+        (f"Searches that found nothing (of {summary.searches:,})", words),
+        ("Callers", callers),
+    ]
+    for title, rows in tables:
+        if rows:
+            click.echo(f"\n{title}")
+            print_rows([("  " + row[0], *row[1:]) for row in rows])
+    if data["tooLowBy"]:
+        click.echo(f"\nThere are too many names to count each: numbers may be too low by {data['tooLowBy']:,}.")

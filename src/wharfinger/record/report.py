@@ -1,0 +1,246 @@
+"""Reads audit logs again: who read what, most read, refused, searches that found nothing, bytes per caller.
+
+Files are read line by line, and counts are kept for at most `MAX_COUNTED` names of each kind, so that a log of any
+size is summarised in bounded memory: if there are more, the rarest are dropped, and the counts of those that come later
+are too low by at most `Counts.error` (the algorithm of Misra and Gries).
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from wharfinger.content.globs import compile_glob
+
+__all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "every_part", "read_lines"]
+
+MAX_COUNTED = 10_000
+"""Most names of a kind that are counted."""
+MAX_LINE_BYTES = 64 * 1024
+"""A longer line is damaged: the log writes none."""
+SUMMED = ("allowed", "refused", "failed", "cancelled", "limited")
+
+
+class RecordedLine(msgspec.Struct):
+    """The fields of a line that the report uses."""
+
+    time: str
+    action: str
+    outcome: str
+    target: str = ""
+    subject: str = ""
+    issuer: str = ""
+    address: str = ""
+    rule: str = ""
+    via: str = ""
+    bytes: int = 0
+    hits: int | msgspec.UnsetType = msgspec.UNSET
+    query: str = ""
+    unrecorded: int = 0
+
+    @property
+    def who(self) -> str:
+        """The caller: its subject, with the issuer if there is one, or its address."""
+        if self.subject:
+            return f"{self.subject} ({self.issuer})" if self.issuer else self.subject
+        return self.address or "anonymous"
+
+
+_decode = msgspec.json.Decoder(RecordedLine).decode
+
+
+class Counts:
+    """Counts of the most frequent names."""
+
+    def __init__(self, limit: int = MAX_COUNTED) -> None:
+        self.limit = limit
+        self.error = 0
+        """By how much any count may be too low."""
+        self._counts: dict[Any, int] = {}
+
+    def add(self, name: Any, amount: int = 1) -> None:
+        """Count a name."""
+        counts = self._counts
+        counts[name] = counts.get(name, 0) + amount
+        if len(counts) > self.limit:
+            # Subtracting the median drops at least half of the names: each addition pays for itself.
+            less = sorted(counts.values())[len(counts) // 2]
+            self.error += less
+            self._counts = {name: count - less for name, count in counts.items() if count > less}
+
+    def top(self, limit: int) -> list[tuple[Any, int]]:
+        """Return the most frequent names and their counts."""
+        return sorted(self._counts.items(), key=lambda one: (-one[1], str(one[0])))[:limit]
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+class AuditReport:
+    """A summary of audit lines.
+
+    `since` and `until` are times in RFC 3339, `who` a subject or address, and `what` a pattern for URIs and
+    names, in which `*` stands for any characters: only lines that fit all of them are counted.
+    """
+
+    def __init__(self, *, since: str = "", until: str = "", who: str = "", what: str = "") -> None:
+        self.since = since
+        self.until = until
+        self.who = who
+        self.matches = compile_glob(what, path=False) if what else None
+        self.first = self.last = ""
+        self.line_count = 0
+        self.damaged: list[str] = []
+        """The first damaged lines, as FILE:LINE."""
+        self.damaged_count = 0
+        self.unrecorded = 0
+        """Requests without a line, because the log could not be written."""
+        self.outcomes: dict[str, int] = dict.fromkeys(SUMMED, 0)
+        self.reads = Counts()
+        """By URI."""
+        self.reads_by_who = Counts()
+        """By caller and URI."""
+        self.refusals = Counts()
+        """By caller, action, URI or name, and rule."""
+        self.empty_searches = Counts()
+        """By their words; empty if words are not recorded."""
+        self.searches = 0
+        self.bytes_by_who = Counts()
+        self.calls_by_who = Counts()
+
+    def add_file(self, path: Path) -> None:
+        """Add a log, which may be compressed with gzip.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        for number, raw in read_lines(path):
+            try:
+                line = None if raw is None else _decode(raw)
+            except msgspec.MsgspecError:
+                line = None
+            if line is None:
+                self.damaged_count += 1
+                if len(self.damaged) < 10:
+                    self.damaged.append(f"{path}:{number}")
+            else:
+                self.add(line)
+
+    def add(self, line: RecordedLine) -> None:
+        """Add a line, if it fits."""
+        if (self.since and line.time < self.since) or (self.until and line.time >= self.until):
+            return
+        if self.who and self.who not in (line.subject, line.address, line.who):
+            return
+        if self.matches is not None and not self.matches(line.target):
+            return
+        self.first = min(self.first or line.time, line.time)
+        self.last = max(self.last, line.time)
+        self.line_count += 1
+        self.unrecorded += line.unrecorded
+        if line.action == "record":
+            return
+        who = line.who
+        if line.outcome in self.outcomes:
+            self.outcomes[line.outcome] += 1
+        if not line.via:  # what a handler read is a part of the answer to its caller
+            self.bytes_by_who.add(who, line.bytes)
+            self.calls_by_who.add(who)
+        if line.action == "read" and line.outcome == "allowed":
+            self.reads.add(line.target)
+            self.reads_by_who.add((who, line.target))
+        elif line.action == "search":
+            self.searches += 1
+            if line.hits == 0:
+                self.empty_searches.add(line.query)
+        if line.outcome in ("refused", "limited"):
+            self.refusals.add((who, line.outcome, line.action, line.target, line.rule))
+
+    def as_dict(self, limit: int) -> dict[str, Any]:
+        """Return the summary as JSON values, with at most `limit` entries in each list."""
+        requests = dict(self.calls_by_who.top(MAX_COUNTED))
+        return {
+            "from": self.first,
+            "to": self.last,
+            "lines": self.line_count,
+            "damaged": self.damaged_count,
+            "damagedLines": self.damaged,
+            "unrecorded": self.unrecorded,
+            "outcomes": self.outcomes,
+            "read": [{"target": target, "count": count} for target, count in self.reads.top(limit)],
+            "readBy": [
+                {"who": who, "target": target, "count": count} for (who, target), count in self.reads_by_who.top(limit)
+            ],
+            "refused": [
+                {"who": who, "outcome": outcome, "action": action, "target": target, "rule": rule, "count": count}
+                for (who, outcome, action, target, rule), count in self.refusals.top(limit)
+            ],
+            "searches": self.searches,
+            "foundNothing": [{"query": query, "count": count} for query, count in self.empty_searches.top(limit)],
+            "callers": [
+                {"who": who, "bytes": size, "requests": requests.get(who, 0)}
+                for who, size in self.bytes_by_who.top(limit)
+            ],
+            "tooLowBy": max(
+                counts.error for counts in (self.reads, self.reads_by_who, self.refusals, self.empty_searches)
+            ),
+        }
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return a log and its earlier parts that were renamed, the oldest first; also as logrotate names them."""
+    parts = [
+        part
+        for part in path.parent.glob(f"{_literal(path.name)}.*")
+        if part.is_file() and _is_part(part.name.removeprefix(f"{path.name}."))
+    ]
+    return [*sorted(parts, key=_age), path]
+
+
+def _is_part(suffix: str) -> bool:
+    stem = suffix.removesuffix(".gz")
+    return stem.isdecimal() or (len(stem) == 24 and stem[10:11] == "T" and stem.endswith("Z"))
+
+
+def _age(part: Path) -> tuple[int, str]:
+    number = part.name.removesuffix(".gz").rpartition(".")[2]
+    return (-int(number), "") if number.isdecimal() else (0, part.name)
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line of a log and its number; None for a line that is too long, or where compression is damaged."""
+    number = 0
+    with path.open("rb") as raw:
+        compressed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        file: IO[bytes] = gzip.GzipFile(fileobj=raw) if compressed else raw  # type: ignore[assignment]
+        try:
+            for number, line in enumerate(_bounded_lines(file), 1):
+                if line is None or line.strip():
+                    yield number, line
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            yield number + 1, None
+
+
+def _bounded_lines(file: IO[bytes]) -> Iterator[bytes | None]:
+    while line := file.readline(MAX_LINE_BYTES):
+        if line.endswith(b"\n") or len(line) < MAX_LINE_BYTES:
+            yield line
+            continue
+        yield None
+        while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+            pass
+
+
+def every_part(paths: Iterable[Path]) -> list[Path]:
+    """Return the given logs with their parts, each once."""
+    return list(dict.fromkeys(part for path in paths for part in parts_of(path)))
