@@ -14,7 +14,7 @@ from wharfinger.server import Server
 
 
 def crashing_server(folder: Path) -> Server:
-    """Dies at a call where no file in `folder` says that it has done so; writes there what it was asked."""
+    """Return a server whose tools kill it at their first call; files in `folder` record its starts and its deaths."""
     server = Server("crashing")
     starts = folder / "starts"
     with starts.open("a") as file:

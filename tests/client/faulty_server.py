@@ -24,7 +24,7 @@ def write(data):
         data = data[os.write(1, data) :]
 
 
-def called(id, name):
+def answer_call(id, name):
     text = {"content": [{"type": "text", "text": "calm"}]}
     answer = json.dumps({"jsonrpc": "2.0", "id": id, "result": text}).encode() + b"\n"
     if name == "print":
@@ -80,7 +80,7 @@ def main():
         elif method == "tools/list":
             result = {"tools": TOOLS}
         elif method == "tools/call":
-            called(id, message["params"]["name"])
+            answer_call(id, message["params"]["name"])
             continue
         else:
             error = {"code": -32601, "message": "no such method"}

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.types import meant
+from tests.types import intended_differences
 from wharfinger import types
 
 SPEC = Path(__file__).parents[3] / "shared" / "spec"
@@ -43,7 +43,7 @@ def load_schemas() -> dict[str, dict[str, Node]]:
 
 def ours(definition: str) -> Any:
     """What stands for a definition in `wharfinger.types`; None if nothing does."""
-    name = meant.RENAMED.get(definition, (definition, ""))[0]
+    name = intended_differences.RENAMED.get(definition, (definition, ""))[0]
     return getattr(types, name, None)
 
 
@@ -62,18 +62,22 @@ class SchemaReader:
         self.members: dict[str, dict[str, set[str]]] = {}  # struct -> member -> statements
         self.required: dict[str, list[set[str]]] = {}  # struct -> members required, once for each definition of it
         self.aliases: dict[str, set[str]] = {}
-        self.used: set[str] = set()  # rows of `meant` that were needed
+        self.used: set[str] = set()  # rows of `intended_differences` that were needed
 
     def read_all(self) -> None:
         for name, node in self.definitions.items():
-            if name in meant.NOT_HERE or name in meant.OPEN or name in meant.ANYTHING:
+            if (
+                name in intended_differences.NOT_HERE
+                or name in intended_differences.PLAIN_DICTS
+                or name in intended_differences.UNTYPED
+            ):
                 continue
             if "method" in node.get("properties", {}):
                 self.read_envelope(name, node)
             elif is_struct(ours(name)) and "anyOf" not in node:
                 self.read_struct(ours(name).__name__, node)
             else:
-                own = meant.RENAMED.get(name, (name, ""))[0]
+                own = intended_differences.RENAMED.get(name, (name, ""))[0]
                 self.aliases.setdefault(own, set()).update(self.atoms(node, own))
 
     def read_envelope(self, name: str, node: Node) -> None:
@@ -90,7 +94,7 @@ class SchemaReader:
         params = members.get("params", {})
         if "properties" in params:
             self.used.add(name)
-            self.read_struct(meant.PARAMS.get(name, f"{name}Params"), params)
+            self.read_struct(intended_differences.PARAMS_STRUCTS.get(name, f"{name}Params"), params)
 
     def read_struct(self, struct: str, node: Node) -> None:
         members, required = self.merged(node)
@@ -125,9 +129,9 @@ class SchemaReader:
         target = ours(name)
         if is_struct(target):
             return {f"{path}: {target.__name__}"}
-        if name in meant.OPEN:
+        if name in intended_differences.PLAIN_DICTS:
             return {f"{path}{{}}: any"}
-        if name in meant.ANYTHING:
+        if name in intended_differences.UNTYPED:
             return {f"{path}: any"}
         return self.atoms(self.definitions[name], path)
 
@@ -153,10 +157,10 @@ class SchemaReader:
         """The struct that we made of an object which the schema describes in place."""
         last = path.rsplit(".", 1)[-1]
         self.used |= {path, last}
-        if path in meant.NAMED:
-            return meant.NAMED[path]
-        if node.get("properties") and path not in meant.KEPT_WHOLE:
-            return meant.NAMED_EVERYWHERE.get(last)
+        if path in intended_differences.STRUCTS_BY_PATH:
+            return intended_differences.STRUCTS_BY_PATH[path]
+        if node.get("properties") and path not in intended_differences.KEPT_WHOLE:
+            return intended_differences.STRUCTS_BY_LAST_MEMBER.get(last)
         return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.types import meant
+from tests.types import intended_differences
 from tests.types.schemas import Node, differences, is_struct, load_schemas, ours, read
 from wharfinger import errors, types
 from wharfinger.protocol.methods import CORE, METHODS
@@ -33,16 +33,20 @@ def schemas() -> dict[str, dict[str, Node]]:
 
 
 def test_structs_differ_from_the_schemas_only_where_that_is_meant(schemas: dict[str, dict[str, Node]]) -> None:
-    assert sorted(differences(schemas) - meant.DIFFERENCES.keys()) == []
+    assert sorted(differences(schemas) - intended_differences.DIFFERENCES.keys()) == []
 
 
 def test_every_difference_that_is_meant_is_there(schemas: dict[str, dict[str, Node]]) -> None:
-    assert sorted(meant.DIFFERENCES.keys() - differences(schemas)) == []
+    assert sorted(intended_differences.DIFFERENCES.keys() - differences(schemas)) == []
 
 
 def test_every_definition_has_its_type_or_a_reason(schemas: dict[str, dict[str, Node]]) -> None:
     definitions = {name: node for part in schemas.values() for name, node in part.items()}
-    without = meant.NOT_HERE.keys() | meant.OPEN.keys() | meant.ANYTHING.keys()
+    without = (
+        intended_differences.NOT_HERE.keys()
+        | intended_differences.PLAIN_DICTS.keys()
+        | intended_differences.UNTYPED.keys()
+    )
     missing = [
         name
         for name, node in definitions.items()
@@ -53,25 +57,46 @@ def test_every_definition_has_its_type_or_a_reason(schemas: dict[str, dict[str, 
 
 def test_every_row_about_a_definition_is_needed(schemas: dict[str, dict[str, Node]]) -> None:
     definitions = {name for part in schemas.values() for name in part}
-    rows = (meant.RENAMED, meant.NOT_HERE, meant.OPEN, meant.ANYTHING, meant.PARAMS)
+    rows = (
+        intended_differences.RENAMED,
+        intended_differences.NOT_HERE,
+        intended_differences.PLAIN_DICTS,
+        intended_differences.UNTYPED,
+        intended_differences.PARAMS_STRUCTS,
+    )
     assert sorted(name for row in rows for name in row if name not in definitions) == []
-    assert sorted(name for name in meant.NOT_HERE if hasattr(types, name)) == []
+    assert sorted(name for name in intended_differences.NOT_HERE if hasattr(types, name)) == []
     assert (
-        sorted(name for name, (own, _) in meant.RENAMED.items() if not hasattr(types, own) or hasattr(types, name))
+        sorted(
+            name
+            for name, (own, _) in intended_differences.RENAMED.items()
+            if not hasattr(types, own) or hasattr(types, name)
+        )
         == []
     )
 
 
 def test_every_row_about_an_object_described_in_place_is_needed(schemas: dict[str, dict[str, Node]]) -> None:
     used = {row for reader in read(schemas) for row in reader.used}
-    rows = (meant.PARAMS, meant.NAMED, meant.NAMED_EVERYWHERE, meant.KEPT_WHOLE)
+    rows = (
+        intended_differences.PARAMS_STRUCTS,
+        intended_differences.STRUCTS_BY_PATH,
+        intended_differences.STRUCTS_BY_LAST_MEMBER,
+        intended_differences.KEPT_WHOLE,
+    )
     assert sorted(row for part in rows for row in part if row not in used) == []
 
 
 def test_every_row_has_a_reason() -> None:
-    rows = (meant.NOT_HERE, meant.OPEN, meant.ANYTHING, meant.KEPT_WHOLE, meant.DIFFERENCES)
+    rows = (
+        intended_differences.NOT_HERE,
+        intended_differences.PLAIN_DICTS,
+        intended_differences.UNTYPED,
+        intended_differences.KEPT_WHOLE,
+        intended_differences.DIFFERENCES,
+    )
     assert all(reason for part in rows for reason in part.values())
-    assert all(reason for _, reason in meant.RENAMED.values())
+    assert all(reason for _, reason in intended_differences.RENAMED.values())
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, Node]], object], str]] = {
@@ -128,7 +153,7 @@ def test_rows_of_methods_carry_the_params_and_revisions_of_the_schemas(schemas: 
 
 def params_struct(definition: str, params: Node) -> str:
     if "$ref" not in params:
-        return meant.PARAMS.get(definition, f"{definition}Params")
+        return intended_differences.PARAMS_STRUCTS.get(definition, f"{definition}Params")
     name: str = ours(params["$ref"].rsplit("/", 1)[1]).__name__
     return name
 

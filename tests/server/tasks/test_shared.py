@@ -26,7 +26,7 @@ from wharfinger.types.task_extension import TASKS
 
 STOPPED = "The server stopped before the task was finished: call the tool again."
 CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}}
-END = ("completed", "failed", "cancelled")
+FINAL_STATUSES = ("completed", "failed", "cancelled")
 
 
 def declared(params: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Confirmation:
 
 
 class Worker:
-    """One server of several; what it does not hear of at once it hears of soon."""
+    """One of several servers that share a store, with a short heartbeat, so that it soon sees what others wrote."""
 
     def __init__(self, path: Path) -> None:
         self.server = server = Server("worker", limits=Limits(drain=0.05), task_store=f"sqlite:///{path}")
@@ -73,9 +73,9 @@ async def result(wire: Wire, method: str, **params: Any) -> Any:
     return answer["result"]
 
 
-async def settled(wire: Wire, id: str, true: Callable[[Any], bool]) -> Any:
-    """Poll, as clients do, until a task stands so."""
-    while not true(state := await result(wire, "tasks/get", taskId=id)):
+async def poll_until(wire: Wire, id: str, condition: Callable[[Any], bool]) -> Any:
+    """Poll a task, as clients do, until its state fulfils a condition, and return the state."""
+    while not condition(state := await result(wire, "tasks/get", taskId=id)):
         pass
     return state
 
@@ -87,17 +87,17 @@ async def test_any_process_reports_the_state_of_a_task_and_passes_messages_to_th
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
-        state = await settled(second, id, lambda state: state["status"] == "input_required")
+        state = await poll_until(second, id, lambda state: state["status"] == "input_required")
         assert state == await result(first, "tasks/get", taskId=id)
         ((key, _),) = state["inputRequests"].items()
         answer = {key: {"action": "accept", "content": {"sure": True}}}
         await result(second, "tasks/update", taskId=id, inputResponses=answer)
-        state = await settled(second, id, lambda state: state["status"] in END)
+        state = await poll_until(second, id, lambda state: state["status"] in FINAL_STATUSES)
         assert state["result"]["content"][0]["text"] == "True"
 
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
         await result(second, "tasks/cancel", taskId=id)
-        state = await settled(first, id, lambda state: state["status"] in END)
+        state = await poll_until(first, id, lambda state: state["status"] in FINAL_STATUSES)
         assert state["status"] == "cancelled"
         assert await result(second, "tasks/get", taskId=id) == state
         await result(second, "tasks/cancel", taskId=id)
@@ -131,7 +131,7 @@ async def test_another_principal_finds_nothing_at_another_process_either(tmp_pat
 
 
 @looped
-async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
+async def test_messages_to_a_process_that_does_not_read_them_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_extension, "MAX_INBOX_MESSAGES", 2)
@@ -149,17 +149,17 @@ async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
 
 
 @looped
-async def test_what_cannot_be_read_of_another_process_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
+async def test_an_unreadable_message_of_another_process_does_not_hold_up_the_rest(tmp_path: Path) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
         await two.tasks.store.put(f"task-inbox/{one.tasks.worker}/0", b"of another version")
         await result(second, "tasks/cancel", taskId=id)
-        assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
+        assert (await poll_until(second, id, lambda state: state["status"] in FINAL_STATUSES))["status"] == "cancelled"
 
 
 @looped
-async def test_a_process_that_says_nothing_for_long_loses_its_tasks(tmp_path: Path) -> None:
+async def test_a_process_without_heartbeat_loses_its_tasks(tmp_path: Path) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
@@ -167,19 +167,19 @@ async def test_a_process_that_says_nothing_for_long_loses_its_tasks(tmp_path: Pa
         state = await result(second, "tasks/get", taskId=id)
         assert (state["status"], state["error"]["message"]) == ("failed", STOPPED)
         one.go.set()
-        state = await settled(first, id, lambda state: state["status"] in END)
+        state = await poll_until(first, id, lambda state: state["status"] in FINAL_STATUSES)
         assert (await result(second, "tasks/get", taskId=id))["status"] == "failed"  # what is over stays as it is
         assert (await result(first, "tasks/get", taskId=id))["status"] == "failed"
 
 
 @looped
-async def test_nothing_beats_where_nothing_runs(tmp_path: Path) -> None:
+async def test_a_process_without_running_tasks_has_no_heartbeat(tmp_path: Path) -> None:
     worker = Worker(tmp_path / "tasks.db")
     async with wire_to(worker) as wire:
         id = (await result(wire, "tools/call", name="dredge"))["taskId"]
         beating: Any = worker.tasks._heartbeat_task
         worker.go.set()
-        await settled(wire, id, lambda state: state["status"] in END)
+        await poll_until(wire, id, lambda state: state["status"] in FINAL_STATUSES)
         await beating
     assert await worker.tasks.store.usage("task-workers/") == (0, 0)
     await worker.tasks.store.close()
@@ -236,8 +236,8 @@ class Process:
         id: str = self.ask("tools/call", name=name)["taskId"]
         return id
 
-    def poll(self, id: str, true: Callable[[Any], bool]) -> Any:
-        while not true(state := self.ask("tasks/get", taskId=id)):
+    def poll(self, id: str, condition: Callable[[Any], bool]) -> Any:
+        while not condition(state := self.ask("tasks/get", taskId=id)):
             pass
         return state
 
@@ -252,15 +252,15 @@ class Process:
 def test_a_killed_server_keeps_its_results_and_fails_what_it_was_doing(tmp_path: Path) -> None:
     before = Process(tmp_path)
     done, running, waiting = before.start("quick"), before.start("slow"), before.start("asks")
-    kept = before.poll(done, lambda state: state["status"] == "completed")
+    finished = before.poll(done, lambda state: state["status"] == "completed")
     before.poll(running, lambda state: state.get("statusMessage") == "on my way")
     before.poll(waiting, lambda state: state["status"] == "input_required")
     before.kill()
 
     after = Process(tmp_path)
-    assert after.ask("tasks/get", taskId=done) == kept
+    assert after.ask("tasks/get", taskId=done) == finished
     for id in (running, waiting):
-        state = after.poll(id, lambda state: state["status"] in END)
+        state = after.poll(id, lambda state: state["status"] in FINAL_STATUSES)
         assert (state["status"], state["statusMessage"]) == ("failed", STOPPED)
         assert state["error"] == {"code": -32603, "message": STOPPED}
         assert "inputRequests" not in state
@@ -302,11 +302,11 @@ async def test_a_process_that_has_lost_a_task_says_so_once_and_stops_it(
         assert (lost["status"], lost["statusMessage"]) == ("failed", STOPPED)
         assert lost["createdAt"] == before["createdAt"] <= lost["lastUpdatedAt"]
         one.go.set()
-        state = await settled(first, id, lambda state: state["status"] in END)
+        state = await poll_until(first, id, lambda state: state["status"] in FINAL_STATUSES)
         assert (state["status"], state["statusMessage"]) == ("failed", STOPPED)
         assert seen == ["cancelled"]
-        said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-        assert said == ["Another process failed a task, because this one had no heartbeat for 15 s"]
+        warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert warnings == ["Another process failed a task, because this one had no heartbeat for 15 s"]
 
 
 @looped
@@ -314,14 +314,14 @@ async def test_a_question_of_a_task_that_is_lost_is_asked_no_more(tmp_path: Path
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
-        await settled(second, id, lambda state: "inputRequests" in state)
+        await poll_until(second, id, lambda state: "inputRequests" in state)
         await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")
         state = await result(second, "tasks/get", taskId=id)
         assert (state["status"], "inputRequests" in state) == ("failed", False)
 
 
 @looped
-async def test_letters_take_as_many_bytes_as_the_bound_and_no_more(
+async def test_messages_take_as_many_bytes_as_the_bound_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
@@ -355,13 +355,13 @@ async def test_a_store_that_cannot_be_read_for_a_while_is_said_in_the_log_and_re
 
         monkeypatch.setattr(one.tasks.store, "scan", failing)
         await result(second, "tasks/cancel", taskId=id)
-        assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
+        assert (await poll_until(second, id, lambda state: state["status"] in FINAL_STATUSES))["status"] == "cancelled"
         assert "The disk is away." in caplog.text
         assert "A message from another process is malformed" in caplog.text
 
 
 @looped
-async def test_a_process_says_that_it_lives_while_something_runs_and_no_more_than_it_must(tmp_path: Path) -> None:
+async def test_a_process_with_running_tasks_writes_one_heartbeat_for_all_of_them(tmp_path: Path) -> None:
     worker = Worker(tmp_path / "tasks.db")
     async with wire_to(worker) as wire:
         assert await worker.tasks.store.usage("task-workers/") == (0, 0)

@@ -19,8 +19,8 @@ URI = "file:///charts/tides.log"
 
 def read(data: bytes, query: str = "", *, whole: int = 1 << 20, name: str = "tides.log") -> list[t.ResourceContents]:
     uri = URI + ("?" + query if query else "")
-    base, asked = split_query(uri)
-    return read_content(uri, base, name, Data(data), window.parse(asked), whole=whole)
+    base, parsed_query = split_query(uri)
+    return read_content(uri, base, name, Data(data), window.parse(parsed_query), whole=whole)
 
 
 def value_of(contents: t.ResourceContents) -> str | bytes:
@@ -32,7 +32,7 @@ def meta_of(contents: t.ResourceContents) -> dict[str, object]:
 
 
 def chain(data: bytes, query: str = "", *, whole: int = 1 << 20, key: str = NEXT) -> Iterator[t.ResourceContents]:
-    """A window, and all that follow it."""
+    """Yield a window and all that follow it, or with `key=PREVIOUS` all that precede it."""
     begun: set[object] = set()
     while True:
         contents = read(data, query, whole=whole)[0]
@@ -46,7 +46,7 @@ def chain(data: bytes, query: str = "", *, whole: int = 1 << 20, key: str = NEXT
 
 
 def octets(contents: t.ResourceContents, data: bytes) -> bytes:
-    """The bytes that a window says to be of."""
+    """Return the bytes of the whole that a window says it has."""
     window = meta_of(contents).get(WINDOW)
     if window is None:
         return data
@@ -99,7 +99,7 @@ def test_a_window_is_read_and_written_alike(text: str, expected: window.Window) 
     ["lines=0-5", "lines=5-4", "lines=-5", "lines=5", "lines=a-b", "bytes=5-4", "bytes=-1", "tail=0", "tail=-1",
      "tail=1-2", "rows=1-2", "lines=1-2&bytes=0-1", "lines=١-٢", "lines=1-2#a", "bytes=0-9999999999999999999"],
 )  # fmt: skip
-def test_what_is_no_window_is_refused_and_mended(text: str) -> None:
+def test_an_invalid_window_is_refused_with_an_example_of_a_valid_one(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"lines=1-200|bytes=0-65535|tail=200"):
         window.parse(split_query(f"x:///a?{text}")[1])
 
@@ -355,7 +355,7 @@ def test_a_name_or_query_of_the_source_stays_in_the_windows_that_follow() -> Non
     assert meta_of(contents)[NEXT] == f"{base}&bytes=4000-"
 
 
-def test_what_is_said_of_the_next_window_is_known_from_what_was_read(small: None) -> None:
+def test_the_notice_of_the_next_window_is_told_apart_from_content(small: None) -> None:
     first, further = read(b"line\n" * 100, whole=100)
     assert window.is_continuation(further)
     assert not window.is_continuation(first)

@@ -86,7 +86,7 @@ def test_a_message_may_have_line_ends(http: ServerThread) -> None:
         assert pair.down.event() == {"jsonrpc": "2.0", "id": 5, "result": {}}
 
 
-def test_what_is_no_message_is_answered_on_the_stream(http: ServerThread) -> None:
+def test_an_invalid_message_is_answered_on_the_stream(http: ServerThread) -> None:
     with Pair(http).open() as pair:
         assert pair.post(b"{") == 202
         assert pair.down.event()["error"]["code"] == -32700
@@ -100,7 +100,7 @@ def test_a_question_is_answered_by_a_post(http: ServerThread) -> None:
         assert json.loads(pair.down.event()["result"]["contents"][0]["text"]) == {"roots": []}
 
 
-def test_cancellation_stops_the_work_and_nothing_is_said(http: ServerThread) -> None:
+def test_cancellation_stops_the_work_without_an_answer(http: ServerThread) -> None:
     """Security L11."""
     with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
@@ -127,7 +127,7 @@ def test_the_end_of_the_stream_is_the_end_of_the_session(http: ServerThread) -> 
 @pytest.mark.parametrize(
     "path", ["/messages", "/messages?session_id=", "/messages?session_id=x", "/messages?session_id=%00&x"]
 )
-def test_a_session_that_is_none_is_not_found(http: ServerThread, path: str) -> None:
+def test_an_unknown_session_is_not_found(http: ServerThread, path: str) -> None:
     with http.wire() as wire:
         assert wire.ask("POST", path, b'{"jsonrpc":"2.0","id":1,"method":"ping"}').status == 404
 
@@ -212,7 +212,7 @@ def test_quiet_streams_are_kept_alive() -> None:
         assert pair.down.chunk().startswith(b":")
 
 
-def test_a_reader_that_is_slow_is_refused_more_and_holds_up_nobody() -> None:
+def test_a_slow_reader_gets_errors_for_some_reads_and_holds_up_nobody() -> None:
     service = SampleService(Limits(unread=2 * 1024 * 1024))
     with ServerThread(service) as http, Pair(http).open() as slow, Pair(http).open() as other:
         for id in range(40):

@@ -79,7 +79,7 @@ NOT_HERE: dict[str, str] = {
 }
 """Definitions that nothing in `wharfinger.types` stands for."""
 
-OPEN: dict[str, str] = {
+PLAIN_DICTS: dict[str, str] = {
     "JSONObject": "a dict: its members have no names",
     "MetaObject": "a dict, kept as it came",
     "NotificationMetaObject": "a dict, kept as it came: META_SUBSCRIPTION_ID",
@@ -88,13 +88,13 @@ OPEN: dict[str, str] = {
 }
 """Definitions that are a dict here."""
 
-ANYTHING: dict[str, str] = {
+UNTYPED: dict[str, str] = {
     "JSONArray": "any JSON",
     "JSONValue": "any JSON",
 }
 """Definitions that are `Any` here."""
 
-PARAMS: dict[str, str] = {
+PARAMS_STRUCTS: dict[str, str] = {
     "ElicitRequest": "ElicitRequestParams",
     "InitializedNotification": "NotificationParams",
     "ListPromptsRequest": "PaginatedRequestParams",
@@ -110,7 +110,7 @@ PARAMS: dict[str, str] = {
 }
 """Structs for params that a revision describes in place, where it is not the message's name with Params behind it."""
 
-NAMED: dict[str, str] = {
+STRUCTS_BY_PATH: dict[str, str] = {
     "ClientCapabilities.elicitation": "ElicitationCapability",
     "ClientCapabilities.roots": "RootsCapability",
     "ClientCapabilities.sampling": "SamplingCapability",
@@ -137,11 +137,11 @@ NAMED: dict[str, str] = {
 }
 """Structs for objects that the schemas describe in place."""
 
-NAMED_EVERYWHERE: dict[str, str] = {
+STRUCTS_BY_LAST_MEMBER: dict[str, str] = {
     "_meta": "RequestMeta",
     "annotations": "Annotations",
 }
-"""The same by the last member of the path."""
+"""Structs for such objects by the last member of their path alone."""
 
 KEPT_WHOLE: dict[str, str] = {
     "Tool.inputSchema": "a JSON Schema must arrive as it was sent; check_tool looks at its type",
