@@ -1,4 +1,4 @@
-"""The structs say what the published schemas say, of all revisions at once, but for what `meant` lists."""
+"""The structs say what the schemas of all revisions say, except for what `intended_differences` lists."""
 
 from __future__ import annotations
 
