@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from joserfc import jwk, jwt
 
 from tests.transports.http_support import SampleService, ServerThread
 from wharfinger.auth import HttpRefusal, Principal, TokenAuth
@@ -185,3 +188,25 @@ def test_a_handler_may_ask_for_more_scopes(http: ServerThread, tokens: Tokens, e
         assert reply.status == 403
         assert reply.headers["www-authenticate"].startswith('Bearer error="insufficient_scope", scope="write"')
         assert reply.json["error"]["message"] == "The token needs the scope write."
+
+
+def test_a_proof_is_for_the_public_url_and_not_for_the_address_behind_a_proxy() -> None:
+    key = jwk.generate_key("EC", "P-256")
+
+    class Bound(Tokens):
+        async def verify(self, token: str) -> Principal | None:
+            return Principal(subject="ann", claims={"cnf": {"jkt": key.thumbprint()}})
+
+    def proof(url: str) -> str:
+        ath = base64.urlsafe_b64encode(hashlib.sha256(b"token").digest()).rstrip(b"=").decode()
+        claims = {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": url, "ath": ath}
+        return jwt.encode({"alg": "ES256", "typ": "dpop+jwt", "jwk": key.as_dict(private=False)}, claims, key)
+
+    with ServerThread(auth=TokenAuth(Bound()), public_url="https://docs.example/team") as http:
+        urls = ("https://docs.example/team/mcp", f"http://127.0.0.1:{http.port}/mcp", "https://docs.example/mcp")
+        statuses = []
+        for url in urls:
+            with http.wire() as wire:
+                headers = {"authorization": "DPoP token", "dpop": proof(url), "host": "docs.example"}
+                statuses.append(wire.read("a", **headers).status)
+        assert statuses == [200, 401, 401]
