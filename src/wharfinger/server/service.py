@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -231,6 +232,8 @@ class FeatureService:
         """Start the lifespan, the sources, the parts and the tasks in this order, and end them in reverse."""
         try:
             async with AsyncExitStack() as stack:
+                if "opentelemetry" in sys.modules and not self.parents:
+                    self._trace()
                 await self.observers.start()
                 stack.push_async_callback(self.observers.close)
                 if self.lifespan is not None:
@@ -251,6 +254,13 @@ class FeatureService:
                     await self.own_tasks.end()
         finally:
             self.pool.close()
+
+    def _trace(self) -> None:
+        """Make spans for OpenTelemetry, if the application uses it."""
+        from wharfinger.record.tracing import Tracing, is_traced
+
+        if is_traced() and not any(isinstance(observer, Tracing) for observer in self.observers):
+            self.observers.add(Tracing())
 
     async def _start_index(self, stack: AsyncExitStack) -> None:
         """Start the index, which reads the sources: after those that take long to start, or have used up patience."""

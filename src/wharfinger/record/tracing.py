@@ -1,0 +1,166 @@
+"""Spans and a duration histogram for OpenTelemetry, named as its semantic conventions for MCP say.
+
+The parent of a span is the context that the client sent in `_meta` (`traceparent`, `tracestate`, `baggage`; 2026-07-28,
+and the conventions' context propagation). Code in a handler, and what it reads, makes spans below it. A resource's URI
+is an attribute, not part of the name, because there are too many.
+
+OpenTelemetry is no dependency, and is not imported here before the application has: a server is traced if a provider of
+traces or metrics is set when it starts, as `opentelemetry-instrument` does. Otherwise nothing is observed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from wharfinger.protocol.observing import Observation, Refusal
+from wharfinger.protocol.request import Request
+from wharfinger.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["Tracing", "is_traced"]
+
+NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+"""Methods whose spans are named after what they call: of these names there are few."""
+SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""The bounds of the histogram that the conventions give."""
+HEADERS = ("traceparent", "tracestate", "baggage")
+
+
+def is_traced() -> bool:
+    """Return whether the application has set a provider of OpenTelemetry."""
+    if "opentelemetry.sdk" not in sys.modules and "opentelemetry.trace" not in sys.modules:
+        return False
+    from opentelemetry.metrics import get_meter_provider
+    from opentelemetry.trace import get_tracer_provider
+
+    # The API has a proxy until a provider is set.
+    return not all(
+        type(get()).__name__.lstrip("_").startswith("Proxy") for get in (get_tracer_provider, get_meter_provider)
+    )
+
+
+class Tracing:
+    """Makes a span for each request, with the global providers unless others are given."""
+
+    def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
+        from opentelemetry import metrics, propagate, trace
+        from opentelemetry.context import attach, detach
+
+        self._tracer = trace.get_tracer("wharfinger", __version__, tracers)
+        meter = metrics.get_meter("wharfinger", __version__, meters)
+        self._duration = meter.create_histogram(
+            "mcp.server.operation.duration",
+            unit="s",
+            description="Duration of the requests of clients.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._trace, self._extract, self._attach, self._detach = trace, propagate.extract, attach, detach
+
+    # -- what is observed
+
+    def began(self, seen: Observation) -> None:
+        """Begin a span, which is the current one until the request ends."""
+        request, trace = seen.request, self._trace
+        attributes = self._attributes(seen)
+        named = seen.target if request.method in NAMED else ""
+        parent, links = None, []
+        if not seen.outer:
+            parent = self._parent(request)
+            ambient = trace.get_current_span().get_span_context()
+            if parent is not None and ambient.is_valid:
+                links = [trace.Link(ambient)]
+        span = self._tracer.start_span(
+            f"{request.method} {named[:128]}" if named else request.method,
+            context=parent,
+            kind=trace.SpanKind.INTERNAL if seen.outer else trace.SpanKind.SERVER,
+            attributes=attributes,
+            links=links,
+        )
+        context = span.get_span_context()
+        if context.is_valid:
+            seen.trace = trace.format_trace_id(context.trace_id)
+        seen.notes[self] = span, self._attach(trace.set_span_in_context(span, parent)), attributes
+
+    def ended(self, seen: Observation) -> None:
+        """End the span with the outcome."""
+        if self not in seen.notes:  # another observer refused the request before
+            return
+        span, token, attributes = seen.notes.pop(self)
+        outcome, code = seen.outcome, seen.code
+        kind = ""
+        if outcome == "cancelled":
+            kind = "cancelled"
+        elif code is not None:
+            kind = str(code)
+            attributes = {**attributes, "rpc.response.status_code": kind}
+        elif outcome == "failed":
+            kind = "tool_error" if seen.error is None else type(seen.error).__name__
+        if kind:
+            attributes = {**attributes, "error.type": kind}
+            span.set_status(self._trace.StatusCode.ERROR)
+        if span.is_recording():
+            span.set_attributes({**attributes, "wharfinger.outcome": outcome, "wharfinger.answer.size": seen.size})
+        span.end()
+        self._detach(token)
+        if not seen.outer:
+            left_out = UNMEASURED if code is None else UNMEASURED | NAMES  # which may be names of nothing
+            measured = {name: value for name, value in attributes.items() if name not in left_out}
+            self._duration.record(seen.seconds, measured)
+
+    def searched(self, request: Request, words: str, hits: int) -> None:
+        """Do nothing."""
+
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def refused(self, refusal: Refusal) -> None:
+        """Do nothing: there is no context, and scanners of a network would make spans."""
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    # -- parts of a span
+
+    def _attributes(self, seen: Observation) -> dict[str, Any]:
+        request = seen.request
+        found: dict[str, Any] = {
+            "mcp.method.name": request.method,
+            "mcp.protocol.version": request.caller.rules.name,
+            "jsonrpc.request.id": str(request.id)[:128],
+            "network.transport": "pipe" if request.headers is None else "tcp",
+        }
+        if request.headers is not None:
+            found["network.protocol.name"] = "http"
+        if (name := NAMED.get(request.method)) is not None:
+            found[name] = seen.target[:128]
+            if request.method == "tools/call":
+                found["gen_ai.operation.name"] = "execute_tool"
+        elif isinstance(getattr(seen.params, "uri", None), str):
+            found["mcp.resource.uri"] = seen.target[:2048]
+        return found
+
+    def _parent(self, request: Request) -> Any:
+        """Return the context that the client sent; None if it sent none."""
+        meta = getattr(request.params, "meta", UNSET)
+        if meta is UNSET or meta.traceparent is UNSET:
+            return None
+        carrier = {name: value for name in HEADERS if (value := getattr(meta, name)) is not UNSET}
+        return self._extract(carrier)
+
+
+NAMES = frozenset(NAMED.values())
+UNMEASURED = frozenset({"mcp.resource.uri", "jsonrpc.request.id"})
+"""Attributes with too many values for a metric."""
