@@ -276,6 +276,14 @@ class Source:
         """
         return _then(self.read(uri), _texts_of)
 
+    def shown_documents(self) -> Callable[[str], bool] | None:
+        """Return a function that returns whether a search may show a document whose URI the caller may read.
+
+        Override it if the title or text of a document depends on other resources, which the caller may not read
+        (`policy.current`). None, the default, shows all. The search index calls it in a thread, so it may block.
+        """
+        return None
+
     def describe(self) -> str:
         """Describe the published data in a few words, such as `120 files, watched by inotify`. Must return in 0.5 s."""
         return ""

@@ -19,6 +19,7 @@ from wharfinger.content.match_lines import look
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
+from wharfinger.policy.current import readable_uris
 from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_score
 from wharfinger.source import (
     Document,
@@ -268,10 +269,12 @@ class _DocumentSearch:
 
 
 def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
+    """Yield the documents of a source that the current caller may read."""
     after: str | None = None
+    reads = readable_uris()
     while True:
         documents, after = reader.documents(source, after, PAGE_DOCUMENTS)
-        yield from documents
+        yield from [document for document in documents if reads(document.uri)]
         if after is None:
             return
 

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wharfinger.policy.current import names_by_decision, readable_names_of
 from wharfinger.protocol.interfaces import Access, Decision
 from wharfinger.protocol.principal import LOCAL, Principal
 
@@ -122,6 +123,12 @@ class ScopedAccess:
             return Decision(False)
         needed = self._scopes.of_template(text)
         return ALLOWED if self._held.issuperset(needed) else Decision(False, "scopes", needed)
+
+    def readable_names(self, prefix: str) -> Callable[[str], bool]:
+        """Return a function that returns whether an entry of a directory may be read, by its decoded name."""
+        if self._rules is None or self._scopes.below(prefix):
+            return names_by_decision(self, prefix)
+        return readable_names_of(self._rules, prefix)
 
     def may_read_below(self, prefix: str) -> bool:
         """Return whether any URI that begins with a text may be allowed."""

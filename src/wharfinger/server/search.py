@@ -28,6 +28,7 @@ from wharfinger.errors import (
     PermissionDenied,
     ResourceNotFound,
 )
+from wharfinger.policy.current import is_restricted, may_read, reads_all_of_source, reads_source
 from wharfinger.protocol.request import Request
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.input.request_state import CannotAsk
@@ -45,6 +46,8 @@ __all__ = ["Index", "SearchRequest", "not_searched", "search", "source_name"]
 MAX_TERM_CHARACTERS = MAX_QUERY_CHARACTERS
 """The maximum number of characters of a query, and of the name of a source or type."""
 
+MAX_OWN_HITS = 10_000
+"""Most hits that are requested from a source's own search if the caller may not read all of them."""
 FILTERED_LIMIT_FACTOR = 10
 """If a filter may drop hits, this many times more are requested from a source."""
 
@@ -136,9 +139,10 @@ async def search(
         raise InvalidArgument(
             f"Search for at most {MAX_TERM_CHARACTERS:,} characters, with a path of at most {MAX_PATTERN_CHARACTERS:,}."
         )
-    sources = [source for source in resources.every_source() if wanted.includes(source)]
+    every = [source for source in resources.every_source() if reads_source(source.uri)]
+    sources = [source for source in every if wanted.includes(source)]
     if wanted.source and not sources:
-        names = sorted({source_name(source) for source in resources.every_source()})
+        names = sorted({source_name(source) for source in every})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
     query = query_of(wanted.query)
     hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.accepts(hit))
@@ -165,9 +169,11 @@ async def search(
         )
         _merge(hits, shown, [getattr(answer, "remark", "") for answer in answers])
         hits.truncated = not_searched(unreachable) if unreachable else hits.truncated
-    missing = [source for source, _ in resources.missing() if wanted.includes(source)]
+    missing = [source for source, _ in resources.missing() if wanted.includes(source) and reads_source(source.uri)]
     if missing:  # also those that the index covers, which may be out of date
         hits.truncated = not_searched({*missing, *unreachable})
+    if is_restricted():  # each search has left out the rest already, so that it cannot take the place of other hits
+        hits[:] = [hit for hit in hits if may_read(hit.uri)]
     if resources.may_differ():
         hits = await _readable(services, request, query, hits)
     del hits[wanted.limit :]
@@ -215,7 +221,7 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
         TimeoutError: the search took longer.
     """
     async with asyncio.timeout(source.patience):
-        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, limit)
+        found = await _own_search(resources, owner, source, query, limit)
         if found is not None:
             return found
         reader = SourceReader(asyncio.get_running_loop(), source.patience)
@@ -226,6 +232,24 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
             return hits
         finally:
             reader.stopped.set()
+
+
+async def _own_search(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit] | None:
+    """Return the hits of a source's own search that the caller may read; None if it has none.
+
+    If a search finds others too, more hits are requested, up to `MAX_OWN_HITS`. Its remarks are then left out, since
+    they may be about the others.
+    """
+    whole = reads_all_of_source(source.uri)
+    most = limit
+    while True:
+        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, most)
+        if found is None or whole:
+            return found
+        readable = Hits(hit for hit in found if may_read(hit.uri))
+        if len(readable) >= limit or len(found) < most or most >= MAX_OWN_HITS:
+            return readable
+        most = min(10 * most, MAX_OWN_HITS)
 
 
 async def _wait_for_all(pending: Iterable[asyncio.Future[Any]]) -> None:
@@ -268,6 +292,8 @@ def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
     """Yield the registered resources whose name, title, description or URI has all the words."""
     for feature in resources.static:
         shown: Any = feature.definition
+        if not may_read(shown.uri):
+            continue
         text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri)))
         if query.words and all(query.match_name(text, fold(text))):
             yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)

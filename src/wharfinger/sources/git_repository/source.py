@@ -169,6 +169,13 @@ class GitSource(Source):
         """Return the text of a file, or the message of a commit."""
         return await self._answered(uri, _searched)
 
+    def shown_documents(self) -> Callable[[str], bool] | None:
+        """Show messages of commits only to callers who may read all files: they may describe any of them."""
+        if self.repository.readable() is None:
+            return None
+        commits = self.repository.uris.commit("")
+        return lambda uri: not uri.startswith(commits)
+
     # Watching
 
     def describe(self) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wharfinger.content.search_query import query_of
+from wharfinger.errors import InternalError
+from wharfinger.policy.current import is_restricted, readable_uris, reads_source
 from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search.index_cache import IndexFile, cache_folder, open_index_file
@@ -145,17 +147,22 @@ class SearchIndex:
         indexing, server = self._indexing, self._server
         everything = self._sources()
         if indexing is None or server is None:
-            return Hits(), list(everything.values())
+            return Hits(), [source for source in everything.values() if wanted.includes(source)]
         indexing.notify()
         await self._wait(indexing, progress)
         store, reader = self._store, self._reader
-        chosen = {key: source for key, source in everything.items() if wanted.includes(source)}
+        chosen = {
+            key: source for key, source in everything.items() if wanted.includes(source) and reads_source(source.uri)
+        }
         pending = indexing.progress.pending
         uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.empty]
         query = query_of(wanted.query)
         if store is None or reader is None or not query.words or wanted.limit < 1:
             return Hits(), uncovered
         filters = Filters(tuple(chosen) if len(chosen) < len(everything) else (), wanted.type, wanted.pattern)
+        if is_restricted():
+            shows = await server.pool.run(owner, _shown_documents, chosen)
+            filters = filters._replace(sources=tuple(chosen), shows=shows)
         complete = not uncovered and pending.isdisjoint(chosen)
         try:
             hits = await server.pool.run(owner, find, store, chosen, reader, query, filters, wanted.limit, complete)
@@ -165,7 +172,7 @@ class SearchIndex:
         hits.truncated = (
             hits.truncated
             or _incomplete(indexing, not pending.isdisjoint(chosen))
-            or await self._missing(owner, indexing, store)
+            or await self._missing(owner, indexing, store, filters)
         )
         return hits, uncovered
 
@@ -175,13 +182,17 @@ class SearchIndex:
         progress = indexing.progress
         while not progress.ready.is_set() and (waited := time.monotonic() - began) < WAIT_SECONDS:
             if waited > QUIET_SECONDS:
-                report(progress.seen, f"Indexing: {progress.seen:,} documents so far")
+                if is_restricted():  # the number has documents that the caller may not see
+                    report(0, "Indexing")
+                else:
+                    report(progress.seen, f"Indexing: {progress.seen:,} documents so far")
             await asyncio.sleep(REPORT_SECONDS)
 
-    async def _missing(self, owner: str, indexing: Indexing, store: IndexStore) -> str:
+    async def _missing(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
         """Return why the text of some documents is not indexed, or an empty string if all of it is."""
         assert self._server is not None
-        _, partly = await self._server.pool.run(owner, store.count)
+        shown = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
+        _, partly = await self._server.pool.run(owner, store.count, shown)
         if not partly:
             return ""
         why = (
@@ -196,7 +207,26 @@ class SearchIndex:
 def _incomplete(indexing: Indexing, pending: bool) -> str:
     if not pending:
         return ""
+    if is_restricted():
+        return "Indexing continues: search again for what is missing."
     return f"Indexing continues ({indexing.progress.seen:,} documents so far): search again for what is missing."
+
+
+def _shown_documents(sources: Mapping[str, Source]) -> Callable[[str, str], bool]:
+    """Return a function that returns whether the caller may see a document, by the key of its source and its URI."""
+    reads = readable_uris()
+    tests: dict[str, Callable[[str], bool]] = {}
+    for key, source in sources.items():
+        try:
+            test = source.shown_documents()
+        except (InternalError, OSError):  # a source that is down: its documents cannot be read either
+            continue
+        tests[key] = reads if test is None else _both(reads, test)
+    return lambda key, uri: key in tests and tests[key](uri)
+
+
+def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda uri: one(uri) and other(uri)
 
 
 def _identity(source: Source) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -134,11 +134,15 @@ class IndexRows(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Which documents to search: by default, all. `path` is a pattern with `*`, `?` and `[…]`."""
+    """Which documents to search: by default, all. `path` is a pattern with `*`, `?` and `[…]`.
+
+    `shows` returns whether the caller may see a document, by its source and URI.
+    """
 
     sources: Sequence[str] = ()
     type: str = ""
     path: str = ""
+    shows: Callable[[str, str], bool] | None = None
 
 
 class IndexStore:
@@ -308,10 +312,12 @@ class IndexStore:
 
     # -- reading
 
-    def count(self) -> tuple[int, int]:
+    def count(self, filters: Filters | None = None) -> tuple[int, int]:
         """Return how many documents there are, and how many are indexed only in part."""
         with closing(self._connect()) as reader:
-            row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
+            where, values = self._where(reader, filters or Filters())
+            counts = "SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents"
+            row = reader.execute(f"{counts} WHERE {where}", values).fetchone()
         return int(row[0]), int(row[1])
 
     def find(self, query: Query, filters: Filters, most: int) -> IndexRows:
@@ -380,6 +386,8 @@ class IndexStore:
         """Return the filters as a condition on `documents`, and its values."""
         # SQLite's own GLOB backtracks for every `*`.
         reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
+        if filters.shows is not None:
+            reader.create_function("shows", 2, filters.shows)
         conditions = list(_conditions(filters))
         where = " AND ".join(["1", *(condition for condition, _ in conditions)])
         return where, [value for _, filter_values in conditions for value in filter_values]
@@ -461,6 +469,8 @@ def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:
         yield "(kind = ? OR substr(kind, 1, ?) = ?)", [filters.type, len(family) + 1, family + "/"]
     if filters.path:
         yield "(fits_path(title) OR fits_path(uri))", []
+    if filters.shows is not None:  # the slowest condition is the last
+        yield "shows(source, uri)", []
 
 
 def _quoted(gram: str) -> str:

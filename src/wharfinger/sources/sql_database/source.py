@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import unquote
 
@@ -375,6 +375,16 @@ class Database(Source):
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return definitions, and the first 100,000 rows of each table in windows."""
         return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
+
+    def shown_documents(self) -> Callable[[str], bool] | None:
+        """Show the definitions and rows of the tables that the caller may read."""
+        if reads_everything(self.uris):
+            return None
+        tables = self._catalogue(CATALOGUE_SECONDS).tables
+        definitions = {self.uris.of_table(*place) for place in tables}
+        rows = {self.uris.of_rows(*place) for place, table in tables.items() if reads_rows(self.uris, table)}
+        shown = definitions | rows
+        return lambda uri: uri.partition("?")[0] in shown
 
     def query(
         self,
