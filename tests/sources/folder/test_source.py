@@ -24,7 +24,7 @@ from wharfinger.source import VERSION, SourceUnavailable, version_of
 from wharfinger.sources.folder import file_content, tree_resources
 from wharfinger.sources.folder.file_content import DuplicatedFile
 from wharfinger.sources.folder.safe_open import open_file
-from wharfinger.sources.folder.source import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
+from wharfinger.sources.folder.source import ENCODING, MAX_CHILDREN, SUMMARY, Folder, files, size_text
 from wharfinger.sources.windows.line_index import LineIndex
 from wharfinger.sources.windows.window import GUESSED, NEXT, WINDOW
 
@@ -558,9 +558,9 @@ def test_a_slash_at_the_end_changes_nothing_but_the_uri(source: Folder) -> None:
 def test_a_directory_with_too_many_entries_says_so(source: Folder, charts: Path) -> None:
     many = charts / "many"
     many.mkdir()
-    many_names(many, [f"{number:04d}.txt" for number in range(CHILDREN + 5)])
+    many_names(many, [f"{number:04d}.txt" for number in range(MAX_CHILDREN + 5)])
     contents = source.read(f"{source.uri}/many").contents
-    assert len(contents) == CHILDREN + 1
+    assert len(contents) == MAX_CHILDREN + 1
     assert "Only the first 1,000 entries follow." in str(contents[0].text)
 
 
