@@ -52,6 +52,11 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.sources.windows.window": ("parse", "read_content", "split_query"),
     },
     "auth": {"wharfinger.auth": ALL, "wharfinger.net": ("is_public",)},
+    "policy": {
+        "wharfinger.policy": ALL,
+        "wharfinger.protocol.interfaces": ("Access", "Authorizer", "Decision"),
+        "wharfinger.protocol.principal": ("ANONYMOUS", "LOCAL", "Principal"),
+    },
     "transports": {"wharfinger.transports.http_server.app": ALL, "wharfinger.protocol.http.rules": ("HttpLimits",)},
     "testing": {"wharfinger.testing": ALL},
     "errors": {"wharfinger.errors": ALL},

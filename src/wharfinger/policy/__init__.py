@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wharfinger.policy.access import RuleAccess
+from wharfinger.policy.patterns import segments_of
 from wharfinger.policy.policy import Policy
 from wharfinger.policy.rule import Limit, PolicyTest, Rule, UnusablePolicy
 
-__all__ = ["Limit", "Policy", "PolicyTest", "Rule", "RuleAccess", "UnusablePolicy"]
+__all__ = ["Limit", "Policy", "PolicyTest", "Rule", "RuleAccess", "UnusablePolicy", "segments_of"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import tomllib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -134,6 +133,8 @@ class Policy:
         Raises:
             UnusablePolicy: the text is not TOML, has an unknown key, or has a rule that is not valid.
         """
+        import tomllib  # most servers have no such file
+
         try:
             text = text.decode() if isinstance(text, bytes) else text
             file = tomllib.loads(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
@@ -88,6 +87,8 @@ def parse_selector(text: str) -> Selector:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return the beginning of a sentence that suggests a word that is spelled alike; empty if there is none."""
+    import difflib  # only for mistakes
+
     near = difflib.get_close_matches(word[:60].lower(), known, 1, 0.7)
     return f"did you mean {near[0]!r}? Or " if near and near[0] != word else ""
 
