@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ Examples:
     "--dev", is_flag=True, help="Show errors in full, on stderr and to clients, and what blocks the event loop."
 )
 @serving_options
+@record_options
 @verbosity_options
 @click.pass_context
 def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: Any) -> int | None:
@@ -53,12 +55,15 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
 
         with stdout_to_stderr():
             server = load(place, dev)
+        set_record(ctx, server, stdio=serving["unix"] is None)
         return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(CHILD_VARIABLE):
         from wharfinger.cli.serving.reloader import keep_running
 
         return keep_running(place, {CHILD_VARIABLE: "1"})
-    return serve_with_banner(settings, place, load(place, dev), verbosity, dev=dev)
+    server = load(place, dev)
+    set_record(ctx, server, stdio=False)
+    return serve_with_banner(settings, place, server, verbosity, dev=dev)
 
 
 def load(place: str, dev: bool) -> Server:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ Examples:
 @click.option("--name", metavar="NAME", help="Name of the server. Default: from what it publishes.")
 @click.option("--demo", is_flag=True, help="Publish a temporary copy of a folder, with a log that grows every 5 s.")
 @serving_options
+@record_options
 @verbosity_options
 @click.pass_context
 def serve(
@@ -121,6 +123,7 @@ def serve(
         server, sources = make_server(
             words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query
         )
+        set_record(ctx, server, stdio=settings is None and ctx.params["unix"] is None)
         verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
         if settings is None:
             from wharfinger.cli.serving.serve_runner import serve_lines

@@ -1,0 +1,176 @@
+"""`serve` and `run` with a record and metrics: real processes, read as an operator does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import COMMAND, ENVIRONMENT
+from wharfinger import Client
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "docs"
+    path.mkdir()
+    (path / "tides.md").write_text("high at noon")
+    return path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(*words: str, token: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server over HTTP, with its URL."""
+    port = free_port()
+    command = [*COMMAND, *words, "--http", f"127.0.0.1:{port}"]
+    environment = {**ENVIRONMENT, "RECORD_TOKEN": token}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=environment)  # fmt: skip
+    try:
+        end = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < end
+                time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp", process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read(target: Any, uri: str, **options: Any) -> str:
+    async def work() -> str:
+        async with Client(target, **options) as client:
+            return (await client.read_resource(uri)).text
+
+    return asyncio.run(work())
+
+
+def lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in data.splitlines()]
+
+
+def test_a_server_over_stdio_records_its_reads(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    command = [*COMMAND, "serve", "--stdio", "--audit", str(path), str(folder)]
+    assert read(command, uri_of(command)) == "high at noon"
+    (found,) = [one for one in lines(path.read_bytes()) if one["action"] == "read"]
+    assert found["target"].endswith("tides.md")
+    assert (found["subject"], found["outcome"]) == ("local", "allowed")
+
+
+def uri_of(command: list[str]) -> str:
+    async def work() -> str:
+        async with Client(command) as client:
+            return next(one.uri for one in await client.list_resources() if one.uri.endswith("tides.md"))
+
+    return asyncio.run(work())
+
+
+def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_complete_record(
+    folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("prometheus_client")
+    for number in range(20):
+        (folder / f"berth{number}.md").write_text("free")
+    path, token, port = tmp_path / "audit.jsonl", "a-token-of-some-length", free_port()
+    options = ["--audit", str(path), "--metrics", f"127.0.0.1:{port}", "--token-env", "RECORD_TOKEN"]
+    with serving("serve", str(folder), *options, token=token) as (url, process):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url, data=b"{}", timeout=10)
+
+        async def work() -> None:
+            async with Client(url, headers={"Authorization": f"Bearer {token}"}) as client:
+                uris = [one.uri for one in await client.list_resources() if "berth" in one.uri]
+                for uri in uris:
+                    await client.read_resource(uri)
+
+        asyncio.run(work())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        assert 'wharfinger_requests_total{method="resources/read",outcome="allowed"} 20.0' in text
+        assert 'wharfinger_refusals_total{status="401"} 1.0' in text
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(20) == 0
+    found = lines(path.read_bytes())
+    assert [one["status"] for one in found if one["outcome"] == "refused"] == [401]
+    assert len([one for one in found if one["action"] == "read"]) == 20
+    assert token not in path.read_text()
+
+
+def test_a_record_on_stdout_has_nothing_between_its_lines(folder: Path) -> None:
+    with serving("serve", str(folder), "--audit", "-") as (url, process):
+        asyncio.run(listed(url))
+        os.kill(process.pid, signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert "list" in {one["action"] for one in lines(out)}
+
+
+async def listed(target: Any) -> None:
+    async with Client(target) as client:
+        await client.list_resources()
+
+
+def test_a_record_on_the_terminal_of_a_stdio_server_is_on_stderr(folder: Path) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"_meta": meta}}
+    done = subprocess.run(
+        [*COMMAND, "serve", "--stdio", "--audit", "-", str(folder)], input=json.dumps(message).encode() + b"\n",
+        capture_output=True, env=ENVIRONMENT, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["id"] == 1
+    assert "list" in {json.loads(one)["action"] for one in done.stderr.splitlines() if one.startswith(b"{")}
+
+
+def test_run_records_too(tmp_path: Path) -> None:
+    file, path = tmp_path / "server.py", tmp_path / "audit.jsonl"
+    file.write_text(
+        "from wharfinger import Server\nserver = Server('s')\n"
+        "@server.resource('notes://today')\ndef today() -> str: return 'calm'\n"
+    )
+    command = [sys.executable, "-m", "wharfinger", "run", "--stdio", "--audit", str(path), str(file)]
+    assert read(command, "notes://today") == "calm"
+    assert [one["target"] for one in lines(path.read_bytes()) if one["action"] == "read"] == ["notes://today"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--audit-queries"], "--audit-queries is for the record: add --audit FILE"),
+     (["--audit-keep", "3"], "add --audit FILE"),
+     (["--audit", "log", "--audit-max-bytes", "1KiB"], "max_bytes=1024: write at least 65536"),
+     (["--audit", "log", "--audit-max-bytes", "big"], "write a number"),
+     (["--audit", "log", "--audit-on-error", "panic"], "'panic' is not one of"),
+     (["--audit", "/nowhere/log"], "The audit log /nowhere/log cannot be written: no such file or directory"),
+     (["--metrics", "9464"], "is not HOST:PORT: write 127.0.0.1:9464")],
+)  # fmt: skip
+def test_a_mistake_gets_an_error_that_says_what_to_change(folder: Path, words: list[str], message: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "serve", "--stdio", str(folder), *words], capture_output=True, text=True, env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL, cwd=folder.parent, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
