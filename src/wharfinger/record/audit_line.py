@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -91,11 +92,14 @@ def encode_line(line: AuditLine) -> bytes:
 
     So no text of a caller can end the line, move the cursor of a terminal or reverse what is read.
     """
-    line.target = bounded(redacted(line.target[: 4 * MAX_TARGET]), MAX_TARGET, len(line.target))
-    for name in _TEXTS:
-        text = getattr(line, name)
-        if len(text) > MAX_FIELD:
-            setattr(line, name, bounded(text, MAX_FIELD))
+    target = line.target
+    if (
+        len(target) > MAX_FIELD or "@" in target or "?" in target or "#" in target
+    ):  # only these have passwords, as `redacted` says
+        line.target = bounded(redacted(target[: 4 * MAX_TARGET]), MAX_TARGET, len(target))
+    if sum(map(len, _texts_of(line))) > MAX_FIELD:
+        for name in _TEXTS:
+            setattr(line, name, bounded(getattr(line, name), MAX_FIELD))
     try:
         data = _encode(line)
     except UnicodeEncodeError:  # lone surrogates, which JSON in UTF-8 cannot have
@@ -109,6 +113,7 @@ def encode_line(line: AuditLine) -> bytes:
 
 
 _TEXTS = ("method", "subject", "issuer", "client", "app", "address", "rule", "query", "reason")
+_texts_of = attrgetter(*_TEXTS)
 
 
 def bounded(text: str, limit: int, length: int = 0) -> str:
