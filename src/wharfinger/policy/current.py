@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote_from_bytes
 
 from wharfinger.protocol.interfaces import Access
@@ -33,6 +33,7 @@ __all__ = [
     "reads_all_below",
     "reads_all_of_source",
     "reads_source",
+    "unrestricted",
 ]
 
 
@@ -45,6 +46,8 @@ class ReadsNames(Protocol):
         ...
 
 
+T = TypeVar("T")
+
 CURRENT_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 """What the caller of the current request may do; None if everything."""
 
@@ -52,6 +55,15 @@ CURRENT_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 def is_restricted() -> bool:
     """Return whether the current caller is subject to a policy."""
     return CURRENT_ACCESS.get() is not None
+
+
+def unrestricted(function: Callable[[], T]) -> T:
+    """Call a function as without a policy, for work that is not for the current caller alone."""
+    token = CURRENT_ACCESS.set(None)
+    try:
+        return function()
+    finally:
+        CURRENT_ACCESS.reset(token)
 
 
 def may_read(uri: str) -> bool:

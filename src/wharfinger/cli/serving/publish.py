@@ -33,7 +33,7 @@ def make_server(
 
     sources = make_sources(words, options)
     server_name = name or slug(*(prepared.name for prepared in sources))
-    server = Server(server_name, version=__version__, instructions=instructions(sources))
+    server = Server(server_name, version=__version__, instructions=lambda: instructions(sources))
     for prepared in sources:
         prepared.source.patience = options.get("patience", prepared.source.patience)
         server.include(prepared.source)
@@ -49,11 +49,18 @@ def make_server(
 
 
 def instructions(sources: Sequence[PreparedSource]) -> str:
-    """Return the instructions for a model: the sources, and how to list, read in part, search and watch them."""
+    """Return the instructions for a model: the sources, and how to list, read in part, search and watch them.
+
+    They have only sources that the current caller may read something of.
+    """
+    from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES
     from wharfinger.sources.resource_tool_set.uri_queries import with_queries
 
+    sources = [prepared for prepared in sources if reads_source(prepared.source.uri)]
     use = "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
+    if not sources:
+        return f"{use} it changes."
     if all(prepared.parsed.kind is FILES for prepared in sources):
         names = ", ".join(f"{prepared.source.uri}/" for prepared in sources)
         return f"Files below {names}, as they are now. {use} it changes."

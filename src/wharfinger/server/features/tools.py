@@ -20,6 +20,7 @@ from wharfinger.errors import (
     ToolError,
     URLElicitationRequired,
 )
+from wharfinger.policy.current import is_restricted
 from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.feature_registration import (
@@ -116,6 +117,7 @@ class ToolFeature:
         "answer",
         "decode",
         "definition",
+        "describe",
         "exact",
         "full_definition",
         "function",
@@ -135,6 +137,8 @@ class ToolFeature:
     """The definition for every revision: its output schema is absent, or is an object's, which wraps other values."""
     full_definition: t.Tool
     """The definition with an output schema of any type, for revisions whose rules have `any_structured_content`."""
+    describe: Callable[[], str] | None
+    """Returns the description for a caller who is subject to a policy; None if it is the same for all."""
     header_params: tuple[HeaderParam, ...]
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
@@ -162,6 +166,7 @@ class ToolFeature:
                 f"{printable(self.name)!r} cannot be the name of a tool: "
                 "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
             )
+        self.describe = None
         self.scopes = check_scopes(options.get("scopes"))
         self._services = services
         decode_json_strings = options.get("decode_json_strings")
@@ -245,6 +250,13 @@ class ToolFeature:
         return result
 
 
+def _described(tool: ToolFeature, definition: t.Tool) -> t.Tool:
+    """Return a definition of a tool with the description for the current caller."""
+    if tool.describe is None or not is_restricted():
+        return definition
+    return msgspec.structs.replace(definition, description=tool.describe())
+
+
 class Tools:
     """The tools of one server."""
 
@@ -255,7 +267,8 @@ class Tools:
         self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
         self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
-        self.listing.shown_in_full = lambda tool: tool.full_definition
+        self.listing.shown = lambda tool: _described(tool, tool.definition)
+        self.listing.shown_in_full = lambda tool: _described(tool, tool.full_definition)
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool, for tools that have such arguments."""
 
@@ -313,6 +326,14 @@ class Tools:
         tool.definition = msgspec.structs.replace(tool.definition, description=description)
         tool.full_definition = msgspec.structs.replace(full, description=description)
         self.features.definition_changed()
+
+    def describe_to_callers(self, name: str, describe: Callable[[], str]) -> None:
+        """Let a function return the description of a tool to each caller who is subject to a policy.
+
+        Raises:
+            KeyError: no tool has this name.
+        """
+        (self.features.by_key.get(name) or self.features.disabled[name]).describe = describe
 
     def disable(self, name: str) -> None:
         """Disable a tool until `enable`: it is not listed and cannot be called. Reports that the list has changed.

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wharfinger import types as t
+from wharfinger.policy.current import unrestricted
 from wharfinger.sources.resource_tool_set.list_tool import list_resources, read_directory
 from wharfinger.sources.resource_tool_set.read_tool import fetch, read_resource
 from wharfinger.sources.resource_tool_set.search_tool import query, search, sources_with_query, with_databases
@@ -92,19 +93,28 @@ class _Descriptions:
         if (known := tuple(map(id, sources))) == self._known or not sources:
             return
         self._known = known
-        self._describe(read_resource, with_queries(_summary(read_resource), sources))
+        summary = _summary(read_resource)
+        self._describe(read_resource, lambda: with_queries(summary, sources))
         if self._allow_query and (databases := sources_with_query(sources)):
             if not self._registered:
                 self._registered = True
                 _register(self._server, query, "Query a database")
-            self._describe(query, with_databases(_summary(query), databases))
+            about = _summary(query)
+            self._describe(query, lambda: with_databases(about, databases))
 
-    def _describe(self, function: Callable[..., Any], text: str) -> None:
-        """Set a tool's description, unless the server's author has removed or replaced the tool."""
+    def _describe(self, function: Callable[..., Any], describe: Callable[[], str]) -> None:
+        """Set a tool's description, unless the server's author has removed or replaced the tool.
+
+        Under a policy, each caller's description has only the sources of which the caller may read something.
+        """
         tools = self._server.tools
         tool = tools.features.by_key.get(function.__name__)
-        if tool is not None and tool.function is function and tool.definition.description != text:
+        if tool is None or tool.function is not function:
+            return
+        text = unrestricted(describe)
+        if tool.definition.description != text:
             tools.describe(function.__name__, text)
+        tools.describe_to_callers(function.__name__, describe)
 
 
 def _summary(function: Callable[..., Any]) -> str:

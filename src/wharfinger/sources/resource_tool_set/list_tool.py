@@ -12,7 +12,10 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
+from wharfinger.policy.current import may_read, reads_source
 from wharfinger.server.context import Context
+from wharfinger.server.cursors import keys_for
+from wharfinger.server.feature_scopes import decide_template
 from wharfinger.server.owners import owner_of
 from wharfinger.server.source_calls import MISSING
 from wharfinger.source import Source
@@ -26,6 +29,8 @@ MAX_ENTRIES = 100
 """Most entries in one result."""
 ENTRIES_CHARACTERS = Budget().characters - 3 * NOTES_CHARACTERS
 """Most characters of the entries in one result; the rest is for the cursor."""
+MAX_EXAMINED = 100_000
+"""Most entries of a folder that are examined for one result, for a caller who may not read all of them."""
 MAX_TEMPLATES = 50
 """Most templates in one result."""
 
@@ -78,16 +83,57 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     list_children = partial(ctx.server.resources.calls.call, source, children)
     with errors_for_models(uri):
         try:
-            listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, MAX_ENTRIES)
+            after = _open_key(ctx, uri, cursor)
+            listed, key = await _readable_children(ctx, list_children, uri, after, MAX_ENTRIES)
             entries = [brief(resource) for resource in listed]
-            if (number := count_fitting(entries, ENTRIES_CHARACTERS)) < len(
-                entries
-            ):  # only the source knows the key after an entry
-                listed, key = await list_children(owner_of(ctx.request), uri, cursor or None, number)
+            if (number := count_fitting(entries, ENTRIES_CHARACTERS)) < len(entries):
+                # Only the source knows the key after an entry.
+                listed, key = await _readable_children(ctx, list_children, uri, after, number)
                 entries = [brief(resource) for resource in listed]
         except (ResourceNotFound, InvalidParams):
             raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
-    return as_json(_folder(entries, key))
+    return as_json(_folder(entries, _seal_key(ctx, uri, key)))
+
+
+async def _readable_children(
+    ctx: Context[Any], list_children: Callable[..., Any], uri: str, after: str | None, limit: int
+) -> tuple[list[t.Resource], str | None]:
+    """Return at most `limit` children that the caller may read, and the key of the next page.
+
+    A source of the server's author may list others too.
+    """
+    found: list[t.Resource] = []
+    examined = 0
+    while True:
+        listed, after = await list_children(owner_of(ctx.request), uri, after, limit - len(found))
+        found += [resource for resource in listed if may_read(resource.uri)]
+        examined += len(listed)
+        if after is None or len(found) >= limit or examined >= MAX_EXAMINED:
+            return found, after
+
+
+def _seal_key(ctx: Context[Any], uri: str, key: str | None) -> str | None:
+    """Return a source's key as a cursor. Under a policy it is encrypted, since it may name what is hidden."""
+    if key is None or ctx.request.access is None:
+        return key
+    return keys_for(ctx.server.services.keys, ctx.request).seal("read_directory", [uri, key])
+
+
+def _open_key(ctx: Context[Any], uri: str, cursor: str) -> str | None:
+    """Return the key in a cursor of this folder.
+
+    Raises:
+        InvalidParams: the cursor is not one of this folder for this caller.
+    """
+    if not cursor or ctx.request.access is None:
+        return cursor or None
+    opened: tuple[str, str] = keys_for(ctx.server.services.keys, ctx.request).open(
+        "read_directory", cursor, type=tuple[str, str]
+    )
+    place, key = opened
+    if place != uri:
+        raise InvalidParams("This cursor belongs to another folder.")
+    return key
 
 
 def _missing(page: t.ListResourcesResult) -> list[str]:
@@ -99,10 +145,21 @@ def _missing(page: t.ListResourcesResult) -> list[str]:
 def _top(ctx: Context[Any]) -> dict[str, Any]:
     """Return the top folder of each source, and all templates, with the parameters of their queries."""
     resources = ctx.server.resources
-    sources = list(resources.every_source())
+    sources = [source for source in resources.every_source() if reads_source(source.uri)]
     tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
-    templates = [template_entry(None, feature.shown()) for _, feature in resources.templates.items()]
-    templates += [template_entry(source, template) for source in sources for template in source.templates]
+    tops = [top for top in tops if may_read(top)]
+    access = ctx.request.access
+    templates = [
+        template_entry(None, feature.shown())
+        for text, feature in resources.templates.items()
+        if access is None or decide_template(access, text).allowed
+    ]
+    templates += [
+        template_entry(source, template)
+        for source in sources
+        for template in source.templates
+        if access is None or decide_template(access, template.uri_template).allowed
+    ]
     del templates[MAX_TEMPLATES:]
     del templates[count_fitting(templates, ENTRIES_CHARACTERS // 2) :]
     entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.errors import ToolError
+from wharfinger.errors import InternalError, ToolError
+from wharfinger.policy.current import is_restricted, may, reads_source
 from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import source_name
@@ -101,7 +103,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     """
     if not 0 <= skip <= MAX_SKIP:
         raise ToolError(f"skip is {skip:,}: give a number from 0 to {MAX_SKIP:,}, or narrow the statement.")
-    databases = sources_with_query(ctx.server.resources.every_source())
+    databases = await _databases(ctx)
     matching = [each for each in databases if not source or source in (source_name(each), each.uri)]
     if len(matching) != 1:
         names = ", ".join(map(source_name, databases))
@@ -146,13 +148,39 @@ def _rest(skip: int, number: int) -> str:
     return rest
 
 
+async def _databases(ctx: Context[Any]) -> list[Source]:
+    """Return the databases that the caller may query."""
+    databases = sources_with_query(ctx.server.resources.every_source())
+    if not is_restricted():
+        return databases
+    queried: list[Source] = []
+    for database in filter(_may_be_queried, databases):
+        may_query: Any = getattr(database, "may_query", None)
+        call = ctx.server.resources.calls.call
+        with suppress(InternalError):  # it cannot be reached, so it is not known whether all of it may be read
+            if may_query is None or await call(database, may_query, owner_of(ctx.request)):
+                queried.append(database)
+    return queried
+
+
+def _may_be_queried(database: Source) -> bool:
+    """Return whether the rules may let the caller query a database; it also decides itself."""
+    return may("query", database.uri) and reads_source(database.uri)
+
+
 def sources_with_query(sources: Any) -> list[Source]:
     """Return the sources that have a method `query`."""
     return [source for source in sources if callable(getattr(source, "query", None))]
 
 
 def with_databases(description: str, databases: Sequence[Source]) -> str:
-    """Return the description of `query` with the names of the databases, and their dialects if they state one."""
+    """Return the description of `query` with the names of the databases, and their dialects if they state one.
+
+    It has only databases that the rules may let the current caller query.
+    """
+    databases = [database for database in databases if _may_be_queried(database)]
+    if not databases:
+        return description
     dialects = [_optional(each, "dialect") for each in databases]
     names = [
         f"{source_name(each)} ({dialect})" if dialect else source_name(each)
@@ -164,7 +192,11 @@ def with_databases(description: str, databases: Sequence[Source]) -> str:
 
 def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, hits: Hits) -> str:
     """Return a sentence that says what was searched without a hit, and what to try."""
-    names = [source] if source else [source_name(each) for each in ctx.server.resources.every_source()]
+    names = (
+        [source]
+        if source
+        else [source_name(each) for each in ctx.server.resources.every_source() if reads_source(each.uri)]
+    )
     names = [name for name in names if name not in hits.truncated]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
     places = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"

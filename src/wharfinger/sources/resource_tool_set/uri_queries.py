@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from wharfinger.content.text import shown
+from wharfinger.policy.current import may_read_below, reads_source
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.source import Source
 
@@ -47,17 +48,20 @@ def queries_of(source: Source) -> Iterator[str]:
     """
     for template in source.templates:
         names = [name for name in _names(template.uri_template) if name in source.parameters]
-        if names:
+        if names and may_read_below(template.uri_template.partition("{")[0]):
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
     if names := _common_parameters(source):
         yield f"{(source.uri or source.name).rstrip('/')}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
-    """Return the description of a tool with the queries of its sources, once for each kind of source."""
+    """Return the description of a tool with the queries of its sources, once for each kind of source.
+
+    It has only sources that the current caller may read something of.
+    """
     lines: dict[type[Source], str] = {}
     for source in sources:
-        if type(source) not in lines and (line := "; ".join(queries_of(source))):
+        if type(source) not in lines and reads_source(source.uri) and (line := "; ".join(queries_of(source))):
             lines[type(source)] = line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + "…"
     if not lines:
         return description
