@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, assert_type
 
 from wharfinger import Complete, Context, Elicit, ResourceNotFound, Roots, Sample, Server, ToolError, types
+from wharfinger.auth import StaticTokens, TokenAuth
+from wharfinger.policy import Policy, ReportOnly
+from wharfinger.transports.http_server.app import HttpApp
 
 
 @dataclass
@@ -139,3 +143,12 @@ async def extended() -> None:
     assert_type(page(), str)
     assert_type(refresh(), int)
     server.add_app("ui://harbour/other", "<p>", wrong=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def protected(tokens: StaticTokens, rules: Policy) -> None:
+    server.run(policy=rules)
+    server.run(http="127.0.0.1:8000", auth=tokens, policy="policy.toml", tls_cert="cert.pem")
+    server.run(http="127.0.0.1:8000", auth=[tokens], policy=Path("policy.toml"))
+    server.run(unix="/run/office.sock", policy=ReportOnly(rules))
+    assert_type(server.asgi(auth=TokenAuth(tokens), policy=rules, public_url="https://office.test"), HttpApp)
+    server.run(policy=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue,reportArgumentType]

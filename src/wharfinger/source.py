@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar, cast
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET
@@ -89,6 +91,9 @@ TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_PATH_CHARACTERS = "-._~!$&'()+,;=:@"
+"""Characters that are not escaped in a pattern, besides letters and digits: those of a path (RFC 3986 §3.3) but `*`."""
+
 
 def brief(method: F) -> F:
     """Mark a plain method that usually returns within a few tenths of a millisecond, such as the read of a local file.
@@ -153,6 +158,9 @@ class Source:
 
     location: str = ""
     """Where the data is, for people to read: a path, or an address without its password."""
+
+    root: str = ""
+    """The directory or file on this machine that it publishes, for the `roots` of a policy; empty if there is none."""
 
     noun: str = "source"
     """The kind of source, for messages: folder, bucket, database, server."""
@@ -283,6 +291,20 @@ class Source:
         (`policy.current`). None, the default, shows all. The search index calls it in a thread, so it may block.
         """
         return None
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return patterns of a policy for the path of these names below `root`, and for all that is in it.
+
+        By default, one for everything if there are no names, and none otherwise. A source whose URIs contain paths
+        returns `[self.pattern_of(*names)]`.
+        """
+        return () if names else (self.pattern_of(),)
+
+    def pattern_of(self, *names: str, between: Sequence[str] = ()) -> str:
+        """Return the pattern for a path below `uri`, after the segments `between`, and for all that is in it."""
+        quoted = [quote(os.fsencode(name), safe=_PATH_CHARACTERS) for name in names]
+        top = self.uri.replace("*", "%2A")
+        return top + ("" if top.endswith("/") else "/") + "/".join((*between, *quoted, "**"))
 
     def describe(self) -> str:
         """Describe the published data in a few words, such as `120 files, watched by inotify`. Must return in 0.5 s."""

@@ -126,7 +126,7 @@ class RuleAccess:
     ) -> None:
         self.key = key
         self.rules = rules
-        self.is_public = is_public
+        self._is_public = is_public
         candidates = [
             _Candidate(number, rule, pattern, pattern.first)
             for number, rule in enumerate(rules)
@@ -178,6 +178,10 @@ class RuleAccess:
             return lambda name: not unusual(name) and allows(name)
         allows, denies = allowed.test(), denied.test()
         return lambda name: not unusual(name) and allows(name) and not denies(name)
+
+    def is_public(self, uri: str) -> bool:
+        """Return whether every caller may read a URI."""
+        return self._is_public(uri)
 
     def _place_of(self, prefix: str) -> _Place:
         segments = segments_below(prefix)

@@ -120,8 +120,8 @@ class Policy:
         self.tests = tuple(tests)
         self.rules: tuple[_ParsedRule, ...] = tuple(_parsed(deny, "deny")) + tuple(_parsed(allow, "allow"))
         self._check_limits_and_tests()
-        source = msgspec.json.encode([tuple(allow), tuple(deny), self.limits])
-        self.version = hashlib.sha256(source).hexdigest()[:16]
+        source = repr((tuple(allow), tuple(deny), self.limits)).encode("utf-8", "surrogatepass")
+        self.version: str = hashlib.sha256(source).hexdigest()[:16]
         self._forget()
 
     # -- loading
@@ -169,7 +169,8 @@ class Policy:
     def load(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file, and run its tests.
 
-        If rules have `roots`, the tests have a meaning only after `bind_roots`, so its caller runs them.
+        Paths in `roots` are relative to the folder of the file. If there are any, the tests have a meaning only after
+        `bind_roots`, so its caller runs them.
 
         Raises:
             UnusablePolicy: the file cannot be read, is not a policy, or a test of it fails.
@@ -182,8 +183,9 @@ class Policy:
         if len(text) > MAX_FILE_BYTES:
             raise UnusablePolicy(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MiB.")
         policy = cls.from_toml(text, name=str(path))
-        if not policy.has_roots and (failures := policy.check_tests()):
-            raise UnusablePolicy(f"{path}: {' '.join(failures)}")
+        if policy.has_roots:
+            return policy.relative_to(Path(path).parent)
+        policy.require_tests(str(path))
         return policy
 
     @property
@@ -191,22 +193,44 @@ class Policy:
         """Whether a rule has `roots`, so that `bind_roots` must be called before the policy decides."""
         return any(parsed.rule.roots is not None for parsed in self.rules)
 
+    def relative_to(self, folder: Path) -> Policy:
+        """Return this policy with the paths in `roots` relative to a folder, instead of the current one."""
+
+        def placed(parsed: _ParsedRule) -> Rule:
+            if parsed.rule.roots is None:
+                return parsed.rule
+            roots = tuple(str(folder / Path(root).expanduser()) for root in words(parsed.rule.roots))
+            return msgspec.structs.replace(parsed.rule, roots=roots)
+
+        return Policy(
+            allow=[placed(one) for one in self.rules if not one.denies],
+            deny=[placed(one) for one in self.rules if one.denies],
+            limits=self.limits,
+            tests=self.tests,
+        )
+
     def bind_roots(self, roots: Roots) -> Policy:
         """Return this policy with the `roots` of its rules resolved; a directory that is not published matches nothing.
 
         The server does this, since it knows which directories its sources publish.
         """
+        if not self.has_roots:
+            return self
         bound: Policy = object.__new__(Policy)
         bound.__dict__.update(self.__dict__)
         bound.__dict__.pop("_denied_to_some", None)
         bound._forget()
         rules: list[_ParsedRule] = []
+        digest = hashlib.sha256(self.version.encode())
         for parsed in self.rules:
             if parsed.rule.roots is not None:
                 parsed = _ParsedRule(parsed.rule, parsed.id, parsed.denies)
-                parsed.patterns += [parse_pattern(text) for root in words(parsed.rule.roots) for text in roots(root)]
+                texts = [text for root in words(parsed.rule.roots) for text in roots(root)]
+                parsed.patterns += [parse_pattern(text) for text in texts]
+                digest.update(repr(texts).encode("utf-8", "surrogatepass"))
             rules.append(parsed)
         bound.rules = tuple(rules)
+        bound.version = digest.hexdigest()[:16]
         return bound
 
     def check_issuers(self, issuers: Sequence[str]) -> None:
@@ -320,6 +344,15 @@ class Policy:
                             f"{'allowed' if decision.allowed else 'refused'} {reason}."
                         )
         return failures
+
+    def require_tests(self, name: str = "the policy") -> None:
+        """Run the tests.
+
+        Raises:
+            UnusablePolicy: one fails; the message names all that fail.
+        """
+        if failures := self.check_tests():
+            raise UnusablePolicy(f"{name}: {' '.join(failures)}")
 
 
 def principal_of(claims: Mapping[str, Any] | str) -> Principal:

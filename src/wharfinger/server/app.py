@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
 from msgspec import UNSET, UnsetType
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wharfinger.server.features.prompts import PromptOptions
     from wharfinger.server.features.resource import ResourceOptions
     from wharfinger.server.features.tools import ToolOptions
+    from wharfinger.server.policy_file import PolicyFile
     from wharfinger.server.running import HttpRunOptions, UnixRunOptions
     from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
@@ -47,6 +48,8 @@ log = logging.getLogger("wharfinger.server")
 Function = TypeVar("Function", bound=Callable[..., Any])
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
+AnyPolicy: TypeAlias = "Authorizer | PolicyFile | str | os.PathLike[str] | None"
+"""A policy, another engine, or the path of a policy's file."""
 
 
 @runtime_checkable
@@ -74,8 +77,9 @@ class Server(FeatureService):
     which survives a restart; without one they end with the process. `task_ttl` (seconds, None: for ever) is how long a
     task may take, and how long its result is kept at least; `task_poll` is how often clients should ask for it.
 
-    `policy` says who may read, call and query what: a `Policy`, or another `Authorizer`. Without one everyone may do
-    everything. `audit` records every request: a file, or an `AuditLog` with its options.
+    `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
+    read again when it changes. Without one everyone may do everything. `audit` records every
+    request: a file, or an `AuditLog` with its options.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class Server(FeatureService):
         task_store: Store | str | None = None,
         task_ttl: float | None = 3600.0,
         task_poll: float = 1.0,
-        policy: Authorizer | None = None,
+        policy: AnyPolicy = None,
         audit: AuditLog | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
@@ -147,9 +151,15 @@ class Server(FeatureService):
         return self.services.authorizer
 
     @policy.setter
-    def policy(self, policy: Authorizer | None) -> None:
-        self.access_control.set(policy)
-        self._refresh_mounts()
+    def policy(self, policy: AnyPolicy) -> None:
+        self.server_policy.set(policy)
+
+    async def reload(self) -> None:
+        """Read the file of the policy again now, instead of within a second after it has changed.
+
+        If it cannot be used, or one of its tests fails, the error is logged and the old policy stays.
+        """
+        await self.server_policy.reload()
 
     @property
     def audit(self) -> AuditLog | None:
@@ -244,6 +254,7 @@ class Server(FeatureService):
             from wharfinger.server.mounting import include  # with the first part: most servers have none
 
             include(self, item, prefix)
+            self.sources_changed()
         elif prefix:
             raise TypeError("prefix= is only for a server: a source keeps its own URIs.")
         elif isinstance(item, Includable):
@@ -264,6 +275,7 @@ class Server(FeatureService):
         if self.running:
             self.source_watches.join(source)
         self.resources.add_source(source)
+        self.sources_changed()
 
     def resource_updated(self, uri: str) -> None:
         """Report to everyone who watches `uri`, in either era, that it has changed; from any thread, and at any time.
@@ -418,42 +430,75 @@ class Server(FeatureService):
     # -- running
 
     @overload
-    def run(self) -> None: ...
+    def run(self, *, policy: AnyPolicy = None) -> None: ...
     @overload
-    def run(self, *, http: str, **options: Unpack[HttpRunOptions]) -> None: ...
+    def run(self, *, http: str, policy: AnyPolicy = None, **options: Unpack[HttpRunOptions]) -> None: ...
     @overload
-    def run(self, *, unix: str | os.PathLike[str], **options: Unpack[UnixRunOptions]) -> None: ...
-    def run(self, *, http: str | None = None, unix: str | os.PathLike[str] | None = None, **options: object) -> None:
+    def run(
+        self, *, unix: str | os.PathLike[str], policy: AnyPolicy = None, **options: Unpack[UnixRunOptions]
+    ) -> None: ...
+    def run(
+        self,
+        *,
+        http: str | None = None,
+        unix: str | os.PathLike[str] | None = None,
+        policy: AnyPolicy = None,
+        **options: Any,
+    ) -> None:
         """Serve until the end of input or Ctrl-C: over stdio, with `http="127.0.0.1:8000"` over HTTP, or with
         `unix="/path"` on a Unix socket.
+
+        `policy` is set as `self.policy`; None leaves that as it is.
 
         Raises:
             TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.
             ValueError: `http` is not of the form HOST:PORT.
+            UnusablePolicy: the policy cannot be used, or does not fit the issuers of `auth`.
         """
         from wharfinger.server.running import run
 
+        options["auth"] = self._guard(policy, options.get("auth"))
+        if options["auth"] is None:
+            del options["auth"]
         run(self, http, unix, options, next(iter(self.tools.names()), None))
 
-    def asgi(self, *, auth: TokenAuth | TokenVerifier | None = None, **options: Unpack[HttpOptions]) -> HttpApp:
+    def asgi(
+        self,
+        *,
+        auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None = None,
+        policy: AnyPolicy = None,
+        **options: Unpack[HttpOptions],
+    ) -> HttpApp:
         """Return an ASGI application of this server, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
-        With `auth`, every caller needs a token: `TokenAuth`, or a verifier such as `JWTVerifier`. `options` are those
-        of `transports.http_server.HttpApp`. Chunked bodies are refused unless `separates_trailers=True`
-        says that the ASGI server keeps trailers out of the headers.
+        With `auth`, every caller needs a token: `TokenAuth`, a verifier such as `JWTVerifier`, or several. `policy` is
+        set as `self.policy`; None leaves that as it is. `options` are those of `transports.http_server.HttpApp`.
+        Chunked bodies are refused unless `separates_trailers=True` says that the ASGI server keeps trailers out of the
+        headers.
 
         Raises:
             RuntimeError: there are several workers and no shared secret, so one could not open what another has sealed.
+            UnusablePolicy: the policy cannot be used, or does not fit the issuers of `auth`.
         """
         from wharfinger.server.workers import check_secret
         from wharfinger.transports.http_server.app import HttpApp
 
         check_secret(self.services.keys)
-        if auth is not None:
-            from wharfinger.auth.server.token_auth import as_token_auth
+        return HttpApp(self, auth=self._guard(policy, auth), **options)
 
-            auth = as_token_auth(auth, self.store)
-        return HttpApp(self, auth=auth, **options)
+    def _guard(
+        self, policy: AnyPolicy, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None
+    ) -> TokenAuth | None:
+        """Set a policy, and return the check of tokens, which forgets them when the policy changes."""
+        if policy is not None:
+            self.policy = policy
+        if auth is None:
+            return None
+        from wharfinger.auth.server.token_auth import as_token_auth
+
+        checked = as_token_auth(auth, self.store)
+        self.server_policy.trust(checked)
+        return checked
 
 
 Value = TypeVar("Value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ __all__ = ["HttpRunOptions", "UnixRunOptions", "run"]
 class HttpRunOptions(TypedDict, total=False):
     """Options for serving over HTTP; see `wharfinger.transports.http_server.runner.serve_http`."""
 
-    auth: TokenAuth | TokenVerifier | None
-    """Requires a token: `TokenAuth`, or a verifier such as `JWTVerifier(issuer=…, audience=…)`."""
+    auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None
+    """Requires a token: `TokenAuth`, a verifier such as `JWTVerifier(issuer=…, audience=…)`, or several."""
     verify: Verify | None
     """Finds the principal in the headers of a request; for credentials that are not bearer tokens."""
     insecure: bool
@@ -81,10 +81,6 @@ def run(
         host, _, port = http.rpartition(":")
         if not (port.isascii() and port.isdecimal() and int(port) < 65536):
             raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
-        if (auth := options.get("auth")) is not None:
-            from wharfinger.auth.server.token_auth import as_token_auth
-
-            options = {**options, "auth": as_token_auth(auth, getattr(service, "store", None))}
         run_http(service, host or "127.0.0.1", int(port), **options)
     elif options:
         raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP write run(http="127.0.0.1:8000").')

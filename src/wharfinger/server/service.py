@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.protocol.interfaces import NotificationHandler, Store
+from wharfinger.protocol.interfaces import Authorizer, NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
@@ -28,6 +28,7 @@ from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, reports_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.observers import Observers
+from wharfinger.server.server_policy import ServerPolicy
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
@@ -107,6 +108,7 @@ class FeatureService:
             "tasks": [lambda: 0 if self.tasks is None else self.tasks.running_count],
         }
         """Numbers that change, for metrics. Transports add theirs."""
+        self.server_policy = ServerPolicy(services, self.resources, self._set_authorizer)
         self.extensions = Extensions(services, self.notification_handlers, self._publish_extensions)
         self.tasks: Tasks | None = None
         """Runs and stores tasks; None if no tool can become one."""
@@ -162,6 +164,17 @@ class FeatureService:
         """Make the servers in which this one is mounted call its handlers, if there is anything around them."""
         for mount in self.parents:
             mount.refresh()
+
+    def _set_authorizer(self, authorizer: Authorizer | None) -> None:
+        """Enforce a policy, also when a server in which this one is mounted calls its handlers."""
+        self.access_control.set(authorizer)
+        self._refresh_mounts()
+
+    def sources_changed(self) -> None:
+        """Bind the `roots` of policies again, here and in every server in which this one is mounted."""
+        self.server_policy.bind_roots()
+        for mount in self.parents:
+            mount.parent.sources_changed()
 
     def _publish_extensions(self) -> None:
         """Make the servers in which this one is mounted serve its extensions too."""
@@ -244,6 +257,7 @@ class FeatureService:
                 await self.resources.calls.start()
                 await self._start_index(stack)
                 stack.push_async_callback(self._close_parts)
+                await stack.enter_async_context(self.server_policy.following())
                 for mount in self.mounts:
                     await mount.start()
                 if self.own_tasks is not None:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -152,6 +152,10 @@ class Skills(Source):
         self._reported: set[tuple[Parts, str]] = set()
         self._nested: list[Skills] = []
         """Other folders of skills with URIs below those of this one."""
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the pattern for a folder below this one."""
+        return (self.pattern_of(*names),)
 
     def __repr__(self) -> str:
         return f"skills({self.root!r}) at {self.uri}"

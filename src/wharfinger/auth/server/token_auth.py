@@ -87,6 +87,12 @@ class TokenAuth:
         self._generation += 1
         self._remembered.clear()
 
+    @property
+    def rule_issuers(self) -> tuple[str, ...]:
+        """The issuers that rules can name; an empty one stands for tokens that this server issued itself."""
+        own = any(not verifier.issuers for verifier in self.verifiers)
+        return (*self.issuers, "") if own else self.issuers
+
     def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of a request to the endpoint `url`, or an awaitable of it.
 

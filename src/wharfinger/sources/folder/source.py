@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from wharfinger import types as t
@@ -120,6 +120,10 @@ class Folder(Source):
     def watched_by(self) -> str:
         """How changes are noticed: `inotify`, or `polling every 1 s (why)`."""
         return self._watch.means
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the pattern for a folder below this one."""
+        return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this folder. It need not exist."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -100,11 +100,19 @@ class GitSource(Source):
         self.name = repository.label
         self.uri = repository.uris.top
         self.location = shown(repository.private.found.root)
+        self.root = repository.private.found.work_tree or repository.private.found.root
         self.templates = _templates(repository)
         self._loop: asyncio.AbstractEventLoop | None = None  # the server's
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
         self._references: References | None = None  # as of this round of polling
         self._looked: dict[str | None, tuple[References, Hashable]] = {}
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the patterns for a folder at every revision, and its differences, blame and uncommitted changes."""
+        if not names:
+            return (self.pattern_of(),)
+        forms = (("tree", "*"), ("blame", "*"), ("diff", "*"), ("changes",))
+        return [self.pattern_of(*names, between=form) for form in forms]
 
     def __repr__(self) -> str:
         return f"git({self.repository.private.found.root!r}, label={self.repository.label!r})"

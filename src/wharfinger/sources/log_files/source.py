@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
@@ -117,6 +117,7 @@ class Logs(Source):
         label = usable_label(default_label(pattern.root) if label is None else label, UnusableFolder)
         self.label = self.name = label
         self.location = os.path.join(pattern.root, pattern.rest)
+        self.root = pattern.root
         self.uri = f"log://{quote(label)}"
         self.files = TreeResources(
             FileTree(pattern.root, pattern.choice, gitignore=False), self.uri, label, adjust=_as_log
@@ -133,6 +134,10 @@ class Logs(Source):
 
     def __repr__(self) -> str:
         return f"logs({self.location!r}, label={self.label!r})"
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the pattern for a folder below that of the logs."""
+        return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to these logs, whether or not it exists."""

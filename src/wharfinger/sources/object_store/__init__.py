@@ -63,7 +63,9 @@ def _archive(path: str, label: str | None) -> Objects:
 
     store = ZipStore(path)
     name = label if label is not None else os.path.basename(store.path)
-    return Objects(store, uri=f"zip://{quote(name)}/", name=name, title=name)
+    made = Objects(store, uri=f"zip://{quote(name)}/", name=name, title=name)
+    made.root = store.path
+    return made
 
 
 def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:

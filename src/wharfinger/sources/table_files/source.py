@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -89,6 +89,7 @@ class Tables(Source):
     def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
         self.name = label
         self.location = place
+        self.root = root
         self.uri = f"table://{quote(label)}"
         self.files = TreeResources(
             FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=description_of
@@ -117,6 +118,10 @@ class Tables(Source):
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the pattern for a folder below that of the tables."""
+        return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to these tables, whether or not it exists."""

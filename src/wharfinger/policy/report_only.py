@@ -1,0 +1,79 @@
+"""`ReportOnly`: allows everything, and records what a policy would refuse, to try it with real requests."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+from wharfinger.policy.access import RuleAccess
+from wharfinger.policy.policy import Policy
+from wharfinger.protocol.interfaces import Access, Decision
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["ReportOnly"]
+
+log = logging.getLogger("wharfinger.policy")
+
+MAX_REPORTED = 10_000
+"""Most refusals that are remembered. Each is logged once, and again after it was forgotten."""
+
+
+class ReportOnly:
+    """Allows everything, and logs each request that `policy` would refuse. Lists are complete, and not logged."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._reported: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    @property
+    def version(self) -> str:
+        """That of the policy."""
+        return self.policy.version
+
+    def access(self, principal: Principal) -> Access:
+        """Return an access that allows everything."""
+        return _ReportingAccess(self, principal, self.policy.access(principal))
+
+    def report(self, principal: Principal, action: str, target: str, rule: str) -> None:
+        """Log a refusal, unless it was logged before."""
+        who = principal.subject or "anyone"
+        refusal = (principal.key or who, action, target[:1_000])
+        if refusal in self._reported:
+            return
+        self._reported[refusal] = None
+        if len(self._reported) > MAX_REPORTED:
+            self._reported.popitem(last=False)
+        reason = f"by {rule}" if rule else "because no rule allows it"
+        log.warning("The policy would refuse %s: %s %s, %s.", who, action, target[:1_000], reason)
+
+
+class _ReportingAccess:
+    def __init__(self, owner: ReportOnly, principal: Principal, access: RuleAccess) -> None:
+        self.key = f"report-only {access.key}"
+        self._owner = owner
+        self._principal = principal
+        self._access = access
+
+    def decide(self, action: str, target: str) -> Decision:
+        """Allow it. The record names the rule that would have refused."""
+        decision = self._access.decide(action, target)
+        if decision.allowed:
+            return decision
+        self._owner.report(self._principal, action, target, decision.rule)
+        return Decision(True, f"{decision.rule or 'no rule'} (report only)")
+
+    def allows(self, action: str, target: str) -> bool:
+        """Return True: filters of lists use it."""
+        return True
+
+    def may_read_below(self, prefix: str) -> bool:
+        """Return True."""
+        return True
+
+    def reads_all_below(self, prefix: str) -> bool:
+        """Return True."""
+        return True
+
+    def is_public(self, uri: str) -> bool:
+        """Return whether the policy lets everyone read it."""
+        return self._access.is_public(uri)

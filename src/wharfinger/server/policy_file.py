@@ -1,0 +1,74 @@
+"""`PolicyFile`: a policy that is read again when its file changes, without a restart.
+
+`ServerPolicy` checks the file once a second. If the new policy cannot be used, or a test in it fails, the error is
+logged and the old one stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from wharfinger.errors import WharfingerError
+from wharfinger.policy.policy import Policy
+from wharfinger.policy.report_only import ReportOnly
+from wharfinger.protocol.interfaces import Authorizer
+
+__all__ = ["PolicyFile"]
+
+log = logging.getLogger("wharfinger.server.policy")
+
+Version = tuple[int, int, int] | None
+
+
+class PolicyFile:
+    """A policy in a file, which `load` reads; with `report_only`, refusals are recorded and not enforced.
+
+    Raises:
+        UnusablePolicy: the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        load: Callable[[Path], Policy] = Policy.load,
+        report_only: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._load = load
+        self._report_only = report_only
+        self._seen = self._version()
+        self.policy = load(self.path)
+
+    def authorizer(self, policy: Policy) -> Authorizer:
+        """Return what enforces, or only records, the decisions of a policy of this file."""
+        return ReportOnly(policy) if self._report_only else policy
+
+    def has_changed(self) -> bool:
+        """Return whether the file is another one than when it was last read."""
+        return self._version() != self._seen
+
+    async def reload(self, apply: Callable[[Authorizer], None]) -> None:
+        """Read the file, and call `apply` if the policy is another one and can be used. `apply` may refuse it too."""
+        self._seen = self._version()
+        try:
+            policy = await asyncio.to_thread(self._load, self.path)
+            if policy.version == self.policy.version:
+                return
+            apply(self.authorizer(policy))
+        except WharfingerError as error:
+            log.error("The old policy stays, since the new one cannot be used. %s", error)
+            return
+        self.policy = policy
+        log.warning("The policy was read again from %s.", self.path)
+
+    def _version(self) -> Version:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns

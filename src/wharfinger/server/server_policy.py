@@ -1,0 +1,154 @@
+"""`ServerPolicy`: where the policy of a server comes from, and when it is replaced.
+
+A policy may be a file that is read again when it changes. The `roots` of its rules are bound to the directories that
+the sources publish. Its rules must name issuers that the server trusts. `AccessControl` then enforces it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.interfaces import Authorizer
+
+if TYPE_CHECKING:
+    from wharfinger.auth.server.token_auth import TokenAuth
+    from wharfinger.policy.policy import Policy
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.policy_file import PolicyFile
+    from wharfinger.server.services import Services
+
+__all__ = ["ServerPolicy", "rules_of"]
+
+LOOK_SECONDS = 1.0
+"""Time between two checks of the file of a policy."""
+
+
+class ServerPolicy:
+    """The policy of one server. `enforce` is called with the one to enforce, whose `roots` are bound."""
+
+    def __init__(self, services: Services, resources: Resources, enforce: Callable[[Authorizer | None], None]) -> None:
+        self._services = services
+        self._resources = resources
+        self._enforce = enforce
+        self._given: Authorizer | None = None
+        """The policy before its `roots` are bound to the sources."""
+        self._file: PolicyFile | None = None
+        self._auths: WeakSet[TokenAuth] = WeakSet()
+
+    def set(self, policy: Authorizer | PolicyFile | str | os.PathLike[str] | None) -> None:
+        """Enforce another policy from the next request on; None allows everything.
+
+        A file is read now and, while the server runs, again whenever it changes.
+
+        Raises:
+            UnusablePolicy: the policy cannot be used, or does not fit the issuers that the server trusts.
+        """
+        from wharfinger.server.policy_file import PolicyFile  # only servers with a policy need it
+
+        file = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
+        if isinstance(file, PolicyFile):
+            self._apply(file.authorizer(file.policy))
+            self._file = file
+        else:
+            self._apply(file)
+            self._file = None
+
+    def _apply(self, authorizer: Authorizer | None) -> None:
+        for auth in self._auths:
+            _check_issuers(authorizer, auth)
+        self._given = authorizer
+        self.bind_roots()
+        for auth in self._auths:
+            auth.forget()
+
+    def bind_roots(self) -> None:
+        """Find what the sources publish of the directories in `roots`. Call this again when there is another source."""
+        given = self._given
+        if given is None and self._services.authorizer is None:
+            return
+        rules = rules_of(given)
+        if rules is not None and rules.has_roots:
+            from wharfinger.policy import ReportOnly
+            from wharfinger.server.published_roots import patterns_in
+
+            rules = rules.bind_roots(lambda directory: patterns_in(directory, self._resources.every_source()))
+            given = ReportOnly(rules) if isinstance(given, ReportOnly) else rules
+        if given is not self._services.authorizer:
+            self._enforce(given)
+
+    def check_tests(self) -> None:
+        """Run the tests of a policy with `roots`, which depend on the sources. The others ran when it was loaded.
+
+        Raises:
+            UnusablePolicy: one fails.
+        """
+        rules = rules_of(self._services.authorizer)
+        if rules is not None and rules.has_roots:
+            rules.require_tests()
+
+    def trust(self, auth: TokenAuth) -> None:
+        """Check that the policy fits the issuers that `auth` trusts, and let it forget its tokens with a new policy.
+
+        Raises:
+            UnusablePolicy: a rule names another issuer, or there are several and a rule names none.
+        """
+        _check_issuers(self._given, auth)
+        self._auths.add(auth)
+
+    @asynccontextmanager
+    async def following(self) -> AsyncGenerator[None]:
+        """Read the file of the policy again whenever it changes, during a block.
+
+        Raises:
+            UnusablePolicy: a test of a policy with `roots` fails.
+        """
+        self.check_tests()
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._file is not None and self._file.has_changed():
+                await self.reload()
+
+    async def reload(self) -> None:
+        """Read the file of the policy again. If it cannot be used, the error is logged and the old policy stays."""
+        if self._file is not None:
+            await self._file.reload(self._replace)
+
+    def _replace(self, authorizer: Authorizer) -> None:
+        """Enforce another policy if its tests pass; otherwise raise UnusablePolicy and keep the old one."""
+        before = self._given
+        try:
+            self._apply(authorizer)
+            self.check_tests()
+        except WharfingerError:
+            self._given = before
+            self.bind_roots()
+            raise
+
+
+def rules_of(authorizer: Authorizer | None) -> Policy | None:
+    """Return the rules that decide; None if another engine does."""
+    if authorizer is None:
+        return None
+    from wharfinger.policy import Policy, ReportOnly
+
+    rules = authorizer.policy if isinstance(authorizer, ReportOnly) else authorizer
+    return rules if isinstance(rules, Policy) else None
+
+
+def _check_issuers(authorizer: Authorizer | None, auth: TokenAuth) -> None:
+    rules = rules_of(authorizer)
+    if rules is not None:
+        rules.check_issuers(auth.rule_issuers)

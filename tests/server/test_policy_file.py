@@ -1,0 +1,162 @@
+"""A policy in a file: read again while the server runs, and kept if the new one cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wharfinger import Client, Server
+from wharfinger.auth import StaticTokens, TokenAuth, create_token
+from wharfinger.errors import RemoteResourceNotFound
+from wharfinger.policy import Policy, UnusablePolicy
+from wharfinger.sources import files
+
+ALLOW = '[[allow]]\nwho = "local"\nwhat = "note://{name}"\n'
+
+
+def notes(policy: Path) -> Server:
+    server = Server("notes", policy=policy)
+    server.resource("note://a")(lambda: "a")
+    server.resource("note://b")(lambda: "b")
+    return server
+
+
+def write(file: Path, text: str) -> None:
+    """Replace a file as editors and configuration managers do."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, file)
+
+
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(ALLOW.format(name="a"))
+    return path
+
+
+async def readable(client: Client) -> list[str]:
+    found: list[str] = []
+    for uri in ("note://a", "note://b"):
+        try:
+            await client.read_resource(uri)
+        except RemoteResourceNotFound:
+            continue
+        found.append(uri)
+    return found
+
+
+@pytest.mark.anyio
+async def test_a_changed_file_holds_from_the_next_request_without_a_restart(file: Path) -> None:
+    server = notes(file)
+    async with Client(server, cache=False) as client:
+        assert await readable(client) == ["note://a"]
+        old = server.policy
+        write(file, ALLOW.format(name="b"))
+        await until(lambda: server.policy is not old)
+        assert await readable(client) == ["note://b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("[[allow", "policy.toml"), ('[[allow]]\nwhoo = "anyone"', "allow 1: unknown key 'whoo'"),
+     ('[[test]]\nas = "local"\nallow = "read note://b"', "test 1 fails"), (None, "cannot be read")],
+)  # fmt: skip
+@pytest.mark.anyio
+async def test_the_old_policy_stays_if_the_new_one_cannot_be_used(
+    file: Path, text: str | None, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = notes(file)
+    async with Client(server, cache=False) as client:
+        old = server.policy
+        if text is None:
+            file.unlink()
+        else:
+            write(file, text)
+        await server.reload()
+        assert server.policy is old
+        assert await readable(client) == ["note://a"]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "The old policy stays" in caplog.text
+    assert reason in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_failing_test_about_roots_stops_the_start_and_keeps_the_old_policy_on_a_reload(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a")
+    file = tmp_path / "policy.toml"
+    rules = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\n'
+    file.write_text(f'{rules}deny = "read file:///docs/a.md"\n')
+    server = Server("office", policy=file)
+    server.include(files(tmp_path / "docs"))
+    with pytest.raises(UnusablePolicy, match=r"test 1 fails: 'read file:///docs/a.md' is allowed by allow 1"):
+        await server.start()
+    file.write_text(f'{rules}allow = "read file:///docs/a.md"\n')
+    server.policy = file
+    await server.start()
+    old = server.policy
+    write(file, '[[allow]]\nwho = "local"\nroots = "gone"\n[[test]]\nas = "local"\nallow = "read file:///docs/a.md"\n')
+    await server.reload()
+    assert server.policy is not None
+    assert old is not None
+    assert server.policy.version == old.version
+    await server.close()
+
+
+@pytest.mark.anyio
+async def test_tokens_are_verified_again_after_a_reload(file: Path, tmp_path: Path) -> None:
+    token, _ = create_token(tmp_path / "tokens.json", "ann")
+    tokens = StaticTokens(tmp_path / "tokens.json")
+    verified: list[str] = []
+    verify = tokens.verify
+
+    async def count(token: str) -> object:
+        verified.append(token)
+        return await verify(token)
+
+    tokens.verify = count  # type: ignore[method-assign,assignment]
+    server, auth = notes(file), TokenAuth(tokens)
+    server.asgi(auth=auth)
+
+    async def call() -> None:
+        found = auth.authenticate("POST", "https://a.example/mcp", {b"authorization": f"Bearer {token}".encode()})
+        if asyncio.iscoroutine(found):
+            await found
+
+    for _ in range(2):
+        await call()
+    assert len(verified) == 1
+    write(file, ALLOW.format(name="b"))
+    await server.reload()
+    await call()
+    assert len(verified) == 2
+
+
+def test_a_rule_without_an_issuer_is_refused_if_two_kinds_of_tokens_are_trusted(tmp_path: Path) -> None:
+    from wharfinger.auth import IntrospectionVerifier
+
+    create_token(tmp_path / "tokens.json", "ann")
+    other = IntrospectionVerifier(
+        "https://id.example/introspect", issuer="https://id.example", client_id="c", client_secret="s"
+    )
+    auth = TokenAuth(StaticTokens(tmp_path / "tokens.json"), other)
+    for issuer, fits in ((None, False), ("https://id.example", True), ("", True), ("https://other.example", False)):
+        rule = "" if issuer is None else f'issuer = "{issuer}"\n'
+        server = Server("office", policy=Policy.from_toml(f'[[allow]]\nwho = "sub:ann"\n{rule}'))
+        if fits:
+            server.asgi(auth=auth)
+        else:
+            with pytest.raises(UnusablePolicy, match="allow 1: this server"):
+                server.asgi(auth=auth)
