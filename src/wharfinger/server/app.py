@@ -154,13 +154,6 @@ class Server(FeatureService):
     def policy(self, policy: AnyPolicy) -> None:
         self.server_policy.set(policy)
 
-    async def reload(self) -> None:
-        """Read the file of the policy again now, instead of within a second after it has changed.
-
-        If it cannot be used, or one of its tests fails, the error is logged and the old policy stays.
-        """
-        await self.server_policy.reload()
-
     @property
     def audit(self) -> AuditLog | None:
         """The record of every request; None if there is none. Set it before the server starts."""

@@ -41,6 +41,11 @@ class ServerPolicy:
         self._file: PolicyFile | None = None
         self._auths: WeakSet[TokenAuth] = WeakSet()
 
+    @property
+    def has_file(self) -> bool:
+        """Whether the policy is in a file."""
+        return self._file is not None
+
     def set(self, policy: Authorizer | PolicyFile | str | os.PathLike[str] | None) -> None:
         """Enforce another policy from the next request on; None allows everything.
 

@@ -170,6 +170,18 @@ class FeatureService:
         self.access_control.set(authorizer)
         self._refresh_mounts()
 
+    @property
+    def has_policy_file(self) -> bool:
+        """Whether the policy is in a file, which `reload` reads again."""
+        return self.server_policy.has_file
+
+    async def reload(self) -> None:
+        """Read the file of the policy again now, instead of within a second after it has changed.
+
+        If it cannot be used, or one of its tests fails, the error is logged and the old policy stays.
+        """
+        await self.server_policy.reload()
+
     def sources_changed(self) -> None:
         """Bind the `roots` of policies again, here and in every server in which this one is mounted."""
         self.server_policy.bind_roots()

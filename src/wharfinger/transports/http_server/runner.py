@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -21,6 +20,7 @@ from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Authenticator, Service, Verify
 from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
 from wharfinger.transports.http_server.app import Contents, HttpApp, Page
+from wharfinger.transports.http_server.certificate import Certificate
 from wharfinger.transports.http_server.garbage_collection import Collector
 from wharfinger.transports.http_server.http_connection import Connections, HttpConnection
 
@@ -128,7 +128,8 @@ class HttpServer:
         self.host = host
         self.port = port
         self.limits = limits
-        self.tls = (tls_cert, tls_key or None) if tls_cert else None
+        self.tls = (tls_cert, tls_key) if tls_cert else None
+        self.certificate: Certificate | None = None
         self.loop = asyncio.get_running_loop()
         self.connections = Connections(app, limits, min(limits.connections, max_sockets()))
         self.stopped: asyncio.Future[signal.Signals | None] = self.loop.create_future()
@@ -146,16 +147,9 @@ class HttpServer:
     async def listen(self) -> None:
         """Bind and accept. Raises AddressInUse or CannotListen."""
         address = f"{self.host or '*'}:{self.port}"
-        unreadable = "The certificate or its key cannot be read: {}."
-        context = None
         if self.tls is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            try:
-                context.load_cert_chain(*self.tls)
-            except ssl.SSLError:  # OpenSSL's message does not help
-                raise CannotListen(unreadable.format("they are not PEM files that belong together")) from None
-            except OSError as error:
-                raise CannotListen(unreadable.format(error.strerror or error)) from None
+            self.certificate = Certificate(*self.tls)
+        context = None if self.certificate is None else self.certificate.context
         try:
             # asyncio calls accept() as often as the backlog in each turn of the loop.
             server = await self.loop.create_server(
@@ -199,14 +193,18 @@ class HttpServer:
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Generator[None, None, None]:
-        """Let signals call `stop` during a block. A signal that is ignored (nohup) stays ignored."""
+        """Let signals call `stop` or `reload` during a block. A signal that is ignored (nohup) stays ignored."""
         loop = self.loop
-        handled = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        before = {number: signal.getsignal(number) for number in handled}
+        handlers: dict[signal.Signals, Callable[[signal.Signals], None]] = {}
+        if threading.current_thread() is threading.main_thread():
+            handlers = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop}
+            if self._may_reload():
+                handlers[signal.SIGHUP] = self.reload
+        before = {number: signal.getsignal(number) for number in handlers}
         before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
         for number in before:
             try:
-                loop.add_signal_handler(number, self.stop, number)
+                loop.add_signal_handler(number, handlers[number], number)
             except NotImplementedError:  # Windows
                 signal.signal(number, lambda n, _: loop.call_soon_threadsafe(self.stop, signal.Signals(n)))
         try:
@@ -216,6 +214,19 @@ class HttpServer:
                 with contextlib.suppress(NotImplementedError):
                     loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _may_reload(self) -> bool:
+        """Return whether SIGHUP reads files again. At a terminal it means that the terminal was closed."""
+        at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+        has_files = self.certificate is not None or getattr(self.app.service, "has_policy_file", False)
+        return hasattr(signal, "SIGHUP") and has_files and not at_terminal
+
+    def reload(self, number: signal.Signals | None = None) -> None:
+        """Read the certificate and the policy again now, instead of within a second after they have changed."""
+        if self.certificate is not None:
+            self.certificate.reload()
+        if getattr(self.app.service, "has_policy_file", False):
+            self._reloading = self.loop.create_task(self.app.service.reload())  # type: ignore[attr-defined]
 
     def stop(self, number: signal.Signals | None = None) -> None:
         """Begin to end the server; a second call ends it at once."""
@@ -254,6 +265,8 @@ class HttpServer:
     def _tick(self) -> None:
         """Sweep the connections, and do the other work that is due once a second."""
         self.connections.sweep()
+        if self.certificate is not None and self.certificate.has_changed():
+            self.certificate.reload()
         self.collector.tick(self.lasting)
         if self._server is not None:
             self.exhaustion.look()
