@@ -244,10 +244,10 @@ def parse_word(argument: str) -> ParsedSource:
     return ParsedSource(kind, found[1].lower() + (found[2] or ""), found[3], label)
 
 
-def absolute_word(parsed: ParsedSource) -> str:
-    """Return the word with its label, without passwords, for a program that starts in another folder."""
+def absolute_word(parsed: ParsedSource, *, secrets: bool = False) -> str:
+    """Return the word with its label, for a program that starts in another folder; without passwords by default."""
     scheme, rest = parsed.scheme, parsed.rest
-    if scheme and hides_secret(parsed):
+    if scheme and not secrets and hides_secret(parsed):
         parsed = parsed._replace(rest=shown_word(parsed).partition(":")[2])
         rest = parsed.rest
     word = parsed.kind.absolute(scheme, rest) if scheme else os.path.abspath(os.path.expanduser(rest))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.policy_option import set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
 
@@ -44,6 +45,7 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     NAME is its variable. The default is the only Server, or the one named server, app or mcp. The
     transport is HTTP on 127.0.0.1:8000 if stdin is a terminal, and stdio otherwise.
     """
+    policy, report_only = serving.pop("policy"), serving.pop("policy_report_only")
     settings = choose_transport(ctx, **serving)
     verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
     if dev:
@@ -56,6 +58,7 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         with stdout_to_stderr():
             server = load(place, dev)
         set_record(ctx, server, stdio=serving["unix"] is None)
+        set_policy(ctx, server, policy, report_only)
         return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(CHILD_VARIABLE):
         from wharfinger.cli.serving.reloader import keep_running
@@ -63,6 +66,7 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         return keep_running(place, {CHILD_VARIABLE: "1"})
     server = load(place, dev)
     set_record(ctx, server, stdio=False)
+    set_policy(ctx, server, policy, report_only)
     return serve_with_banner(settings, place, server, verbosity, dev=dev)
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.policy_option import set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
+from wharfinger.cli.serving.server_file import server_file_option
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
 
 if TYPE_CHECKING:
@@ -42,7 +44,17 @@ Examples:
   wharfinger serve ./docs git:. sqlite:///shop.db 'log:logs/*.log' s3://bucket/prefix
   PGPASSWORD=… wharfinger serve --allow-query postgresql://reader@db.test/shop
   wharfinger serve --http 127.0.0.1:9000 ./charts
-  CHARTS_TOKEN=… wharfinger serve --http 0.0.0.0:8000 --token-env CHARTS_TOKEN --allow-host charts.test ./charts""",
+  CHARTS_TOKEN=… wharfinger serve --http 0.0.0.0:8000 --token-env CHARTS_TOKEN --allow-host charts.test ./charts
+  wharfinger serve --http --tokens tokens.json --policy policy.toml ./docs
+  wharfinger serve -f wharfinger.toml
+
+\b
+In the file of -f, each option has its name without dashes in front and with _ for -, and WORDs are `sources`:
+  sources = ["./docs", "git:."]
+  http = "127.0.0.1:9000"
+  tokens = "tokens.json"
+  policy = "policy.toml"
+Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content of a file.""",
 )
 @click.argument("words", nargs=-1, metavar="WORD…")
 @click.option(
@@ -73,30 +85,43 @@ Examples:
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
 @click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
+@server_file_option
 @click.option("--name", metavar="NAME", help="Name of the server. Default: from what it publishes.")
 @click.option("--demo", is_flag=True, help="Publish a temporary copy of a folder, with a log that grows every 5 s.")
 @serving_options
 @record_options
 @verbosity_options
 @click.pass_context
-def serve(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    no_tools: bool,
-    no_search: bool,
-    allow_query: bool,
-    name: str | None,
-    demo: bool,
-    **rest: Any,
-) -> int | None:
+def serve(ctx: click.Context, /, **_: Any) -> int | None:
     """Publish data as live MCP resources that clients list, read, search and watch.
 
     WORD is a folder or data of another kind; several make one server. The transport is HTTP on 127.0.0.1:8000 if stdin
     is a terminal, and stdio otherwise. Files in .gitignore, hidden files and credentials are left out.
     """
+    with ExitStack() as stack:
+        settings, server, sources = build(ctx, stack)
+        set_record(ctx, server, stdio=settings is None and ctx.params["unix"] is None)
+        verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+        if settings is None:
+            from wharfinger.cli.serving.serve_runner import serve_lines
+
+            return serve_lines(server, ctx.params["unix"], ctx.params["limits"], verbosity)
+        return serve_with_banner(ctx, settings, server, sources, verbosity)
+
+
+def build(ctx: click.Context, stack: ExitStack) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
+    """Make the server that the options ask for. A temporary folder is removed when the stack is closed.
+
+    Raises:
+        click.UsageError: options are missing, or do not fit together.
+        WharfingerError: something cannot be published, or the policy cannot be used.
+    """
     from wharfinger.cli.serving.publish import check_options, is_given, make_server
 
+    rest = dict(ctx.params)
+    words, no_tools, no_search = rest.pop("words"), rest.pop("no_tools"), rest.pop("no_search")
+    allow_query, name, demo = rest.pop("allow_query"), rest.pop("name"), rest.pop("demo")
+    policy, report_only = rest.pop("policy"), rest.pop("policy_report_only")
     options = {option: rest.pop(option) for option in SOURCE_OPTIONS}
     settings = choose_transport(ctx, **rest)
     if not words and not demo:
@@ -130,6 +155,12 @@ def serve(
 
             return serve_lines(server, rest["unix"], rest["limits"], verbosity)
         return serve_with_banner(ctx, settings, server, sources, verbosity)
+    if demo:
+        words = (copy_demo(ctx, stack, words),)
+    given = {option: value for option, value in options.items() if is_given(value)}
+    server, sources = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
+    set_policy(ctx, server, policy, report_only)
+    return settings, server, sources
 
 
 SOURCE_OPTIONS = (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from wharfinger.cli.render.formatting import printable
 
-__all__ = ["Banner", "PublishedSource", "ServerAddress", "UsageLine", "banner_text", "make_banner"]
+__all__ = ["Banner", "PublishedSource", "ServerAddress", "UsageLine", "banner_text", "make_banner", "without_content"]
 
 
 class PublishedSource(NamedTuple):
@@ -105,6 +105,16 @@ def make_banner(
     else:
         rows.append(UsageLine("See it", login + shlex.join((*program, "ls", *client, url))))
     return Banner(name, tuple(published), address, tuple(rows), program)
+
+
+def without_content(banner: Banner) -> Banner:
+    """Return the banner without what it says about the published data, for people who may not read all of it."""
+    rows = tuple(row for row in banner.rows if row.title not in _ABOUT_CONTENT)
+    return banner._replace(published=(), rows=rows)
+
+
+_ABOUT_CONTENT = ("Claude Desktop", "See it live")
+"""Rows with paths of this machine or URIs."""
 
 
 def http_entry(url: str, token_env: str, kind: dict[str, Any]) -> dict[str, Any]:

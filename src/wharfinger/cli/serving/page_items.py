@@ -29,7 +29,10 @@ CACHE_SECONDS = 1.0
 
 
 class PageData:
-    """The lists and contents of one server, as any client gets them: through its middleware and limits."""
+    """The lists and contents of one server, as any client gets them: through its middleware and limits.
+
+    Nothing is shown of a server with a policy, since a browser does not say who reads the page.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -40,6 +43,8 @@ class PageData:
 
     async def items(self) -> PageItems:
         """Return the current items, without a list that fails or takes too long."""
+        if self._server.policy is not None:  # the page is the same for everyone who may open it
+            return PageItems()
         loop = asyncio.get_running_loop()
         async with self._lock:
             if loop.time() >= self._until:
@@ -57,6 +62,8 @@ class PageData:
         from wharfinger.errors import InvalidParams, ResourceNotFound, WharfingerError
         from wharfinger.protocol.http.rules import HttpRefusal
 
+        if self._server.policy is not None:
+            raise HttpRefusal(404, "There is no such resource.")
         try:
             async with self._reading, asyncio.timeout(READ_SECONDS), Client(self._server, cache=False) as client:
                 content = (await client.read_resource(uri)).contents[0]

@@ -100,13 +100,15 @@ def serve_http(
     data = PageData(server)
 
     async def page() -> tuple[str, bytes]:
+        from wharfinger.cli.render.banner import without_content
         from wharfinger.cli.render.start_page import start_page
 
         if not banners:
             from wharfinger.errors import Overloaded
 
             raise Overloaded("The server is starting.")
-        return "text/html; charset=utf-8", start_page(banners[0], await data.items()).encode("utf-8", "surrogateescape")
+        shown = banners[0] if server.policy is None else without_content(banners[0])
+        return "text/html; charset=utf-8", start_page(shown, await data.items()).encode("utf-8", "surrogateescape")
 
     listen = settings.listen
     try:
@@ -121,7 +123,7 @@ def serve_http(
                     listen.host,
                     port,
                     verify=verify,
-                    auth=token_auth(settings, port, server.store),
+                    auth=trusted(server, token_auth(settings, port, server.store)),
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -201,6 +203,13 @@ def forbid_core_files() -> None:
     except ImportError:  # Windows
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def trusted(server: Server, auth: TokenAuth | None) -> TokenAuth | None:
+    """Check the policy's issuers, and let a new policy verify all tokens again."""
+    if auth is not None:
+        server.server_policy.trust(auth)
+    return auth
 
 
 def bearer(name: str) -> Verify:

@@ -59,7 +59,9 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="[HOST:PORT]",
         help="Serve over HTTP. Default 127.0.0.1:8000, or the next free port.",
     ),
-    click.option("--unix", metavar="PATH", help="Serve on a Unix socket; only this user may connect."),
+    click.option(
+        "--unix", type=click.Path(), metavar="PATH", help="Serve on a Unix socket; only this user may connect."
+    ),
     click.option(
         "--allow-host",
         multiple=True,
@@ -98,6 +100,14 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--require-scope", multiple=True, metavar="SCOPE", help="Scope that every token must have. Repeatable."
     ),
+    click.option(
+        "--policy",
+        type=click.Path(dir_okay=False),
+        default="",
+        metavar="FILE",
+        help="Rules that say who may read and call what; `wharfinger policy init` writes a first file.",
+    ),
+    click.option("--policy-report-only", is_flag=True, help="Log what the policy would refuse, without refusing it."),
     click.option("--insecure", is_flag=True, help="Allow other machines to connect without a token."),
     click.option(
         "--tls-cert", type=click.Path(), default="", metavar="FILE", help="Certificate chain (PEM), for HTTPS."
@@ -126,6 +136,12 @@ def choose_transport(
             click.echo(limits_help(), nl=False)
             ctx.exit()
         check_limits(rest["limits"])
+    given = {"stdio": stdio, "http": http is not None, "unix": unix is not None}
+    typed = [name for name in given if given[name] and not from_file(ctx, name)]
+    if typed:  # the command line overrides the file
+        stdio = stdio and "stdio" in typed
+        http = http if "http" in typed else None
+        unix = unix if "unix" in typed else None
     if stdio and http is not None:
         raise click.UsageError("--stdio and --http exclude each other.", ctx)
     if unix is not None and (stdio or http is not None):
@@ -133,11 +149,16 @@ def choose_transport(
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if not stdio and unix is None and (http is not None or at_terminal):
         return HttpSettings(parse_listen(http or ""), **rest)
-    given = [name for name in ONLY_HTTP if rest[name]]
-    if given:
-        option = "--" + given[0].replace("_", "-")
+    unused = [name for name in ONLY_HTTP if rest[name] and not from_file(ctx, name)]
+    if unused:
+        option = "--" + unused[0].replace("_", "-")
         raise click.UsageError(f"{option} is for HTTP: add --http, or leave it out.", ctx)
     return None
+
+
+def from_file(ctx: click.Context, name: str) -> bool:
+    """Return whether the value of an option comes from the file of `serve -f`."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
 
 
 ONLY_HTTP = (

@@ -1,0 +1,206 @@
+"""`serve` and `run` with a policy: real processes, and the command as their client."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMMAND, ENVIRONMENT, TIDE_SERVER
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+RULES = """
+[[allow]]
+who  = "sub:{name}"
+what = ["file:///docs/**", "tide://**"]
+
+[[deny]]
+name = "no private files"
+who  = "anyone"
+what = ["file:///docs/private/**", "tide://map"]
+"""
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**ENVIRONMENT, **env}, timeout=60)
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    (folder / "private").mkdir(parents=True)
+    (folder / "a.md").write_text("everyone")
+    (folder / "private" / "pay.md").write_text("secret")
+    return folder
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    """A token for each of two people, in tokens.json."""
+    made = {name: run("token", "create", "-q", str(tmp_path / "tokens.json"), "--sub", name) for name in ("ann", "bob")}
+    return {name: done.stdout.strip() for name, done in made.items()}
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    file = tmp_path / "policy.toml"
+    file.write_text(RULES.format(name="ann"))
+    return file
+
+
+def url_of(server: subprocess.Popen[str]) -> str:
+    assert server.stdout is not None
+    return next(found[1] for line in server.stdout if (found := re.search(r"MCP  (\S+)", line)))
+
+
+def listed(url: str, token: str) -> str:
+    return run("ls", "--token-env", "TOKEN", url, TOKEN=token).stdout
+
+
+def until(done: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def line_with(server: subprocess.Popen[str], text: str) -> str:
+    """Read stderr up to a line that contains a text."""
+    assert server.stderr is not None
+    return next(line for line in server.stderr if text in line)
+
+
+def test_a_policy_holds_and_a_new_one_follows_without_a_restart(
+    start: Start, docs: Path, tokens: dict[str, str], policy: Path, tmp_path: Path
+) -> None:
+    server = start("serve", "--http", "127.0.0.1:0", "--tokens", "tokens.json", "--policy", "policy.toml", "docs")
+    url = url_of(server)
+    assert "file:///docs/a.md" in listed(url, tokens["ann"])
+    assert "private" not in listed(url, tokens["ann"])
+    assert "a.md" not in listed(url, tokens["bob"])
+    hidden = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pay.md", TOKEN=tokens["ann"])
+    nothing = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pox.md", TOKEN=tokens["ann"])
+    assert hidden.returncode == nothing.returncode == 1
+    assert hidden.stderr.replace("pay", "pox") == nothing.stderr
+    policy.write_text(RULES.format(name="bob"))
+    until(lambda: "a.md" in listed(url, tokens["bob"]))
+    assert "a.md" not in listed(url, tokens["ann"])
+    assert "The policy was read again from policy.toml" in line_with(server, "policy")
+    policy.write_text("[[allow]]\nwhoo = 1")
+    line = line_with(server, "The old policy stays")
+    assert "allow 1: unknown key 'whoo'" in line
+    assert "a.md" in listed(url, tokens["bob"])
+
+
+def test_sighup_reads_the_policy_and_the_certificate_again(
+    start: Start, docs: Path, tokens: dict[str, str], policy: Path, tmp_path: Path
+) -> None:
+    if shutil.which("openssl") is None or not hasattr(signal, "SIGHUP"):
+        pytest.skip("no openssl, or no such signal")
+    files = [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+    ]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files],
+        check=True, capture_output=True, cwd=tmp_path,
+    )  # fmt: skip
+    (tmp_path / "wharfinger.toml").write_text(
+        'sources = "docs"\nhttp = "127.0.0.1:0"\ntokens = "tokens.json"\npolicy = "policy.toml"\n'
+        'tls_cert = "cert.pem"\ntls_key = "key.pem"\n'
+    )
+    server = start("serve", "-f", str(tmp_path / "wharfinger.toml"), cwd="/")
+    url = url_of(server)
+    assert url.startswith("https://")
+    trusted = {"SSL_CERT_FILE": str(tmp_path / "cert.pem")}
+    done = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["ann"], **trusted)
+    assert done.stdout.strip() == "everyone"
+    before = policy.stat()
+    policy.write_text(RULES.format(name="bob"))
+    os.utime(policy, ns=(before.st_atime_ns, before.st_mtime_ns))  # only SIGHUP can show that it has changed
+    server.send_signal(signal.SIGHUP)
+    line_with(server, "The certificate was read again")
+    line_with(server, "The policy was read again")
+    done = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["bob"], **trusted)
+    assert done.stdout.strip() == "everyone"
+    server.terminate()
+    assert server.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [("[[allow]]\nwhoo = 1", [], "allow 1: unknown key 'whoo'"), ("[[allow", [], "policy.toml"),
+     ('[[test]]\nname = "staff reads"\nas = { sub = "x" }\nallow = "read file:///docs/a.md"', [],
+      "staff reads fails: 'read file:///docs/a.md' is refused because no rule allows it"),
+     (None, [], "policy.toml cannot be read: No such file"), ("", ["--policy-report-only"], ""),
+     ('[[allow]]\nwho = "sub:ann"\nissuer = "https://id.example"', ["--http", "127.0.0.1:0", "--tokens", "tokens.json"],
+      "allow 1: this server does not trust the issuer 'https://id.example'")],
+)  # fmt: skip
+def test_a_policy_that_cannot_be_used_stops_the_start(
+    start: Start, docs: Path, tokens: dict[str, str], policy: Path, text: str | None, words: list[str], message: str
+) -> None:
+    if text is None:
+        policy.unlink()
+    else:
+        policy.write_text(text)
+    rules = ["--policy", "policy.toml"] if message else []
+    server = start("serve", *(words or ["--stdio"]), *rules, "docs")
+    _, errors = server.communicate(timeout=30)
+    assert server.returncode == 2
+    assert (message or "--policy-report-only needs a policy") in errors
+    assert "Traceback" not in errors
+
+
+def test_report_only_serves_everything_and_logs_what_would_be_refused(
+    start: Start, docs: Path, tokens: dict[str, str], policy: Path
+) -> None:
+    options = ("--tokens", "tokens.json", "--policy", "policy.toml", "--policy-report-only")
+    server = start("serve", "--http", "127.0.0.1:0", *options, "docs")
+    url = url_of(server)
+    assert "file:///docs/private/pay.md" in listed(url, tokens["bob"])
+    done = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pay.md", TOKEN=tokens["ann"])
+    assert done.stdout.strip() == "secret"
+    line = line_with(server, "would refuse ann")
+    assert "read file:///docs/private/pay.md, by no private files." in line
+
+
+def test_run_takes_a_policy_too_also_over_stdio(policy: Path, tmp_path: Path) -> None:
+    (tmp_path / "harbour.py").write_text(TIDE_SERVER)
+    policy.write_text(RULES.format(name="ann").replace("sub:ann", "local"))
+    command = [*COMMAND, "run", "--stdio", "--policy", str(policy), str(tmp_path / "harbour.py")]
+    shown = run("ls", "--", *command).stdout
+    assert "tide://now" in shown
+    assert "tide://map" not in shown
+    assert "rise" not in run("ls", "--tools", "--", *command).stdout
+
+
+def test_the_page_for_people_shows_nothing_of_a_server_with_a_policy(
+    start: Start, docs: Path, policy: Path, tmp_path: Path
+) -> None:
+    from urllib.request import Request, urlopen
+
+    policy.write_text(RULES.format(name="ann").replace("sub:ann", "local"))
+    url = url_of(start("serve", "--http", "127.0.0.1:0", "--policy", "policy.toml", "docs"))
+    address = url.removesuffix("mcp")
+    with urlopen(address, timeout=20) as page:
+        shown = page.read().decode()
+    assert url in shown
+    for hidden in ("pay.md", "a.md", "file://", str(docs), "2 files"):
+        assert hidden not in shown
+    with pytest.raises(OSError, match="404"):
+        urlopen(Request(f"{address}read?uri=file:///docs/a.md", headers={"Sec-Fetch-Site": "none"}), timeout=20)

@@ -1,0 +1,101 @@
+"""A server in one file: its keys are the options of `serve`, and mistakes name the key and never its value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from wharfinger.cli.commands.serve import serve
+from wharfinger.cli.options import Verbosity
+from wharfinger.cli.serving.policy_option import INLINE
+from wharfinger.cli.serving.server_file import NOT_IN_FILES, UnusableServerFile
+from wharfinger.errors import WharfingerError
+
+
+def parsed(folder: Path, text: str, *words: str) -> click.Context:
+    """Parse `serve -f FILE` with a file of this text."""
+    (folder / "wharfinger.toml").write_text(text)
+    return serve.make_context("serve", ["-f", str(folder / "wharfinger.toml"), *words], obj=Verbosity())
+
+
+def test_paths_and_words_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    params = parsed(
+        tmp_path,
+        'sources = ["docs", "shop=sqlite:///shop.db", "log:logs/*.log"]\ntokens = "t.json"\ntls_cert = "/etc/c.pem"',
+        "--tls-key", "key.pem",
+    ).params  # fmt: skip
+    assert params["words"] == (
+        f"{tmp_path}/docs", f"shop=sqlite:////{str(tmp_path / 'shop.db')[1:]}", f"log:{tmp_path}/logs/*.log",
+    )  # fmt: skip
+    assert (params["tokens"], params["tls_cert"], params["tls_key"]) == (f"{tmp_path}/t.json", "/etc/c.pem", "key.pem")
+
+
+def test_every_option_of_serve_is_a_key(tmp_path: Path) -> None:
+    samples: dict[str, Any] = {}
+    for param in serve.params:
+        name = str(param.name)
+        if name in NOT_IN_FILES or name == "words":
+            continue
+        flag, number = getattr(param, "is_flag", False), isinstance(param.type, (click.types.FloatParamType,))
+        samples[name] = (
+            "true" if flag else "2.5" if number else '["x=1"]' if getattr(param, "multiple", False) else '"/x"'
+        )
+    samples["limits"], samples["http"] = '{ message = "8MiB" }', "9000"
+    params = parsed(tmp_path, "".join(f"{name} = {value}\n" for name, value in samples.items())).params
+    assert len(samples) > 25
+    given = {name for name in samples if params[name] not in (None, "", (), False)}
+    assert given == set(samples)
+    assert params["limits"] == ("message=8MiB",)
+    assert params["http"] == "9000"
+
+
+def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
+    ctx = parsed(
+        tmp_path, 'sources = "docs"\nname = "a"\nexclude = ["x", "y"]', "--name", "b", "--exclude", "z", "other"
+    )
+    assert (ctx.params["name"], ctx.params["exclude"], ctx.params["words"]) == ("b", ("z",), ("other",))
+
+
+def test_placeholders_come_from_the_environment_and_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARBOUR", "pier")
+    (tmp_path / "secret").write_text("s3cret\n")
+    text = 'name = "${HARBOUR}-${NONE_SUCH:-x}"\nsources = ["postgresql://reader:${file:secret}@db.test/shop"]'
+    params = parsed(tmp_path, text).params
+    assert params["name"] == "pier-x"
+    assert params["words"] == ("postgresql://reader:s3cret@db.test/shop",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('tokns = "hunter2"', "unknown key 'tokns'. Did you mean 'tokens'?"), ("sources = [3]", "sources must be a list"),
+     ('hidden = "hunter2"', "hidden must be true or false"), ("name = [1]", "name must be a text"),
+     ('every = "hunter2"', "every must be a number"), ("every = true", "every must be a number"),
+     ('name = "${NONE_SUCH}"', "name needs the variable NONE_SUCH"), ("a = = hunter2", "is not TOML: "),
+     ('name = "${file:none}"', "name needs the file none: No such file"), ('name = "${input:x}"', "write ${NAME}"),
+     ('policy = "p"\n[[allow]]\nwho = "anyone"', "policy names a file, and there is [[allow]]"),
+     ('[[allow]]\nwho = "anyone"\nhttp = "x"', ""), ("quiet = true", "unknown key 'quiet'")],
+)  # fmt: skip
+def test_mistakes_name_the_key_and_never_its_value(tmp_path: Path, text: str, message: str) -> None:
+    if not message:
+        path, load = parsed(tmp_path, text).meta[INLINE]
+        with pytest.raises(WharfingerError, match=r"wharfinger.toml: allow 1: unknown key 'http'"):
+            load(path)
+        return
+    with pytest.raises(UnusableServerFile) as raised:
+        parsed(tmp_path, text)
+    assert message in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_file_of_more_than_4_mib_is_refused(tmp_path: Path) -> None:
+    line = "#" * (4 * 1024 * 1024)
+    parsed(tmp_path, line)
+    with pytest.raises(UnusableServerFile, match="is larger than 4 MiB"):
+        parsed(tmp_path, line + "#")
