@@ -16,6 +16,7 @@ __all__ = ["CommandGroup", "run", "wharfinger"]
 
 COMMANDS = {
     "serve": "Publish folders, databases, logs and more as resources.",
+    "check": "Check the file of a server without serving.",
     "run": "Run your own server from a file or module.",
     "ls": "List resources, templates, tools or prompts.",
     "read": "Read a resource.",
@@ -27,13 +28,19 @@ COMMANDS = {
     "doctor": "Check a server and print what to change.",
     "add": "Add a server to a host.",
     "auth": "Sign in to a server, or find out why that fails.",
+    "policy": "Write, check and explain rules that say who may do what.",
     "token": "Create, list and revoke tokens for your server.",
     "audit": "Summarise the record of who read what.",
     "completion": "Print the completion script for your shell.",
 }
 """The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is
 imported when it is called."""
-MODULES = {"complete": "complete_argument", "completion": "print_completion"}
+MODULES = {
+    "check": "check_file",
+    "policy": "policy_commands",
+    "complete": "complete_argument",
+    "completion": "print_completion",
+}
 """Modules whose name differs from their command."""
 
 EXAMPLES = """\b
@@ -104,7 +111,6 @@ SUGGESTIONS = {
     "install": "add",
     "remove": "add --remove",
     "login": "auth login",
-    "check": "doctor",
     "info": "inspect",
     "publish": "serve",
     "help": "--help",

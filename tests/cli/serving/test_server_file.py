@@ -85,7 +85,7 @@ def test_placeholders_come_from_the_environment_and_from_files(tmp_path: Path, m
 def test_mistakes_name_the_key_and_never_its_value(tmp_path: Path, text: str, message: str) -> None:
     if not message:
         path, load = parsed(tmp_path, text).meta[INLINE]
-        with pytest.raises(WharfingerError, match=r"wharfinger.toml: allow 1: unknown key 'http'"):
+        with pytest.raises(WharfingerError, match=r"wharfinger.toml: allow 1: .*'http'"):
             load(path)
         return
     with pytest.raises(UnusableServerFile) as raised:

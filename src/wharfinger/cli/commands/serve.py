@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.server import Server
     from wharfinger.sources.registry import PreparedSource
 
-__all__ = ["serve"]
+__all__ = ["build", "serve"]
 
 
 @click.command(
@@ -109,8 +109,12 @@ def serve(ctx: click.Context, /, **_: Any) -> int | None:
         return serve_with_banner(ctx, settings, server, sources, verbosity)
 
 
-def build(ctx: click.Context, stack: ExitStack) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
+def build(
+    ctx: click.Context, stack: ExitStack, *, policy: bool = True
+) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
     """Make the server that the options ask for. A temporary folder is removed when the stack is closed.
+
+    With `policy=False` it has none, to compare the rules with all that it publishes.
 
     Raises:
         click.UsageError: options are missing, or do not fit together.
@@ -121,7 +125,7 @@ def build(ctx: click.Context, stack: ExitStack) -> tuple[HttpSettings | None, Se
     rest = dict(ctx.params)
     words, no_tools, no_search = rest.pop("words"), rest.pop("no_tools"), rest.pop("no_search")
     allow_query, name, demo = rest.pop("allow_query"), rest.pop("name"), rest.pop("demo")
-    policy, report_only = rest.pop("policy"), rest.pop("policy_report_only")
+    rules, report_only = rest.pop("policy"), rest.pop("policy_report_only")
     options = {option: rest.pop(option) for option in SOURCE_OPTIONS}
     settings = choose_transport(ctx, **rest)
     if not words and not demo:
@@ -159,7 +163,8 @@ def build(ctx: click.Context, stack: ExitStack) -> tuple[HttpSettings | None, Se
         words = (copy_demo(ctx, stack, words),)
     given = {option: value for option, value in options.items() if is_given(value)}
     server, sources = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
-    set_policy(ctx, server, policy, report_only)
+    if policy:
+        set_policy(ctx, server, rules, report_only)
     return settings, server, sources
 
 

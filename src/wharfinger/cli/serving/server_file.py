@@ -22,7 +22,7 @@ from wharfinger.errors import WharfingerError
 if TYPE_CHECKING:
     from wharfinger.policy import Policy
 
-__all__ = ["UnusableServerFile", "server_file_option"]
+__all__ = ["RULES", "FileValues", "UnusableServerFile", "read_table", "server_file_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,7 +87,7 @@ def read_rules(path: Path) -> Policy:
     from wharfinger.policy import Policy
 
     table = read_table(path)
-    policy = Policy.from_dict({key: table[key] for key in RULES if key in table}, name=str(path))
+    policy = Policy.from_tables({key: table[key] for key in RULES if key in table}, name=str(path))
     if policy.has_roots:
         return policy.relative_to(path.parent)
     policy.require_tests(str(path))

@@ -72,12 +72,8 @@ async def serve_http(
         AddressInUse, CannotListen: the address cannot be bound, or the certificate cannot be read.
         ValueError: a host, an origin or a URL is malformed, or there is a key without its certificate.
     """
-    if verify is None and auth is None and not insecure and not is_loopback(host):
-        raise UnsafeBind(
-            f"{host or 'every address'} is reached from other machines: "
-            "set a token with --token-env NAME (auth in Python), or allow access without one with --insecure "
-            "(insecure=True)."
-        )
+    if verify is None and auth is None and not insecure:
+        check_local(host)
     if tls_key and not tls_cert:
         raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
     host = host.removeprefix("[").removesuffix("]")
@@ -102,6 +98,20 @@ async def serve_http(
         return await server.run_until_signal(on_ready)
     finally:
         await server.end()
+
+
+def check_local(host: str) -> None:
+    """Check that only this machine can reach an address.
+
+    Raises:
+        UnsafeBind: others can.
+    """
+    if not is_loopback(host):
+        raise UnsafeBind(
+            f"{host or 'every address'} is reached from other machines: "
+            "set a token with --token-env NAME (auth in Python), or allow access without one with --insecure "
+            "(insecure=True)."
+        )
 
 
 def run_http(service: Service, host: str = "127.0.0.1", port: int = 8000, **settings: Any) -> signal.Signals | None:

@@ -1,0 +1,163 @@
+"""`wharfinger check`: checks the file of `serve -f` without serving."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import Verbosity, json_option, verbosity_options
+
+if TYPE_CHECKING:
+    from wharfinger.cli.serving.serving_options import HttpSettings
+    from wharfinger.sources.registry import PreparedSource
+
+__all__ = ["check"]
+
+FETCH_SECONDS = 10.0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  wharfinger check -f wharfinger.toml
+  wharfinger check -f wharfinger.toml --online"""
+)
+@click.option("-f", "--file", required=True, type=click.Path(dir_okay=False), metavar="FILE", help="The file to check.")
+@click.option("--online", is_flag=True, help="Also fetch the keys of the authorization servers.")
+@json_option
+@verbosity_options
+def check(file: str, online: bool, as_json: bool) -> int:
+    """Check the file of `wharfinger serve -f` without serving.
+
+    The sources must exist and answer, certificates and files of tokens be usable, and the tests of the policy pass;
+    rules that can never match are named. Exit codes: 0 nothing found, 1 something should be changed, 2 the file cannot
+    be used.
+    """
+    from wharfinger.cli.commands.policy_commands import check_policy, print_findings, rules_in
+    from wharfinger.cli.commands.serve import build, serve
+    from wharfinger.cli.serving.published_lists import ask_server
+    from wharfinger.policy.findings import unmatched_beginnings
+
+    problems: list[str] = []
+    with ExitStack() as stack:
+        ctx = serve.make_context("serve", ["-f", file], obj=Verbosity())
+        settings, server, sources = build(ctx, stack, policy=False)
+        rules = rules_in(file)
+        problems += source_problems(sources)
+        if settings is not None:
+            problems += list(http_problems(settings, online))
+        has_policy = bool(rules.rules)
+        asked = ask_server(server, lambda uris: unmatched_beginnings(rules, uris)) if has_policy else None
+        findings, public = check_policy(rules, asked)
+        if has_policy and settings is not None:
+            problems += issuer_problems(rules, settings)
+    failed = bool(problems) or (has_policy and any(one.problem for one in findings))
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        found: dict[str, Any] = {"problems": problems}
+        if has_policy:
+            found |= {"findings": [one._asdict() for one in findings], "anyone": public._asdict()}
+        print_json(found)
+        return 1 if failed else 0
+    from wharfinger.cli.render.formatting import count, printable
+
+    for problem in problems:
+        click.echo(printable(problem))
+    click.echo(f"{count(len(sources), 'source')}, {'with' if has_policy else 'no'} policy.")
+    if has_policy:
+        print_findings(findings, public, asked)
+    elif not problems:
+        click.echo("No problems.")
+    return 1 if failed else 0
+
+
+def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
+    """Return a sentence for each source that does not answer."""
+    from wharfinger.content.redaction import redacted_text
+    from wharfinger.errors import WharfingerError
+
+    async def ask(prepared: PreparedSource) -> str:
+        source = prepared.source
+        try:
+            await source.start()
+            async with asyncio.timeout(source.patience):
+                found = await asyncio.to_thread(source.probe)
+                if hasattr(found, "__await__"):
+                    await found
+        except TimeoutError:
+            return f"{prepared.name} does not answer within {source.patience:g} s."
+        except (WharfingerError, OSError) as error:
+            return f"{prepared.name} is not available: {redacted_text(str(error))}"
+        finally:
+            await source.close()
+        return ""
+
+    async def all_of_them() -> list[str]:
+        return [problem for problem in await asyncio.gather(*map(ask, sources)) if problem]
+
+    return asyncio.run(all_of_them())
+
+
+def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
+    """Yield what keeps a server over HTTP from starting: certificates, tokens, issuers."""
+    from wharfinger.cli.serving.serve_runner import bearer, check_credentials, token_auth
+    from wharfinger.errors import WharfingerError
+    from wharfinger.transports.http_server.certificate import Certificate
+    from wharfinger.transports.http_server.runner import check_local
+
+    def credentials() -> None:
+        check_credentials(settings)
+        if settings.token_env:
+            bearer(settings.token_env)
+        elif token_auth(settings, settings.listen.port) is None and not settings.insecure:
+            check_local(settings.listen.host)
+
+    def certificate() -> None:
+        if settings.tls_cert:
+            Certificate(settings.tls_cert, settings.tls_key)
+        elif settings.tls_key:
+            raise ValueError("tls_key needs tls_cert, the certificate of this key.")
+
+    for check_one in (credentials, certificate):
+        try:
+            check_one()
+        except click.UsageError as error:
+            yield error.message
+        except (WharfingerError, ValueError) as error:
+            yield str(error)
+    if online:
+        yield from asyncio.run(unreachable(settings.auth))
+
+
+async def unreachable(issuers: Sequence[str]) -> list[str]:
+    """Return a sentence for each issuer whose keys cannot be fetched."""
+    from wharfinger.auth.client.fetching import fetch_for
+    from wharfinger.auth.server.key_set import RemoteKeys
+    from wharfinger.auth.server.token_verifier import VerifierUnavailable
+
+    problems: list[str] = []
+    for issuer in issuers:
+        fetch = fetch_for(issuer, allow_private_networks=False, time=FETCH_SECONDS)
+        try:
+            if not await RemoteKeys(issuer, fetch).find(None):
+                problems.append(f"{issuer} publishes no keys that can be used.")
+        except VerifierUnavailable as error:
+            problems.append(f"{issuer} cannot be reached: {error}")
+    return problems
+
+
+def issuer_problems(rules: Any, settings: HttpSettings) -> list[str]:
+    """Return why the rules do not fit the issuers that the server trusts."""
+    from wharfinger.policy import UnusablePolicy
+
+    issuers = (*settings.auth, *([""] if settings.tokens else []))
+    try:
+        rules.check_issuers(issuers)
+    except UnusablePolicy as error:
+        return [str(error)]
+    return []

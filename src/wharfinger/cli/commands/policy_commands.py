@@ -1,0 +1,318 @@
+"""`wharfinger policy`: writes, checks and explains the file of `--policy`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import json_option, verbosity_options
+
+if TYPE_CHECKING:
+    from wharfinger.cli.serving.published_lists import Asked
+    from wharfinger.policy import Policy
+    from wharfinger.policy.findings import Finding, PublicView
+    from wharfinger.protocol.principal import Principal
+    from wharfinger.server import Server
+
+__all__ = ["check_policy", "policy", "print_findings"]
+
+MAX_CLAIMS_BYTES = 1024 * 1024
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  wharfinger policy init ./docs
+  wharfinger policy check policy.toml ./docs
+  wharfinger policy explain policy.toml --as sub:bob --as group:staff read file:///docs/a.md
+  wharfinger serve --http --tokens tokens.json --policy policy.toml ./docs"""
+)
+def policy() -> None:
+    """Write, check and explain the rules that say who may do what."""
+
+
+@policy.command(
+    epilog="""\b
+Examples:
+  wharfinger policy init ./docs git:.
+  wharfinger policy init -o rules.toml sqlite:///shop.db
+  wharfinger policy init server.py"""
+)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET…")
+@click.option("-o", "--output", default="policy.toml", show_default=True, metavar="FILE", help="File to write.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@verbosity_options
+@click.pass_context
+def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool) -> None:
+    """Write a first policy for what TARGET publishes.
+
+    TARGET is what `wharfinger serve` publishes (a folder, git:PATH, a database's URL, several of them), or a server.
+    Callers with a token may read everything but what looks private. Change it as you need.
+    """
+    from wharfinger.cli.serving.published_lists import ask_targets
+    from wharfinger.policy.first_policy import first_policy
+
+    path = Path(output)
+    if path.exists() and not force:
+        raise click.UsageError(f"{path} exists already: choose another file with -o, or replace it with --force.", ctx)
+    asked = ask_targets(ctx, targets)
+    text = first_policy(asked.published, asked.harmless, targets)
+    with path.open("w" if force else "x", encoding="utf-8") as file:
+        file.write(text)
+    if not ctx.obj.quiet:
+        click.echo(f"Wrote {path}. Check it with: wharfinger policy check {path} {' '.join(targets)}")
+
+
+@policy.command(
+    epilog="""\b
+Examples:
+  wharfinger policy check policy.toml
+  wharfinger policy check policy.toml ./docs
+  wharfinger policy check --json wharfinger.toml"""
+)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("targets", nargs=-1, metavar="[TARGET…]")
+@json_option
+@verbosity_options
+@click.pass_context
+def check(ctx: click.Context, file: str, targets: tuple[str, ...], as_json: bool) -> int:
+    """Run the tests of FILE, and find rules that can never match.
+
+    With TARGET, rules are compared with what it publishes. FILE may be a wharfinger.toml, whose sources are used.
+    Exit codes: 0 nothing found, 1 a test fails or a rule should be changed, 2 the file cannot be used.
+    """
+    from wharfinger.cli.serving.published_lists import ask_server, ask_targets
+    from wharfinger.policy.findings import unmatched_beginnings
+
+    with ExitStack() as stack:
+        rules, server = load_rules(file, stack)
+
+        def beginnings(uris: Sequence[str]) -> list[str]:
+            return unmatched_beginnings(rules, uris)
+
+        asked = ask_targets(ctx, targets, beginnings) if targets else ask_server(server, beginnings) if server else None
+    findings, public = check_policy(rules, asked)
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        print_json({"findings": [one._asdict() for one in findings], "anyone": public._asdict()})
+    else:
+        print_findings(findings, public, asked)
+    return 1 if any(one.problem for one in findings) else 0
+
+
+def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
+    """Return the policy of a file without running its tests, and the server if it is the file of one.
+
+    Raises:
+        WharfingerError: the file cannot be used.
+    """
+    from wharfinger.cli.serving.server_file import RULES, read_table
+
+    rules = rules_in(file)
+    if not set(read_table(Path(file))) - set(RULES):
+        return rules, None
+    from wharfinger.cli.commands.serve import build, serve
+    from wharfinger.cli.options import Verbosity
+
+    ctx = serve.make_context("serve", ["-f", file], obj=Verbosity())
+    return rules, build(ctx, stack, policy=False)[1]
+
+
+def rules_in(file: str) -> Policy:
+    """Return the rules in a policy, in the file of a server, or in the policy that this names; tests are not run.
+
+    Raises:
+        WharfingerError: the file cannot be used.
+    """
+    from wharfinger.cli.serving.server_file import RULES, FileValues, read_table
+    from wharfinger.policy import Policy
+
+    path = Path(file)
+    table = read_table(path)
+    rules = {key: table[key] for key in RULES if key in table}
+    if not rules and "policy" in table:
+        from wharfinger.cli.commands.serve import serve
+
+        path = Path(FileValues(path, serve).of({"policy": table["policy"]})["policy"])
+        rules = read_table(path)
+    policy = Policy.from_tables(rules, name=str(path))
+    return policy.relative_to(path.parent) if policy.has_roots else policy
+
+
+def check_policy(rules: Policy, asked: Asked | None) -> tuple[list[Finding], PublicView]:
+    """Return the findings about a policy, and what anyone may do."""
+    from wharfinger.policy.findings import find_problems, public_view
+
+    published = None if asked is None else asked.published
+    if published is not None and published.roots is not None:
+        rules = rules.bind_roots(published.roots)
+    return find_problems(rules, published), public_view(rules, published)
+
+
+def print_findings(findings: Sequence[Finding], public: PublicView, asked: Asked | None) -> None:
+    """Print findings, and what anyone may do."""
+    from wharfinger.cli.render.formatting import count, printable
+
+    for one in findings:
+        head = f"{one.rule}: " if one.rule else ""
+        click.echo(printable(f"{head}{one.message}{'' if one.problem else ' (note)'}"))
+    if not public.rules:
+        click.echo("Without a token, nobody may do anything.")
+    elif asked is None:
+        click.echo(printable(f"Without a token, anyone may do what {', '.join(public.rules)} allows."))
+    else:
+        published = asked.published
+        more = "" if published.complete else "more than "
+        examples = ", ".join(public.examples)
+        of = f"{public.number:,} of {more}{count(len(published.uris), 'resource')}"
+        shown = f": {examples}{', …' if public.number > len(public.examples) else ''}" if examples else ""
+        click.echo(printable(f"Without a token, anyone may read {of}{shown}."))
+        if public.tools or public.prompts:
+            click.echo(printable(f"And use {', '.join((*public.tools, *public.prompts))}."))
+    problems = sum(one.problem for one in findings)
+    click.echo(f"{count(problems, 'problem')}." if problems else "No problems.")
+
+
+@policy.command(
+    epilog="""\b
+Examples:
+  wharfinger policy explain policy.toml --as sub:bob --as group:staff read file:///docs/a.md
+  wharfinger policy explain policy.toml --as anyone read file:///docs/a.md
+  wharfinger policy explain policy.toml --claims claims.json call tool:orders
+  wharfinger policy explain policy.toml --tokens tokens.json --token 0a1b2c3d4e5f read file:///docs/a.md"""
+)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("action")
+@click.argument("uri")
+@click.option(
+    "--as",
+    "who",
+    multiple=True,
+    metavar="WHO",
+    help="The caller: anyone, local, or sub:NAME, group:NAME, client:ID, email:ADDRESS, claim.NAME:VALUE. Repeatable.",
+)
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope of the token. Repeatable.")
+@click.option("--issuer", default="", metavar="URL", help="The authorization server that issued the token.")
+@click.option("--claims", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+              help="The claims of a token, in JSON; - for stdin.")  # fmt: skip
+@click.option("--tokens", type=click.Path(dir_okay=False), metavar="FILE", help="The file of --token.")
+@click.option("--token", metavar="ID", help="A token of --tokens, by its id, as `wharfinger token list` shows it.")
+@json_option
+@verbosity_options
+@click.pass_context
+def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bool, **options: Any) -> int:
+    """Say whether a caller may do ACTION on URI, and which rule decides.
+
+    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, rules are
+    named that lack one thing. FILE may be a wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2 an error.
+    """
+    from wharfinger.policy.explanation import explain as explained
+    from wharfinger.policy.rule import action_and_target
+
+    caller = caller_of(ctx, **options)
+    verb, target = action_and_target(f"{action} {uri}")
+    with ExitStack() as stack:
+        rules, server = load_rules(file, stack)
+        if server is not None and rules.has_roots:
+            from wharfinger.server.published_roots import patterns_in
+
+            rules = rules.bind_roots(lambda directory: patterns_in(directory, server.resources.every_source()))
+        found = explained(rules, caller, verb, target)
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        near = [one._asdict() for one in found.near_misses]
+        print_json({**found._asdict(), "near_misses": near, "action": verb, "target": target})
+        return 0 if found.allowed else 1
+    from wharfinger.cli.render.formatting import printable
+
+    if found.allowed:
+        reason = f"allowed by {found.rule}"
+    elif found.rule:
+        reason = f"refused by {found.rule}"
+    else:
+        reason = "refused: no rule allows it"
+    click.echo(printable(f"{verb} {target}: {reason}."))
+    if found.missing_scopes:
+        click.echo(printable(f"The answer names the missing scopes: {' '.join(found.missing_scopes)}."))
+    for one in found.near_misses:
+        click.echo(printable(f"{one.rule} would, but {one.needs}."))
+    if found.remark:
+        click.echo(found.remark)
+    if server is None and rules.has_roots:
+        click.echo("Rules with roots are left out: give the wharfinger.toml with the sources instead.")
+    return 0 if found.allowed else 1
+
+
+def caller_of(
+    ctx: click.Context,
+    *,
+    who: tuple[str, ...],
+    scopes: tuple[str, ...],
+    issuer: str,
+    claims: str | None,
+    tokens: str | None,
+    token: str | None,
+) -> Principal:
+    """Return the principal that the options of `explain` describe."""
+    from wharfinger.policy.policy import principal_of
+
+    if bool(tokens) != bool(token):
+        raise click.UsageError("--tokens FILE and --token ID belong together.", ctx)
+    if sum(map(bool, (who, claims, token))) != 1:
+        raise click.UsageError("Say who the caller is with one of --as, --claims and --token.", ctx)
+    if token:
+        from wharfinger.auth.server.static_tokens import read_tokens
+
+        id = token.split("_")[1] if token.startswith("wf_") and token.count("_") > 1 else token
+        record = next((one for one in read_tokens(str(tokens)) if one.id == id), None)
+        if record is None:
+            raise click.UsageError(f"{tokens} has no such token: see `wharfinger token list {tokens}`.", ctx)
+        found: dict[str, Any] = {"sub": record.sub, "groups": list(record.groups), "scopes": list(record.scopes)}
+        return principal_of(found)
+    if claims:
+        return principal_of(read_claims(ctx, claims))
+    if len(who) == 1 and who[0] in ("anyone", "local") and not scopes and not issuer:
+        return principal_of(who[0])
+    return principal_of(claims_of(ctx, who) | {"scopes": list(scopes), "iss": issuer})
+
+
+def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
+    """Return the claims that words such as sub:ann, group:staff stand for."""
+    from wharfinger.policy.who import parse_selector
+
+    found: dict[str, Any] = {"sub": "someone"}
+    for word in who:
+        selector = parse_selector(word)
+        value = selector.text.removeprefix("claim.").removeprefix(f"{selector.field}:")
+        if selector.is_claim:
+            found.setdefault(selector.field, []).append(value)
+        elif selector.field == "group":
+            found.setdefault("groups", []).append(value)
+        elif selector.field == "email":
+            found |= {"email": value, "email_verified": True}
+        elif selector.field in ("sub", "client"):
+            found[selector.field] = value
+        elif selector.field != "signed-in":
+            raise click.UsageError(f"--as {word}: write --scope for scopes, and anyone or local alone.", ctx)
+    return found
+
+
+def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
+    """Return the claims of a token in a file of JSON."""
+    try:
+        with click.open_file(file, "rb") as stream:
+            found = json.loads(stream.read(MAX_CLAIMS_BYTES))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.", ctx) from None
+    except (ValueError, RecursionError):
+        raise click.UsageError(f"{file} is not JSON: write the claims of a token as one object.", ctx) from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{file} must be one JSON object with the claims of a token.", ctx)
+    return found

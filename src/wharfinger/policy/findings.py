@@ -1,0 +1,203 @@
+"""Finds rules that have no effect, or less than they seem to have, and what a policy lets everyone see.
+
+A rule that matches nothing is often a mistake in writing: the label of a folder, the name of a tool. Such a rule that
+denies is dangerous. So each pattern is compared with what is published, if that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple, Protocol
+
+from wharfinger.policy.pattern_sets import contains, literal_beginning, pattern_matches
+from wharfinger.policy.patterns import TargetPattern, segments_of
+from wharfinger.policy.policy import Policy
+from wharfinger.policy.rule import Rule, words
+from wharfinger.protocol.principal import ANONYMOUS
+
+__all__ = ["Finding", "PublicView", "Published", "find_problems", "public_view", "top_of", "unmatched_beginnings"]
+
+EXAMPLES = 5
+"""URIs that a public view names."""
+
+
+class Published(NamedTuple):
+    """What a server publishes, as its lists say."""
+
+    uris: Sequence[str]
+    tools: Sequence[str] = ()
+    prompts: Sequence[str] = ()
+    complete: bool = True
+    """Whether the lists were read to their end."""
+    missing: frozenset[str] = frozenset()
+    """URIs that are not listed, and that were not found when they were read."""
+    roots: Callable[[str], Sequence[str]] | None = None
+    """Returns patterns for what is published of a directory; None if that is not known."""
+
+
+class _RuleLike(Protocol):
+    """A rule with its patterns, as in `Policy.rules`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def actions(self) -> frozenset[str]: ...
+    @property
+    def patterns(self) -> Sequence[TargetPattern]: ...
+
+
+class Finding(NamedTuple):
+    """A remark about one rule. A `problem` should be changed; a note may be intended."""
+
+    rule: str
+    message: str
+    problem: bool = True
+
+
+class PublicView(NamedTuple):
+    """What anyone may do without a token."""
+
+    rules: tuple[str, ...]
+    number: int
+    """How many of the listed resources."""
+    examples: tuple[str, ...]
+    tools: tuple[str, ...]
+    prompts: tuple[str, ...]
+
+
+def find_problems(policy: Policy, published: Published | None = None) -> list[Finding]:
+    """Find the rules that can never match, or that other rules make useless, and other mistakes."""
+    return list(_find(policy, published))
+
+
+def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
+    if not any(not parsed.denies for parsed in policy.rules):
+        yield Finding("", "No rule allows anything, so everything is refused.")
+    for parsed in policy.rules:
+        id, written = parsed.id, words(parsed.rule.what)
+        patterns = parsed.patterns[: len(written)]  # the others come from roots
+        yield from _unused_actions(id, parsed.actions, parsed.patterns)
+        if parsed.denies:
+            yield from _single_revisions(id, patterns)
+        else:
+            yield from _shadowed(parsed, [other for other in policy.rules if other.denies])
+        if published is None:
+            continue
+        for root in words(parsed.rule.roots):
+            if published.roots is not None and not published.roots(root):
+                yield Finding(id, f"Nothing is published of the directory {root}.")
+        if parsed.rule.what is not None:
+            yield from _unmatched(id, parsed.denies, patterns, published)
+    for failure in () if policy.has_roots and published is None else policy.check_tests():
+        yield Finding("", failure)
+    if policy.has_roots and published is None:
+        yield Finding("", "Rules with roots match only what is published: name that too, to check them.", problem=False)
+    if not policy.tests:
+        yield Finding("", "There is no [[test]], which would stop a start with a mistake.", problem=False)
+
+
+def _unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+    """Find patterns for tools in a rule about reading, and so on."""
+    for pattern in patterns:
+        fitting = {"tool": {"call"}, "prompt": {"prompt"}, "uri": {"read", "query", "inspect"}}.get(pattern.kind)
+        if fitting is not None and not fitting & actions:
+            allowed = " or ".join(sorted(fitting - {"inspect", "query"}))
+            yield Finding(
+                id, f"{pattern.text} is never matched: the rule is about {', '.join(sorted(actions))}, not {allowed}."
+            )
+
+
+def _single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+    for pattern in patterns:
+        scheme, _, rest = pattern.text.partition("://")
+        segments = rest.split("/")
+        fixed = len(segments) > 2 and "**" not in segments[:2] and "*" not in segments[2]
+        if scheme == "git" and fixed and segments[1] != "changes":
+            every = "/".join((segments[0], "*", "*", *segments[3:]))
+            yield Finding(
+                id, f"{pattern.text} denies the revision {segments[2]} only; the same files can be read at others. "
+                f"Write git://{every}.",
+            )  # fmt: skip
+
+
+def _shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[Finding]:
+    """Find what a rule allows in vain, since another one denies all of it to all of its principals."""
+    named = set(words(allow.rule.who))
+    for deny in denials:
+        rule, refused = deny.rule, set(words(deny.rule.who))
+        if not deny.actions >= allow.actions or rule.scopes or rule.issuer not in (None, allow.rule.issuer):
+            continue
+        everyone = "anyone" in refused or ("signed-in" in refused and not named & {"anyone", "local"})
+        if not everyone and not named <= refused:
+            continue
+        for inner in allow.patterns:
+            if any(contains(outer, inner) for outer in deny.patterns):
+                yield Finding(allow.id, f"{inner.text} is allowed in vain, since {deny.id} refuses all of it.")
+
+
+def _unmatched(id: str, denies: bool, patterns: Iterable[TargetPattern], published: Published) -> Iterator[Finding]:
+    tops = sorted({top for uri in published.uris if (top := top_of(uri))})
+    for pattern in patterns:
+        if pattern.kind in ("tool", "prompt"):
+            names = published.tools if pattern.kind == "tool" else published.prompts
+            if not any(pattern_matches(pattern, f"{pattern.kind}:{name}") for name in names):
+                yield Finding(id, f"There is no {pattern.text}.{_near(pattern.text.partition(':')[2], names)}")
+            continue
+        if pattern.kind != "uri" or any(pattern_matches(pattern, uri) for uri in published.uris):
+            continue
+        beginning = literal_beginning(pattern)
+        top = top_of(beginning)
+        if published.complete and top and top not in tops and beginning in published.missing:
+            yield Finding(id, f"{pattern.text} matches nothing: {top} is not published.{_near(top, tops)}")
+        elif beginning in published.missing:
+            yield Finding(id, f"{pattern.text} matches nothing: there is no {beginning}.")
+        elif not denies:  # a denial is often written for files that may come
+            yield Finding(id, f"{pattern.text} matches nothing that is listed now.", problem=False)
+
+
+def unmatched_beginnings(policy: Policy, uris: Sequence[str]) -> list[str]:
+    """Return the URIs to read, in order to know whether patterns without a match among `uris` are mistakes."""
+    found: dict[str, None] = {}
+    for parsed in policy.rules:
+        for pattern in parsed.patterns:
+            beginning = literal_beginning(pattern)
+            if beginning and not any(pattern_matches(pattern, uri) for uri in uris):
+                found[beginning] = None
+    return list(found)
+
+
+def top_of(uri: str) -> str:
+    """Return the scheme and label of a URI: `file:///docs`, `git://flask`."""
+    segments = segments_of(uri)
+    if segments is None:
+        return ""
+    scheme, *rest = segments
+    label = rest[:2] if scheme == "file://" and rest[:1] == [""] else rest[:1]
+    return scheme + "/".join(label)
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    known = list(names)
+    found = get_close_matches(name, known, 1)
+    if found:
+        return f" Did you mean {found[0]}?"
+    return f" There is: {', '.join(known[:10])}." if known else ""
+
+
+def public_view(policy: Policy, published: Published | None = None) -> PublicView:
+    """Return what anyone may do without a token."""
+    access = policy.access(ANONYMOUS)
+    rules = tuple(
+        parsed.id
+        for parsed in policy.rules
+        if not parsed.denies and any(selector.applies_to(ANONYMOUS) for selector in parsed.selectors)
+    )
+    if published is None:
+        return PublicView(rules, 0, (), (), ())
+    uris = [uri for uri in published.uris if access.allows("read", uri)]
+    tools = tuple(name for name in published.tools if access.allows("call", f"tool:{name}"))
+    prompts = tuple(name for name in published.prompts if access.allows("prompt", f"prompt:{name}"))
+    return PublicView(rules, len(uris), tuple(uris[:EXAMPLES]), tools, prompts)

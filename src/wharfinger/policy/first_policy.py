@@ -1,0 +1,131 @@
+"""Writes a first policy for what a server publishes: rules to begin with, limits, and tests that pass."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from wharfinger.policy.findings import Published, top_of
+from wharfinger.policy.patterns import segments_of
+from wharfinger.policy.policy import Policy, principal_of
+
+__all__ = ["first_policy"]
+
+PRIVATE = ("private", "secret", "secrets", "confidential")
+"""Names of folders that are denied whether or not they exist yet."""
+_LOOKS_PRIVATE = re.compile(
+    r"(?:private|secrets?|confidential|internal|personal|hr|payroll|pay|salar(?:y|ies)|wages|credentials?|passwords?"
+    r"|medical|contracts?|invoices?)(?:\.[A-Za-z0-9]{1,8})?",
+    re.IGNORECASE,
+)
+_KEYS = ("*.key", "*.pem", "*.p12", ".env")
+MAX_PRIVATE_NAMES = 50
+_FILES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
+
+
+def first_policy(published: Published, harmless_tools: Sequence[str], targets: Sequence[str]) -> str:
+    """Return a policy in TOML with comments. Calls of `harmless_tools` are allowed; the others are only suggested."""
+    tops = sorted({top for uri in published.uris if (top := top_of(uri))})
+    private = _private_names(published.uris)
+    words = " ".join(targets)
+    parts = [
+        f"""\
+# Who may do what. What no rule allows is refused, and a rule that denies wins.
+#
+# Check it:    wharfinger policy check policy.toml {words}
+# Explain it:  wharfinger policy explain policy.toml --as sub:ann read {tops[0] if tops else "URI"}
+# Use it:      wharfinger serve --http --tokens tokens.json --policy policy.toml {words}
+#
+# who:  anyone, signed-in, local (over stdio), sub:NAME, group:NAME, scope:NAME, client:ID, email:ADDRESS,
+#       claim.NAME:VALUE; * stands for any characters, as in "email:*@example.com"
+# do:   read (with list, complete, search and watch), call, prompt, query; all if it is left out
+# what: URIs by segment (* for one, ** for any number), tool:NAME, prompt:NAME
+""",
+        _rule("allow", "Everyone with a token may read.", do="read", what=[f"{top}/**" for top in tops] or ["**"]),
+    ]
+    if harmless_tools:
+        what = [f"tool:{name}" for name in harmless_tools]
+        comment = "These tools change nothing. What they read is judged as well."
+        parts.append(_rule("allow", comment, do="call", what=what))
+    if others := [name for name in published.tools if name not in harmless_tools]:
+        text = _rule("allow", "These tools may change something: choose who may call them.", do="call",
+                     what=[f"tool:{name}" for name in others])  # fmt: skip
+        parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
+    if published.prompts:
+        what = [f"prompt:{name}" for name in published.prompts]
+        parts.append(_rule("allow", "Prompts of the server.", do="prompt", what=what))
+    hidden = [f"{top}/**/{name}" for top in tops if top.startswith(_FILES) for name in (*_folders(PRIVATE), *_KEYS)]
+    names = {name for name in private if name not in PRIVATE}
+    hidden += [f"{top}/**/{name}/**" for top in tops for name in sorted(names) if _is_below(published.uris, top, name)]
+    if hidden:
+        parts.append(_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
+    parts.append(
+        """\
+# How much each caller may use.
+[[limit]]
+who      = "signed-in"
+calls    = "600/min"
+bytes    = "256MiB/min"
+parallel = 16
+
+[[limit]]
+who      = "anyone"
+calls    = "60/min"
+parallel = 4
+"""
+    )
+    policy = Policy.from_toml("\n".join(parts))
+    access = policy.access(principal_of({"sub": "ann"}))
+    readable = next((uri for uri in published.uris if uri not in tops and access.allows("read", uri)), "")
+    refused = next((uri for uri in published.uris if not access.allows("read", uri)), "")
+    if not refused and hidden:
+        refused = hidden[0].replace("/**", "", 1).replace("/**", "/notes.md")
+    parts.append("# Decisions that must stay as they are: they are checked at the start and on every change.")
+    lines = ["[[test]]", 'as    = { sub = "ann" }']
+    lines += [f"allow = {_text(f'read {readable}')}"] if readable else []
+    lines += [f"deny  = {_text(f'read {refused}')}"] if refused else []
+    parts[-1] += "\n" + "\n".join(lines) + "\n"
+    if readable:
+        parts.append(f'[[test]]\nas    = "anyone"\ndeny  = {_text(f"read {readable}")}\n')
+    return "\n".join(parts)
+
+
+def _rule(
+    kind: str, comment: str, *, what: Sequence[str], do: str = "", who: Sequence[str] = ("signed-in", "local")
+) -> str:
+    lines = [f"# {comment}", f"[[{kind}]]", f"who  = {_texts(who)}"]
+    lines += [f"do   = {_text(do)}"] if do else []
+    return "\n".join([*lines, f"what = {_texts(what)}"]) + "\n"
+
+
+def _texts(values: Sequence[str]) -> str:
+    if len(values) == 1:
+        return _text(values[0])
+    inline = ", ".join(map(_text, values))
+    if len(inline) < 100:
+        return f"[{inline}]"
+    return "[\n" + "".join(f"    {_text(value)},\n" for value in values) + "]"
+
+
+def _text(value: str) -> str:
+    """Return a string of TOML, which has the escapes of JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _folders(names: Iterable[str]) -> list[str]:
+    return [f"{name}/**" for name in names]
+
+
+def _private_names(uris: Iterable[str]) -> set[str]:
+    """Return the names of files, folders and tables that look private."""
+    found: set[str] = set()
+    for uri in uris:
+        for name in (segments_of(uri) or ())[2:]:
+            if len(found) < MAX_PRIVATE_NAMES and _LOOKS_PRIVATE.fullmatch(name):
+                found.add(name)
+    return found
+
+
+def _is_below(uris: Iterable[str], top: str, name: str) -> bool:
+    return any(top_of(uri) == top and name in (segments_of(uri) or ())[2:] for uri in uris)
