@@ -145,20 +145,6 @@ def build(
         from wharfinger.cli.serving.limits_option import parse_amount
 
         options["max_size"] = int(parse_amount(options["max_size"]))
-    with ExitStack() as stack:
-        if demo:
-            words = (copy_demo(ctx, stack, words),)
-        given = {option: value for option, value in options.items() if is_given(value)}
-        server, sources = make_server(
-            words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query
-        )
-        set_record(ctx, server, stdio=settings is None and ctx.params["unix"] is None)
-        verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
-        if settings is None:
-            from wharfinger.cli.serving.serve_runner import serve_lines
-
-            return serve_lines(server, rest["unix"], rest["limits"], verbosity)
-        return serve_with_banner(ctx, settings, server, sources, verbosity)
     if demo:
         words = (copy_demo(ctx, stack, words),)
     given = {option: value for option, value in options.items() if is_given(value)}
