@@ -18,6 +18,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.source import Changed, Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.counts import count
@@ -330,12 +331,19 @@ class Skills(Source):
             self._digests[entry.parts] = found
         return found
 
+    def _readable_skills(self) -> list[Parts]:
+        """Return the directories of the skills whose SKILL.md the caller may read, in order."""
+        directories, top = self._skill_directories(), self.files.view()
+        if top is None:
+            return directories
+        return [parts for parts in directories if may_read(self.files.uri_of((*parts, SKILL_FILE)))]
+
     # Resources
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return the SKILL.md of each skill. Its other files are in its manifest, and in its directories."""
         shown: list[t.Resource] = []
-        directories = self._skill_directories()
+        directories = self._readable_skills()
         self.files.tree.listed_at = time.monotonic()
         for at in range(_index_after(directories, after), len(directories)):
             if len(shown) >= limit:
@@ -389,7 +397,11 @@ class Skills(Source):
         parts, _ = self.files.locate(uri)
         if self._is_inside(parts):
             return self.files.children(uri, after, limit)
-        names = sorted({place[len(parts)] for place in self._skill_directories() if place[: len(parts)] == parts})
+        names = sorted({
+            place[len(parts)]
+            for place in self._readable_skills()
+            if place[: len(parts)] == parts and may_read(self.files.uri_of(place[: len(parts) + 1]))
+        })  # fmt: skip
         if not names and parts:
             raise ResourceNotFound(uri)
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
@@ -404,7 +416,7 @@ class Skills(Source):
         if argument != "path":
             return []
         start = len(self.files.inside)
-        paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._skill_directories()]
+        paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._readable_skills()]
         return complete_name(paths, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:

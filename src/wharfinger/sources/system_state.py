@@ -16,6 +16,7 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Changed, Document, Source, UriParameter
 from wharfinger.sources.directories import listing_text, summaries
 from wharfinger.sources.etag import digest
@@ -88,7 +89,7 @@ class System(Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the directory and its entries."""
-        names = _names_after(("/", *VIEWS), after)
+        names = _names_after(("/", *_readable_views()), after)
         shown = [_directory() if name == "/" else _describe(name) for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
 
@@ -102,7 +103,7 @@ class System(Source):
         """
         if uri != TOP:
             raise ResourceNotFound(uri)
-        names = _names_after(tuple(VIEWS), after)
+        names = _names_after(_readable_views(), after)
         return [_describe(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
@@ -125,7 +126,7 @@ class System(Source):
             InvalidArgument: the query of the URI has anything but valid `by=` and `limit=`.
         """
         if uri == TOP:
-            children = [_describe(name) for name in VIEWS]
+            children = [_describe(name) for name in _readable_views()]
             text = listing_text("system/", many(len(children), "view"), children, say=_title)
             top = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
             contents = [top, *summaries(children, say=_title)]
@@ -149,7 +150,7 @@ class System(Source):
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the resources by title. Their numbers change constantly and are not searched."""
-        names = _names_after(tuple(VIEWS), after)
+        names = _names_after(_readable_views(), after)
         shown = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
 
@@ -334,6 +335,11 @@ VIEWS: Mapping[str, _View] = {
     "processes": _View("Processes that use the most CPU or memory", _processes, _rounded_processes),
 }
 """The resources by name, in the order in which they are listed. A name is also the key of a page."""
+
+
+def _readable_views() -> tuple[str, ...]:
+    """Return the names of the resources that the current caller may read."""
+    return tuple(name for name in VIEWS if may_read(TOP + name))
 
 
 def _names_after(names: tuple[str, ...], after: str | None) -> list[Any]:

@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import IO, NamedTuple
 
@@ -152,12 +152,19 @@ def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
     return _InflatedFile(target, bool(data or not left))
 
 
+Shows = Callable[[str], bool]
+"""Returns whether the caller may read a file of a log, by its name."""
+
+
 class Chain:
     """A log's files at one moment, newest first. The `ExitStack` closes those that were opened."""
 
-    def __init__(self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack) -> None:
-        self.generations = _list_settled_files(handle, name)
+    def __init__(
+        self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack, shows: Shows | None = None
+    ) -> None:
+        self.generations = _list_settled_files(handle, name, shows)
         self._handle = handle
+        self._shows = shows
         self._name = name
         self._inflated = inflated
         self._stack = stack
@@ -197,7 +204,7 @@ class Chain:
 
     def is_current(self) -> bool:
         """Return whether the directory still has the same files, and the rotated ones have the same sizes."""
-        return _states(_list_files(self._handle, self._name)) == _states(self.generations)
+        return _states(_list_files(self._handle, self._name, self._shows)) == _states(self.generations)
 
     def length(self, at: int) -> int:
         """Return the length of one of `generations`. For a compressed file, it is an estimate from the last bytes."""
@@ -213,8 +220,12 @@ class Chain:
 
 
 @contextmanager
-def open_chain(tree: FileTree, parts: Parts, inflated: InflatedLogs) -> Generator[Chain, None, None]:
+def open_chain(
+    tree: FileTree, parts: Parts, inflated: InflatedLogs, shows: Shows | None = None
+) -> Generator[Chain, None, None]:
     """Open the files of the log at `parts`. Its own file may be missing if there are rotated ones.
+
+    If `shows` is given, it returns whether a file is used, by its name.
 
     Raises:
         NotServed: the log and its rotated files do not exist, or may not be read.
@@ -226,17 +237,17 @@ def open_chain(tree: FileTree, parts: Parts, inflated: InflatedLogs) -> Generato
         place = stack.enter_context(tree.directory(parts[:-1]))
         if place.rules.judge(name, False):
             raise NotServed
-        chain = Chain(place.handle, name, inflated, stack)
+        chain = Chain(place.handle, name, inflated, stack, shows)
         if not chain.generations:
             raise NotServed
         yield chain
 
 
-def _list_settled_files(handle: Handle, name: str) -> list[Generation]:
+def _list_settled_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
     """List the files until two listings agree: a listing may miss a file that is renamed at that moment."""
-    before = _list_files(handle, name)
+    before = _list_files(handle, name, shows)
     for _ in range(MAX_LISTINGS):
-        now = _list_files(handle, name)
+        now = _list_files(handle, name, shows)
         if [(one.name, one.identity) for one in now] == [(one.name, one.identity) for one in before]:
             return now
         before = now
@@ -248,7 +259,7 @@ def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
     return [(one.name, one.identity, one.live or one.size) for one in generations]
 
 
-def _list_files(handle: Handle, name: str) -> list[Generation]:
+def _list_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
     found: list[tuple[tuple[int, int, str], Generation]] = []
     try:
         with missing_as_not_served(), os.scandir(handle) as entries:
@@ -256,6 +267,8 @@ def _list_files(handle: Handle, name: str) -> list[Generation]:
     except NotServed:
         names = []
     for other in [name, *names]:
+        if shows is not None and not shows(other):
+            continue
         age = _age(name, other)
         try:
             with missing_as_not_served():

@@ -159,11 +159,16 @@ class Logs(Source):
 
     # One log
 
+    def _shows(self, parts: Parts) -> Callable[[str], bool] | None:
+        """Return a function that returns whether the caller may read a rotated file of a log; None if all of them."""
+        view = self.files.view()
+        return None if view is None else view.names(parts[:-1])
+
     def _chained(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
         """Call `use` with the files of a log, and again if they changed during the call."""
         for _ in tries():
             try:
-                with open_chain(self.files.tree, parts, self._inflated) as chain:
+                with open_chain(self.files.tree, parts, self._inflated, self._shows(parts)) as chain:
                     return use(chain)
             except NotServed:
                 raise ResourceNotFound(uri) from None
@@ -286,7 +291,7 @@ class Logs(Source):
         """
         number, position = _document_key(after)
         found: list[Document] = []
-        entries = self.files.tree.walk(None)
+        entries = self.files.tree.walk(None, self.files.view())
         try:
             for entry in entries:
                 if entry.directory or (position and not _is_from(entry, position)):
@@ -304,7 +309,7 @@ class Logs(Source):
         uri = self.files.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
-            with open_chain(self.files.tree, entry.parts, self._inflated) as chain:
+            with open_chain(self.files.tree, entry.parts, self._inflated, self._shows(entry.parts)) as chain:
                 content = None if entry.name.endswith(".gz") else chain.content(0)
                 if content is None or content.size <= LOG_WINDOW_BYTES:
                     if not first:

@@ -10,6 +10,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
+from wharfinger.policy.current import may_read, readable_uris, reads_all_below
 from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
@@ -120,6 +121,8 @@ class Objects(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List at most `limit` objects and directories in the order of their keys. Returns them and the next key."""
         position = _position(after)
+        if not reads_all_below(self.uri):
+            return self._readable_page(after is None, position, limit)
         found = [self._resource(ObjectInfo(""))] if after is None else []
         for _ in range(MAX_REQUESTS):
             if len(found) >= limit:
@@ -135,6 +138,28 @@ class Objects(Source):
                 return found, None
             position = max([position, *(info.key for info in objects[-1:])])
         return found, KEY_PREFIX + position
+
+    def _readable_page(self, first: bool, position: str, limit: int) -> tuple[list[t.Resource], str | None]:
+        """Return a page as `page` does, for a caller who may not read everything.
+
+        A directory is listed before the first object in it that the caller may read.
+        """
+        reads = readable_uris()
+        found = [ObjectInfo("")] if first and may_read(self.uri) else []
+        listed = position
+        for _ in range(MAX_REQUESTS):
+            objects, more = self.store.page(position, MAX_CHILDREN)
+            visible = [info for info in objects if served(info.key) and reads(self.uri_of(info.key))]
+            for info in outline(visible, listed):
+                if reads(self.uri_of(info.key)):
+                    if len(found) == limit:  # so a key is only returned if the caller may read what follows
+                        return [self._resource(one) for one in found], KEY_PREFIX + listed
+                    found.append(info)
+                listed = info.key
+            if not more:
+                return [self._resource(one) for one in found], None
+            position = max([position, *(info.key for info in objects[-1:])])
+        return [self._resource(one) for one in found], KEY_PREFIX + position
 
     def probe(self) -> object:
         """Request one object.
@@ -162,6 +187,8 @@ class Objects(Source):
     def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
         """List the entries of a directory whose keys a URI can contain."""
         found: list[ObjectInfo] = []
+        if not reads_all_below(self.uri_of(directory)):
+            return self._readable_level(directory, after, limit, begin)
         for _ in range(MAX_REQUESTS):
             infos, more = self.store.level(directory, begin, after, limit - len(found))
             found += [info for info in infos if served(info.key)]
@@ -170,11 +197,25 @@ class Objects(Source):
             after = infos[-1].key
         return found, True
 
+    def _readable_level(self, directory: str, after: str, limit: int, begin: str) -> tuple[list[ObjectInfo], bool]:
+        """List the entries of a directory that the caller may read, and return whether there are more of them."""
+        reads = readable_uris()
+        found: list[ObjectInfo] = []
+        for _ in range(MAX_REQUESTS):
+            infos, more = self.store.level(directory, begin, after, MAX_CHILDREN)
+            found += [info for info in infos if served(info.key) and reads(self.uri_of(info.key))]
+            if not more or not infos or len(found) > limit:
+                return found[:limit], len(found) > limit
+            after = infos[-1].key
+        return found[:limit], True
+
     def _directory(self, uri: str) -> str | None:
         """Return the key of the directory with this URI, or None if it does not exist."""
         key = self._locate(uri)
         directory = key if not key or key.endswith("/") else key + "/"
-        there = not key or self.store.level(directory, "", "", 1)[0] or self.store.info(directory)
+        whole = reads_all_below(self.uri_of(directory))
+        inside = self.store.level(directory, "", "", 1) if whole else self._readable_level(directory, "", 1, "")
+        there = not key or inside[0] or self.store.info(directory)
         return directory if there else None
 
     def _resource(self, info: ObjectInfo, uri: str = "") -> t.Resource:
@@ -195,7 +236,8 @@ class Objects(Source):
             if query or directory is None:
                 raise ResourceNotFound(uri)
             info = ObjectInfo(directory, version=self._directory_version(directory))
-        self._polling.record(uri, info.version)
+        if reads_all_below(self.uri):  # a watch reports the changes of what is there
+            self._polling.record(uri, info.version)
         return self._resource(info, uri)
 
     def _object(self, uri: str) -> ObjectInfo | None:
@@ -275,6 +317,7 @@ class Objects(Source):
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of objects. Pictures are included, because their names are searched."""
         infos, more = self.store.page(_position(after), limit)
+        reads = readable_uris()
         documents = [
             Document(
                 uri=self.uri_of(info.key),
@@ -283,7 +326,7 @@ class Objects(Source):
                 mime_type=mime.by_name(info.key.rpartition("/")[2]),
             )
             for info in infos
-            if served(info.key) and not info.directory
+            if served(info.key) and not info.directory and reads(self.uri_of(info.key))
         ]
         return documents, KEY_PREFIX + infos[-1].key if more and infos else None
 

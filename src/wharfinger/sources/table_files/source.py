@@ -13,6 +13,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
@@ -344,6 +345,8 @@ class Tables(Source):
         before, comma, typed = value.rpartition(",")
         try:
             query = self._locate(self.files.inside + path)
+            if not may_read(self.files.uri_of(query.parts)):
+                return []
             names = self._use(path, query.parts, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []

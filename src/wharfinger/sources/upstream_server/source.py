@@ -33,6 +33,7 @@ from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.net import is_loopback, is_public
+from wharfinger.policy.current import may_read
 from wharfinger.protocol.breaker import Breaker
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
@@ -319,7 +320,7 @@ class Upstream(Source):
                 raise (
                     ResourceNotFound(uri) if cursor is UNSET else InvalidArgument("List again from the start.")
                 ) from None
-            usable = [resource for resource in found if self._usable(resource)]
+            usable = [resource for resource in found if self._usable(resource) and may_read(resource.uri)]
             return usable, next_cursor
 
         return await UpstreamLists(self.name, fetch).page(after, limit)
