@@ -4,7 +4,7 @@
     python benchmarks/recording.py --only session --rounds 15
 
 The servers run in processes of their own, on the core that the driver does not use, and take turns: a ratio is the
-median of the ratios of neighbouring turns. The record is on the disk of the temporary directory. The exit status is 1 if
+median of the ratios of neighbouring turns. The record is in the temporary directory. The exit status is 1 if
 reads with a record take more than `MOST` times the processor time of those without. Linux only.
 """
 

@@ -360,3 +360,39 @@ def test_sigterm_leaves_a_complete_log(tmp_path: Path) -> None:
     process.stdin.close()
     process.stdout.close()
     assert len(lines(path)) == 50
+
+
+def test_a_caller_beyond_a_limit_of_the_policy_has_lines_too(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    server = harbour(path, '[[limit]]\nwho = "anyone"\ndo = "read"\ncalls = "1/min"\n')
+    answers = asyncio.run(read(server, "notes://today", "notes://private"))
+    assert answers[0] == "calm"
+    assert [(one["target"], one["outcome"]) for one in of(path, "read")] == [
+        ("notes://today", "allowed"),
+        ("notes://private", "limited"),
+    ]
+
+
+def test_a_refused_completion_is_refused_in_the_record(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    server = harbour(path, POLICY)
+
+    @server.resource("plans://{name}")
+    def plan(name: str) -> str:
+        return name
+
+    @server.prompt
+    def brief(topic: str) -> str:
+        return topic
+
+    async def complete() -> None:
+        async with Client(server) as client:
+            for ref in ("plans://{name}", "brief"):
+                with contextlib.suppress(Exception):
+                    await client.complete(ref, "name" if "{" in ref else "topic", "x")
+
+    asyncio.run(complete())
+    assert [(one["target"], one["outcome"]) for one in of(path, "complete")] == [
+        ("plans://{name}", "refused"),
+        ("brief", "refused"),
+    ]

@@ -161,10 +161,10 @@ class AccessControl:
     async def check_completion(self, request: Request, access: Access) -> None:
         ref = request.params.ref
         if isinstance(ref, t.PromptReference):
-            decision = access.decide("prompt", f"prompt:{ref.name}")
+            decision = request.decision = access.decide("prompt", f"prompt:{ref.name}")
             missing = InvalidParams(f"Unknown prompt: {printable(ref.name)}")
         else:
-            decision = decide_template(access, ref.uri)
+            decision = request.decision = decide_template(access, ref.uri)
             missing = InvalidParams(
                 "There is no such resource template: send its uriTemplate from resources/templates/list."
             )
