@@ -241,8 +241,9 @@ class HandshakeConnection(Connection):
 class HttpClient:
     """Speaks Streamable HTTP to a server: one session of the handshake era, or the stateless era."""
 
-    def __init__(self, argv: Callable[[int], Sequence[str]], name: str, era: str) -> None:
+    def __init__(self, argv: Callable[[int], Sequence[str]], name: str, era: str, token: str = "") -> None:
         self.era = era
+        self.token = token
         self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
         self.session = b""
@@ -266,7 +267,9 @@ class HttpClient:
         self._ask(connection, "initialize", wire.INITIALIZE)
         self.session = connection.session
         body = wire.notification("notifications/initialized")
-        connection.send(wire.head(self.host, "notifications/initialized", {}, self.era, self.session, len(body)) + body)
+        connection.send(
+            wire.head(self.host, "notifications/initialized", {}, self.era, self.session, len(body), self.token) + body
+        )
         self._receive(connection)
         if connection.status not in (200, 202, 204):
             raise _stuck(self.process, f"initialized: HTTP {connection.status} {connection.body[:300]!r}")
@@ -281,14 +284,17 @@ class HttpClient:
             connection.close()
 
     def _ask(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
-        self._exchange(connection, wire.post(self.host, method, params, self.era, self.session))
+        self._exchange(connection, wire.post(self.host, method, params, self.era, self.session, self.token))
         message = wire.answer(connection.body, connection.id)
         if connection.status != 200 or message is None or not message.ok:
             raise _stuck(self.process, f"{method}: HTTP {connection.status} {connection.body[:300]!r}")
         return msgspec.json.decode(message.result)  # type: ignore[arg-type]
 
     def run(self, workload: Workload, seconds: float) -> Run:
-        pairs = [wire.post(self.host, workload.method, params, self.era, self.session) for params in workload.params]
+        pairs = [
+            wire.post(self.host, workload.method, params, self.era, self.session, self.token)
+            for params in workload.params
+        ]
         connections = [Connection(self.port) for _ in range(workload.in_flight)]
         try:
             if workload.in_flight > 1:

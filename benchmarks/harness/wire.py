@@ -52,7 +52,9 @@ def notification(method: str) -> bytes:
     return encode({"jsonrpc": "2.0", "method": method})
 
 
-def head(host: str, method: str, params: dict[str, Any], era: str, session: bytes, length: int) -> bytes:
+def head(
+    host: str, method: str, params: dict[str, Any], era: str, session: bytes, length: int, token: str = ""
+) -> bytes:
     """The head of one POST."""
     lines = [
         "POST /mcp HTTP/1.1",
@@ -67,15 +69,17 @@ def head(host: str, method: str, params: dict[str, Any], era: str, session: byte
             lines.append(f"Mcp-Name: {params[NAME_FIELD[method]]}")
     elif method != "initialize":
         lines.append(f"MCP-Protocol-Version: {HANDSHAKE}")
+    if token:
+        lines.append(f"Authorization: Bearer {token}")
     if session:
         lines.append(f"Mcp-Session-Id: {session.decode()}")
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
-def post(host: str, method: str, params: dict[str, Any], era: str, session: bytes) -> Pair:
+def post(host: str, method: str, params: dict[str, Any], era: str, session: bytes, token: str = "") -> Pair:
     """A whole HTTP request, without its id: (before, after)."""
     before, after = request(method, params, era)
-    return head(host, method, params, era, session, len(before) + 9 + len(after)) + before, after
+    return head(host, method, params, era, session, len(before) + 9 + len(after), token) + before, after
 
 
 def answer(body: bytes, id: int) -> Message | None:

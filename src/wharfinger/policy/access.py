@@ -22,8 +22,10 @@ from wharfinger.content.globs import Matcher
 from wharfinger.policy.patterns import Segments, TargetPattern, has_unusual_character, segments_below, segments_of
 from wharfinger.protocol.interfaces import Decision
 
-__all__ = ["CompiledRule", "RuleAccess"]
+__all__ = ["CompiledRule", "Decisions", "RuleAccess"]
 
+MAX_DECISIONS = 16_384
+"""Most decisions that the accesses of a policy remember together."""
 MAX_PLACES = 32_768
 """Most directories that are remembered for all accesses of a policy."""
 MAX_REMEMBERED_CHARACTERS = 512
@@ -113,16 +115,23 @@ _KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
 _NOWHERE = _Place(())
 REFUSED = Decision(False)
 Places = dict[tuple[str, Segments], _Place]
+Decisions = dict[tuple[str, str, str], Decision]
+"""By key of the access, action and target."""
 
 
 class RuleAccess:
     """What one principal may do by the rules that apply to it; see `protocol.interfaces.Access`.
 
-    `places` is the memory that several accesses with different keys may share.
+    `places` and `decisions` are memory that several accesses with different keys may share.
     """
 
     def __init__(
-        self, key: str, rules: Sequence[CompiledRule], is_public: Callable[[str], bool], places: Places | None = None
+        self,
+        key: str,
+        rules: Sequence[CompiledRule],
+        is_public: Callable[[str], bool],
+        places: Places | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         self.key = key
         self.rules = rules
@@ -139,9 +148,20 @@ class RuleAccess:
         }
         self._top = _Place(one for one in candidates if one.pattern.kind in ("uri", "any"))
         self._places: Places = {} if places is None else places
+        self._decisions: Decisions = {} if decisions is None else decisions
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide about one action on a URI, or on `tool:NAME` or `prompt:NAME`."""
+        """Decide about one action on a URI, or on `tool:NAME` or `prompt:NAME`; remembered for further requests."""
+        known = self._decisions.get((self.key, action, target))
+        if known is None:
+            known = self._decide(action, target)
+            if len(target) <= MAX_REMEMBERED_CHARACTERS:
+                if len(self._decisions) >= MAX_DECISIONS:
+                    self._decisions.clear()
+                self._decisions[self.key, action, target] = known
+        return known
+
+    def _decide(self, action: str, target: str) -> Decision:
         if action in _KINDS:
             kind, _, name = target.partition(":")
             return self._names[kind].decide(action, name) if kind in _KINDS[action] and name else REFUSED
@@ -149,8 +169,8 @@ class RuleAccess:
         return REFUSED if segments is None else self._place(segments[:-1]).decide(action, segments[-1])
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it."""
-        return self.decide(action, target).allowed
+        """Return whether `decide` allows it. Called for each entry of a list, which is not remembered."""
+        return self._decide(action, target).allowed
 
     def may_read_below(self, prefix: str) -> bool:
         """Return whether any URI that begins with a text may be allowed."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.errors import WharfingerError
-from wharfinger.policy.access import CompiledRule, Places, RuleAccess
+from wharfinger.policy.access import CompiledRule, Decisions, Places, RuleAccess
 from wharfinger.policy.patterns import EVERYTHING, parse_pattern
 from wharfinger.policy.rule import (
     ACTIONS,
@@ -291,7 +291,7 @@ class Policy:
             access = self._by_rules.get(key)
             if access is None:
                 rules = [one for one in compiled if one is not None]
-                access = RuleAccess(key, rules, self.is_public, self._places)
+                access = RuleAccess(key, rules, self.is_public, self._places, self._decisions)
                 self._remember(access)
             while len(self._by_principal) >= MAX_PRINCIPALS:
                 self._by_principal.popitem(last=False)
@@ -313,6 +313,7 @@ class Policy:
         self._by_rules: OrderedDict[str, RuleAccess] = OrderedDict()
         self._compiled_rules = 0
         self._places: Places = {}
+        self._decisions: Decisions = {}
 
     def is_public(self, uri: str) -> bool:
         """Return whether every caller may read a URI: it is allowed to anyone, and no rule denies it to some."""

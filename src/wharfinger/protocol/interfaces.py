@@ -59,6 +59,10 @@ class Authenticator(Protocol):
     `url` is the URL of the MCP endpoint as clients know it.
     """
 
+    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Return the principal of credentials that were checked before, and need no check now; None otherwise."""
+        ...
+
     def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of a request with these headers (lower-case names), or an awaitable of it.
 

@@ -10,7 +10,7 @@ in `features.listing`, searches in `server.search`, completions in `features.com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,8 +81,14 @@ class AccessControl:
         filters = method in _COMPOSED
         action = "call" if check is AccessControl.check_method else _ACTIONS.get(method, "")
 
+        services = self._services
+
         async def serve(request: Request) -> Any:
-            access = self._services.access_of(request.caller.principal)
+            # This is `access_of`, without a call that each request would pay for.
+            authorizer, scopes, principal = services.authorizer, services.feature_scopes, request.caller.principal
+            access = None if authorizer is None else authorizer.access(principal)
+            if scopes is not None:
+                access = scopes.access(access, principal)
             if access is None:  # a local caller, or the policy was removed while this request was on its way
                 return await handler(request)
             outer = request.access
@@ -92,7 +98,11 @@ class AccessControl:
             token = CURRENT_ACCESS.set(access)
             try:
                 if check is not None:
-                    await check(self, request, access)
+                    refusal = check(self, request, access)
+                    if refusal is not None:
+                        if method == "resources/read" and isinstance(refusal, ResourceNotFound):
+                            await add_near_uris(self._services, self._resources, request, refusal)
+                        raise refusal
                 result = await handler(request)
                 return readable_part(request, result) if filters else result
             finally:
@@ -130,35 +140,30 @@ class AccessControl:
         brief = not action or (request.row is not None and request.row.long)
         return limiter.begin(principal, action, use, parallel=not brief and not request.nested)
 
-    # -- checks of methods
+    # -- checks of methods: each returns the error if the request is refused
 
-    async def check_read(self, request: Request, access: Access) -> None:
+    def check_read(self, request: Request, access: Access) -> ProtocolError | None:
         uri = request.params.uri
         decision = request.decision = access.decide("read", uri)
-        if not decision.allowed:
-            missing = ResourceNotFound(uri)
-            if not decision.missing_scopes:
-                await add_near_uris(self._services, self._resources, request, missing)
-            raise self._refusal(decision, missing)
+        return None if decision.allowed else self._refusal(decision, ResourceNotFound(uri))
 
-    async def check_subscription(self, request: Request, access: Access) -> None:
+    def check_subscription(self, request: Request, access: Access) -> ProtocolError | None:
         decision = request.decision = access.decide("read", request.params.uri)
-        if not decision.allowed:
-            raise self._refusal(decision, ResourceNotFound(request.params.uri))
+        return None if decision.allowed else self._refusal(decision, ResourceNotFound(request.params.uri))
 
-    async def check_call(self, request: Request, access: Access) -> None:
+    def check_call(self, request: Request, access: Access) -> ProtocolError | None:
         name = request.params.name
         decision = request.decision = access.decide("call", f"tool:{name}")
-        if not decision.allowed:
-            raise self._refusal(decision, InvalidParams(f"Unknown tool: {printable(name)}"))
+        return None if decision.allowed else self._refusal(decision, InvalidParams(f"Unknown tool: {printable(name)}"))
 
-    async def check_prompt(self, request: Request, access: Access) -> None:
+    def check_prompt(self, request: Request, access: Access) -> ProtocolError | None:
         name = request.params.name
         decision = request.decision = access.decide("prompt", f"prompt:{name}")
-        if not decision.allowed:
-            raise self._refusal(decision, InvalidParams(f"Unknown prompt: {printable(name)}"))
+        return (
+            None if decision.allowed else self._refusal(decision, InvalidParams(f"Unknown prompt: {printable(name)}"))
+        )
 
-    async def check_completion(self, request: Request, access: Access) -> None:
+    def check_completion(self, request: Request, access: Access) -> ProtocolError | None:
         ref = request.params.ref
         if isinstance(ref, t.PromptReference):
             decision = request.decision = access.decide("prompt", f"prompt:{ref.name}")
@@ -168,14 +173,12 @@ class AccessControl:
             missing = InvalidParams(
                 "There is no such resource template: send its uriTemplate from resources/templates/list."
             )
-        if not decision.allowed:
-            raise self._refusal(decision, missing)
+        return None if decision.allowed else self._refusal(decision, missing)
 
-    async def check_method(self, request: Request, access: Access) -> None:
+    def check_method(self, request: Request, access: Access) -> ProtocolError | None:
         """Check a method that the author has added, which a rule can name as `method:NAME`."""
         decision = request.decision = access.decide("call", f"method:{request.method}")
-        if not decision.allowed:
-            raise self._refusal(decision, no_such_method(request))
+        return None if decision.allowed else self._refusal(decision, no_such_method(request))
 
     def _refusal(self, decision: Decision, missing: ProtocolError) -> ProtocolError:
         """Return the error for a refused request: that of something that does not exist.
@@ -185,7 +188,7 @@ class AccessControl:
         return InsufficientScope(decision.missing_scopes) if decision.missing_scopes else missing
 
 
-_CHECKS: dict[str, Callable[[AccessControl, Request, Access], Awaitable[None]]] = {
+_CHECKS: dict[str, Callable[[AccessControl, Request, Access], ProtocolError | None]] = {
     "resources/read": AccessControl.check_read,
     "resources/subscribe": AccessControl.check_subscription,
     "tools/call": AccessControl.check_call,

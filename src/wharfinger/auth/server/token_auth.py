@@ -19,7 +19,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -43,6 +43,16 @@ MAX_VERIFYING = 64
 
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """`token68` (RFC 9110 §11.2)."""
+
+
+class _Remembered(NamedTuple):
+    """A token that was verified."""
+
+    principal: Principal
+    until: float
+    """When to verify it again."""
+    is_bound: bool
+    """Whether each request needs a proof."""
 
 
 class TokenAuth:
@@ -74,8 +84,8 @@ class TokenAuth:
         self._proofs = ReplayedProofs(store, clock)
         self._turns = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
         """One for each verifier, so that a slow authorization server holds up no tokens of another or of a file."""
-        self._remembered: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-        """The principal of each token, by the token's digest, and the time to verify it again."""
+        self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
+        """The tokens that were verified, by the digest of the header `Authorization`."""
         self._warned_at = float("-inf")
         self._generation = 0
         """How often the tokens were forgotten: what was verified before that is not remembered after it."""
@@ -93,6 +103,17 @@ class TokenAuth:
         own = any(not verifier.issuers for verifier in self.verifiers)
         return (*self.issuers, "") if own else self.issuers
 
+    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Return the principal of a token that was verified before and needs no proof; None if it must be checked."""
+        value = headers.get(b"authorization")
+        if value is None:
+            return None
+        # The whole header is the key, so that a remembered token need not be parsed.
+        remembered = self._remembered.get(hashlib.sha256(value).digest())
+        if remembered is None or remembered.is_bound or remembered.until < self._clock():
+            return None
+        return remembered.principal
+
     def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of a request to the endpoint `url`, or an awaitable of it.
 
@@ -102,18 +123,19 @@ class TokenAuth:
         value = headers.get(b"authorization")
         if value is None:
             raise self._refuse(url, "", "Send the header Authorization: Bearer with a token for this server.")
+        digest = hashlib.sha256(value).digest()
+        remembered = self._remembered.get(digest)
+        if remembered is not None and remembered.until < self._clock():
+            remembered = None
+        if remembered is not None and not remembered.is_bound:
+            return remembered.principal
         scheme, _, given = value.partition(b" ")
         scheme, given = scheme.lower(), given.strip(b" \t")
         if scheme not in (b"bearer", b"dpop") or len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
             raise self._refuse(url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token.")
-        digest = hashlib.sha256(given).digest()
-        remembered = self._remembered.get(digest)
-        if remembered is None or remembered[1] < self._clock():
+        if remembered is None:
             return self._verify(method, url, headers, scheme, given.decode(), digest)
-        principal = remembered[0]
-        if scheme == b"dpop" or "cnf" in principal.claims:
-            return self._prove(method, url, headers, scheme, given.decode(), principal)
-        return principal
+        return self._prove(method, url, headers, scheme, given.decode(), remembered.principal)
 
     async def _verify(
         self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, digest: bytes
@@ -142,12 +164,14 @@ class TokenAuth:
             raise self._refuse(url, "invalid_token", "The token has expired.")
         if missing := [scope for scope in self.require_scopes if scope not in principal.scopes]:
             raise self.insufficient_scope(url, missing)
-        if scheme == b"dpop" or "cnf" in principal.claims:
+        is_bound = scheme == b"dpop" or "cnf" in principal.claims
+        if is_bound:
             await self._prove(method, url, headers, scheme, token, principal)
         if generation != self._generation:
             return principal  # a key of its issuer was withdrawn meanwhile, and it may be the one of this token
         until = now + trusted_seconds
-        self._remembered[digest] = principal, until if principal.expires is None else min(until, principal.expires)
+        until = until if principal.expires is None else min(until, principal.expires)
+        self._remembered[digest] = _Remembered(principal, until, is_bound)
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
         return principal

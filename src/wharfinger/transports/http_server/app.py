@@ -161,7 +161,8 @@ class HttpApp:
         self.auth = auth
         self.verify = verify
         self.protected = auth is not None or verify is not None
-        self._public_url = public_url.removesuffix("/").removesuffix("/mcp")
+        self._public_url = f"{public_url.removesuffix('/').removesuffix('/mcp')}/mcp" if public_url else ""
+        self._last_endpoint: tuple[tuple[str, bytes, str], str] = ("", b"", ""), ""
         self.limits = limits or HttpLimits()
         self.message_limits = service.limits
         """The limits that this service has over every transport."""
@@ -209,7 +210,9 @@ class HttpApp:
                 else:
                     await self._serve_page(scope, headers, send)
                 return
-            principal = await self._authenticate(scope, headers) if self.protected else ANONYMOUS
+            if self.protected:
+                found = self._authenticate(scope, headers)
+                principal = found if isinstance(found, Principal) else await found
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
                 return
@@ -239,14 +242,15 @@ class HttpApp:
             principal=principal,
         )
 
-    async def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
-        """Return the principal of this request. Raises HttpRefusal."""
+    def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
+        """Return the principal of this request, or an awaitable of it. Both raise HttpRefusal."""
         if self.auth is not None:
-            found = self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
-        else:
-            assert self.verify is not None
-            found = self.verify(headers)
-        return found if isinstance(found, Principal) else await found
+            known = self.auth.known(headers)
+            if known is not None:
+                return known
+            return self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
+        assert self.verify is not None
+        return self.verify(headers)
 
     def _endpoint(self, scope: Any, headers: Mapping[bytes, bytes]) -> str:
         """Return the URL of the MCP endpoint: below `public_url`, else below the host that the client used.
@@ -254,9 +258,12 @@ class HttpApp:
         The host was checked by `host_policy`.
         """
         if self._public_url:
-            return f"{self._public_url}/mcp"
-        host = headers.get(b"host", b"").decode("ascii", "replace")
-        return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}/mcp"
+            return self._public_url
+        parts = scope.get("scheme", "http"), headers.get(b"host", b""), scope.get("root_path", "")
+        if parts != self._last_endpoint[0]:  # most clients use the same name
+            scheme, host, root = parts
+            self._last_endpoint = parts, f"{scheme}://{host.decode('ascii', 'replace')}{root}/mcp"
+        return self._last_endpoint[1]
 
     async def _post(
         self, scope: Any, headers: dict[bytes, bytes], principal: Principal, accepted: int, receive: Receive, send: Send
@@ -264,8 +271,6 @@ class HttpApp:
         """Serve one message: body, JSON, era, request, headers, method, handler (order of `protocol.http.rules`)."""
         calls, service = self.calls, self.service
         call = calls.start(receive, send, accepted, scope.get("client"), principal)
-        if self.auth is not None:
-            call.endpoint = self._endpoint(scope, headers)
         message: Message | None = None
         request: Request | None = None
         status = 200
@@ -284,6 +289,8 @@ class HttpApp:
                 era = find_era(headers, message)
                 if era != "stateless":
                     calls.hand_over(call)
+                    if self.auth is not None:
+                        call.endpoint = self._endpoint(scope, headers)
                     await self.sessions.post(call, headers, principal, message, opening=era == "opening")
                     return
                 check_version(headers)
@@ -316,6 +323,8 @@ class HttpApp:
             call.over = True
         except BaseException as error:
             call.over = True
+            if self.auth is not None:
+                call.endpoint = self._endpoint(scope, headers)
             answer = self._answer_exception(call, request, message, error)
             if answer is None:
                 if request is not None and request.on_answer:
@@ -473,7 +482,10 @@ class HttpApp:
         self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         """Serve HTTP+SSE of 2024-11-05."""
-        principal = await self._authenticate(scope, headers) if self.protected else ANONYMOUS
+        principal = ANONYMOUS
+        if self.protected:
+            found = self._authenticate(scope, headers)
+            principal = found if isinstance(found, Principal) else await found
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
             raise HttpRefusal(405, f"Send {verb}.", allowed)
@@ -506,8 +518,8 @@ class HttpApp:
         if self.auth is not None and path.startswith(RESOURCE_METADATA):
             await self._send_metadata(self.auth, scope, path, headers, send)
             return
-        if self.protected:
-            await self._authenticate(scope, headers)
+        if self.protected and not isinstance(found := self._authenticate(scope, headers), Principal):
+            await found
         if path not in self.pages and (path != "/read" or self.contents is None):
             raise HttpRefusal(404, "Not found: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:

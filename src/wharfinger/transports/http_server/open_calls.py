@@ -93,7 +93,8 @@ class HttpCall:
         """The last event of a stream that we end; its id is in `final_id`."""
         self.final_id = ""
         self.endpoint = ""
-        """The URL of the endpoint as its client knows it; only known if callers need tokens."""
+        """The URL of the endpoint as its client knows it; known in sessions, and for calls that failed, if
+        callers need tokens."""
         self.headers: Pairs = ()
         """Headers of the answer beside those that every answer has."""
 
