@@ -126,7 +126,7 @@ $(RUNS): $(MADE) $(PROJECT)
 
 $(TESTS): $(RUNS)
 	@echo 'Installing what the tests need into $(VENV), once: a minute or two'
-	@$(PIP) --editable '.[sql,objects,tables,system,screen]' $(TEST_TOOLS)
+	@$(PIP) --editable '.[sql,objects,tables,system,screen,metrics]' $(TEST_TOOLS)
 	@touch $@
 
 $(DISTS): $(MADE) $(PROJECT)
