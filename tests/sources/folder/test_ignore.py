@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from wharfinger.source import UnusableSource
 from wharfinger.sources.folder.ignore import (
     IGNORE_FILE_BYTES,
-    LINES,
-    WILD,
+    MAX_PATTERNS,
+    MAX_WILD_PATTERNS,
     Patterns,
     PublishChoice,
     Rules,
@@ -31,13 +31,13 @@ def judge(path: str, choice: PublishChoice | None = None, **ignore_files: str) -
     """Judge a path part by part, with .gitignore files by directory (`_` is the root); a directory ends with `/`."""
     rules = Rules(choice or PublishChoice())
     *parents, name = path.rstrip("/").split("/")
-    rules = rules.adding(read_ignore_file(ignore_files.get("_", "").encode()))
+    rules = rules.with_patterns(read_ignore_file(ignore_files.get("_", "").encode()))
     for parent in parents:
         verdict = rules.judge(parent, True)
         if verdict:
             return verdict
         rules = rules.enter(parent)
-        rules = rules.adding(read_ignore_file(ignore_files.get(parent, "").encode()))
+        rules = rules.with_patterns(read_ignore_file(ignore_files.get(parent, "").encode()))
     return rules.judge(name, path.endswith("/"))
 
 
@@ -176,7 +176,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def published(directory: Path, rules: Rules, prefix: str = "") -> Iterator[str]:
     """The paths below a directory that are published by their names."""
     file = directory / ".gitignore"
-    rules = rules.adding(read_ignore_file(file.read_bytes())) if file.exists() else rules
+    rules = rules.with_patterns(read_ignore_file(file.read_bytes())) if file.exists() else rules
     for child in directory.iterdir():
         if child.name in (".git", ".gitignore"):
             continue
@@ -231,7 +231,9 @@ def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
 
 
 def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> None:
-    rules = Rules(PublishChoice()).adding(read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(WILD)).encode()))
+    rules = Rules(PublishChoice()).with_patterns(
+        read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(MAX_WILD_PATTERNS)).encode())
+    )
     began = time.process_time()
     assert rules.judge("a" * 250, False) == ""
     assert time.process_time() - began < 5
@@ -240,10 +242,10 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
 @pytest.mark.parametrize(
     ("data", "verdict"),
     [
-        (b"a?b\n" * WILD, ""),
-        (b"a?b\n" * (WILD + 1), "ignored"),
-        (b"ab\n" * LINES, ""),
-        (b"ab\n" * (LINES + 1), "ignored"),
+        (b"a?b\n" * MAX_WILD_PATTERNS, ""),
+        (b"a?b\n" * (MAX_WILD_PATTERNS + 1), "ignored"),
+        (b"ab\n" * MAX_PATTERNS, ""),
+        (b"ab\n" * (MAX_PATTERNS + 1), "ignored"),
         (b"?" * 1_000, ""),
         (b"?" * 1_001, "ignored"),
         (b"#" * IGNORE_FILE_BYTES, ""),
@@ -252,14 +254,14 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
 )
 def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:
     """A part of it might leave out the one line that withholds something."""
-    rules = Rules(PublishChoice()).adding(read_ignore_file(data))
+    rules = Rules(PublishChoice()).with_patterns(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
 
 
 def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
-    rules = Rules(PublishChoice()).adding(read_ignore_file(b"a?b\n" * WILD))
+    rules = Rules(PublishChoice()).with_patterns(read_ignore_file(b"a?b\n" * MAX_WILD_PATTERNS))
     assert rules.judge("plain.txt", False) == ""
-    deeper = rules.enter("sub").adding(read_ignore_file(b"a?b\n"))
+    deeper = rules.enter("sub").with_patterns(read_ignore_file(b"a?b\n"))
     assert deeper.judge("plain.txt", False) == "ignored"
 
 
@@ -276,7 +278,9 @@ def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> No
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize("patterns", [["*" + "a" * 999 + "?"], [f"{number}*?" for number in range(WILD + 1)]])
+@pytest.mark.parametrize(
+    "patterns", [["*" + "a" * 999 + "?"], [f"{number}*?" for number in range(MAX_WILD_PATTERNS + 1)]]
+)
 def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[str]) -> None:
     for included, excluded in ((patterns, []), ([], patterns)):
         with pytest.raises(UnusableSource, match="at most 1,000"):
@@ -284,6 +288,6 @@ def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[s
 
 
 def test_no_more_patterns_than_are_allowed_are_compiled() -> None:
-    assert len(Patterns(f"{number}*?" for number in range(2 * WILD)).wild) == WILD + 1
-    made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * WILD)))
+    assert len(Patterns(f"{number}*?" for number in range(2 * MAX_WILD_PATTERNS)).wild) == MAX_WILD_PATTERNS + 1
+    made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * MAX_WILD_PATTERNS)))
     assert made is not None and made.everything

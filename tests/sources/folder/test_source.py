@@ -120,7 +120,7 @@ def test_a_list_that_takes_long_reads_no_more_headings_but_shows_those_it_knows(
 
 
 def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_content, "HEADINGS", 3)
+    monkeypatch.setattr(file_content, "MAX_HEADINGS", 3)
     for number in range(5):
         (charts / f"{number}.md").write_text(f"# Page {number}\n")
     said = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]

@@ -23,8 +23,8 @@ from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, open_root
 from wharfinger.sources.folder.source import Folder, files
 from wharfinger.sources.folder.tree import (
-    DEEPEST,
-    SHARED_DIRECTORIES,
+    MAX_DEPTH,
+    MAX_SHARED_DIRECTORIES,
     FileTree,
     Names,
     TreePosition,
@@ -190,15 +190,15 @@ def test_the_listings_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pyt
 
 def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
     here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(DEEPEST + 20):
+    for _ in range(MAX_DEPTH + 20):
         os.mkdir("d", dir_fd=here)
         inner = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = inner
     os.close(here)
     tree = FileTree(str(tmp_path), PublishChoice())
-    assert len(paths(tree)) == DEEPEST
-    with pytest.raises(NotServed), tree.directory(("d",) * (DEEPEST + 1)):
+    assert len(paths(tree)) == MAX_DEPTH
+    with pytest.raises(NotServed), tree.directory(("d",) * (MAX_DEPTH + 1)):
         pass
 
 
@@ -316,7 +316,7 @@ def test_what_changed_between_two_batches_is_seen(charts: Path) -> None:
 
 
 def test_the_directories_that_a_batch_keeps_open_are_bounded(tmp_path: Path) -> None:
-    paths = [f"d{number}/inner" for number in range(SHARED_DIRECTORIES + 2)]
+    paths = [f"d{number}/inner" for number in range(MAX_SHARED_DIRECTORIES + 2)]
     for path in paths:
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "a.txt").write_text(path)
@@ -325,7 +325,7 @@ def test_the_directories_that_a_batch_keeps_open_are_bounded(tmp_path: Path) -> 
     with source.batch():
         for path in paths * 2:
             assert source.read(f"file:///x/{path}/a.txt").contents[0].text == path
-        assert len(os.listdir("/proc/self/fd")) - before == SHARED_DIRECTORIES
+        assert len(os.listdir("/proc/self/fd")) - before == MAX_SHARED_DIRECTORIES
     assert len(os.listdir("/proc/self/fd")) == before
 
 

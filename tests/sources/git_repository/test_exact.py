@@ -45,7 +45,7 @@ from wharfinger import Client
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
-from wharfinger.sources.git_repository.answer_tree import LINK
+from wharfinger.sources.git_repository.answer_tree import LINK_TYPE
 from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.windows.window import WINDOW
 from wharfinger.types import Resource
@@ -177,7 +177,7 @@ def _tree(history: History, source: Published, found: GitObject) -> None:
     while at < len(found.data):
         end = found.data.index(b"\0", at)
         mode, name = found.data[at:end].split(b" ", 1)
-        kind = {b"40000": DIRECTORY, b"120000": LINK, b"160000": "text/plain"}.get(mode, "")
+        kind = {b"40000": DIRECTORY, b"120000": LINK_TYPE, b"160000": "text/plain"}.get(mode, "")
         expected.append((name, found.data[end + 1 : end + 1 + width].hex(), kind))
         at = end + 1 + width
     uri = f"git://repo/tree/{found.oid}"

@@ -14,8 +14,8 @@ from wharfinger.sources.windows.window import Data
 
 __all__ = ["DuplicatedFile", "FileContent", "Headings", "content_of", "listed_type", "type_of", "version_of_file"]
 
-HEADINGS = 8_192
-"""The most headings that are kept. With the facts about their files, they take about 3 MiB."""
+MAX_HEADINGS = 8_192
+"""The most headings that are kept: about 3 MiB."""
 
 
 class FileContent:
@@ -77,17 +77,17 @@ def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
 
 def version_of_file(status: os.stat_result) -> str:
     """Return the version of a file: a digest of its identity, size and times."""
-    known = b"%d %d %d %d %d" % (
+    identity = b"%d %d %d %d %d" % (
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     )  # fmt: skip
-    return blake2b(known, digest_size=9).hexdigest()
+    return blake2b(identity, digest_size=9).hexdigest()
 
 
 def type_of(name: str, descriptor: int) -> str:
     """Return the MIME type of a file, by its name or, if its suffix is unknown, by its first bytes."""
-    promised = mime.by_name(name)
-    if promised:
-        return promised
+    type_by_name = mime.by_name(name)
+    if type_by_name:
+        return type_by_name
     try:
         head = os.read(descriptor, mime.SNIFFED_BYTES)
     except OSError:
@@ -97,9 +97,9 @@ def type_of(name: str, descriptor: int) -> str:
 
 def listed_type(parent: Handle, name: str) -> str:
     """Return the MIME type of a file for a list. The file is opened only if its suffix is unknown."""
-    promised = mime.by_name(name)
-    if promised:
-        return promised
+    type_by_name = mime.by_name(name)
+    if type_by_name:
+        return type_by_name
     try:
         descriptor = open_file(parent, name)
     except (NotServed, OSError):
@@ -156,7 +156,7 @@ class Headings:
         except OSError:
             return ""
         with self._lock:
-            while len(self._known) >= HEADINGS:
+            while len(self._known) >= MAX_HEADINGS:
                 del self._known[next(iter(self._known))]
             self._known[key] = heading
         return heading

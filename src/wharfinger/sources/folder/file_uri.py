@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["LONGEST", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
+__all__ = ["MAX_PATH_CHARACTERS", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
-LONGEST = 32_768
+MAX_PATH_CHARACTERS = 32_768
 """The most characters of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
 _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
-_NO_NAMES = frozenset(("", ".", ".."))
+_NOT_FILE_NAMES = frozenset(("", ".", ".."))
 _SPECIAL_ON_WINDOWS = re.compile(
     r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(?:\.|$)', re.IGNORECASE
 )
@@ -72,13 +72,13 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     Raises:
         UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.
     """
-    if len(path) > LONGEST or "?" in path or "#" in path:
+    if len(path) > MAX_PATH_CHARACTERS or "?" in path or "#" in path:
         raise UnreadableUri("too long, or more than a path")
     slashed = path.endswith("/")
     inner = path[:-1] if slashed else path
     if not inner:
         return (), slashed
     parts = inner.split("/")
-    if _PLAIN_PATH(inner) and _NO_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
+    if _PLAIN_PATH(inner) and _NOT_FILE_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
         return tuple(parts), slashed
     return tuple([unquote(part) for part in parts]), slashed

@@ -39,11 +39,11 @@ ROOT_CHECK_SECONDS = 2.0  # between two checks of the root, which the system doe
 POLL_SECONDS = 1.0  # between two checks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
 MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost
-FEW_DIRECTORIES = 1_000  # computed again at once; if there are more, hints are followed first
+FEW_DIRECTORIES = 1_000  # up to this many watched directories are computed again before other hints are followed
 LISTED_ENTRIES = 1_000  # entries of a directory whose times and sizes are shown when it is read
 LIST_DELAY_SECONDS = 0.15  # before a new watch of the list walks the tree, so that first requests are not slowed down
-PAUSE_SECONDS = 0.1  # of the walk of a tree after a listing, because another listing may follow
-MAX_PAUSE_SECONDS = 3.0  # for all pauses of one walk, so that endless listing does not prevent watching
+PAUSE_SECONDS = 0.1  # for which a walk of the tree pauses after a listing, because another one may follow
+MAX_PAUSE_SECONDS = 3.0  # of all pauses in one walk, so that endless listing does not prevent watching
 CLOCK_TICK_NS = 20_000_000  # how late a file system's clock may be
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}
@@ -51,9 +51,9 @@ SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChang
 # whole tree at once, and do not follow links.
 RECURSIVE = sys.platform != "linux"
 
-Locate = Callable[[str], tuple[Parts, bool]]
+LocatePath = Callable[[str], tuple[Parts, bool]]
 Changed = Callable[[str | None], None]
-Shown = Callable[[str, int], bytes | None]
+DigestContent = Callable[[str, int], bytes | None]
 """Returns a digest of the content at a URI, given the number of watched URIs; None if that takes much reading."""
 Identity = tuple[int, int]  # device and inode of a directory
 
@@ -66,9 +66,9 @@ class Notifier(Protocol):
 
 
 class _Snapshot(NamedTuple):
-    """The state of a file, directory or list. A change changes `mark`; `latest` is the time of the last change (ns)."""
+    """The state of a file, directory or list. `latest` is the time of its last change (ns)."""
 
-    mark: int
+    fingerprint: int
     latest: int
 
 
@@ -78,14 +78,14 @@ _MISSING = _Snapshot(0, 0)
 class _Watched:
     """One URI, or the list, and its last snapshot."""
 
-    __slots__ = ("changed", "only_directory", "parts", "seen", "shown", "since")
+    __slots__ = ("changed", "content_digest", "only_directory", "parts", "seen", "since")
 
     def __init__(self, changed: Changed, parts: Parts, only_directory: bool) -> None:
         self.changed = changed
         self.parts = parts
         self.only_directory = only_directory
         self.seen: _Snapshot | None = None
-        self.shown: bytes | None = None
+        self.content_digest: bytes | None = None
         self.since = time.time_ns()
 
 
@@ -104,10 +104,14 @@ class TreeWatch:
     """Watches a tree from the first `watch` to the last `unwatch`, in a thread of its own."""
 
     def __init__(
-        self, tree: FileTree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
+        self,
+        tree: FileTree,
+        locate: LocatePath,
+        poll: float | None = None,
+        digest_content: DigestContent = lambda uri, watched: None,
     ) -> None:
         self.tree = tree
-        self.shown = shown
+        self.digest_content = digest_content
         self.poll = poll
         self._locate = locate
         self._lock = threading.Lock()
@@ -197,7 +201,7 @@ class _WatchThread:
         self.poll = watch.poll
         self.notifier: Notifier | None = None
         self.directories: dict[str, Identity] = {}  # directories whose entries are watched, by path
-        self.marks: dict[str, int] = {}  # the marks of their listings, if the list is watched
+        self.fingerprints: dict[str, int] = {}  # of their listings, if the list is watched
         self.unwatchable = False  # whether some of them cannot be given to the watcher
 
     def run(self) -> None:
@@ -220,7 +224,7 @@ class _WatchThread:
         self._plan(watched)
         if not self.poll and not self._watch_directories():
             self._plan(watched)  # again: directories may have changed before they were watched
-        self._look(watched, None)
+        self._compare_uris(watched, None)
         if self.poll:
             self.wake.stopped.wait(max(self.poll, POLL_SHARE * (time.monotonic() - began)))
         elif self.notifier is not None or not self.directories:
@@ -233,34 +237,35 @@ class _WatchThread:
         """Find the directories to watch: all of them for the list, else those of the watched URIs and above."""
         found: dict[str, Identity] = {}
         if None in watched:
-            found = self._look_at_list(watched[None])
+            found = self._walk_list(watched[None])
         else:
-            self.marks.clear()
+            self.fingerprints.clear()
             for item in watched.values():
                 self._add_path(item.parts, found)
         if found != self.directories:
             self.directories = found
             self._drop_notifier()
 
-    def _look_at_list(self, item: _Watched) -> dict[str, Identity]:
+    def _walk_list(self, item: _Watched) -> dict[str, Identity]:
+        """Walk the tree, report the list if it changed, and return the directories."""
         found: dict[str, Identity] = {}
-        marks: dict[str, int] = {}
+        fingerprints: dict[str, int] = {}
         latest = 0
-        patience = MAX_PAUSE_SECONDS
+        pause_left = MAX_PAUSE_SECONDS
         for number, entry in enumerate(self.tree.walk_directories()):
             if number % 4 == 3 and self.wake.stopped.wait(0.001):  # so that other threads run
                 return self.directories
-            while patience > 0 and time.monotonic() - self.tree.listed_at < PAUSE_SECONDS:
-                patience -= STEP_MS / 1000
+            while pause_left > 0 and time.monotonic() - self.tree.listed_at < PAUSE_SECONDS:
+                pause_left -= STEP_MS / 1000
                 if self.wake.stopped.wait(STEP_MS / 1000):
                     return self.directories
             path = "/".join(entry.parts)
             status = os.stat(entry.handle)
             found[path] = (status.st_dev, status.st_ino)
-            marks[path] = entry.listing.mark
+            fingerprints[path] = entry.listing.fingerprint
             latest = max(latest, status.st_mtime_ns, status.st_ctime_ns)
-        self.marks = marks
-        self._compare(None, item, _Snapshot(hash(frozenset(marks.items())), latest))
+        self.fingerprints = fingerprints
+        self._compare(None, item, _Snapshot(hash(frozenset(fingerprints.items())), latest))
         return found
 
     def _add_path(self, parts: Parts, found: dict[str, Identity]) -> None:
@@ -339,8 +344,8 @@ class _WatchThread:
         """Follow hints. Return False if directories were added or removed, or rules changed."""
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
-        listed: set[str] = set()
-        same = True
+        changed_directories: set[str] = set()
+        plan_is_current = True
         if len(hints) > MAX_EVENTS:
             return False
         for kind, absolute in hints:
@@ -348,42 +353,42 @@ class _WatchThread:
                 return False
             path = absolute[len(base) :].replace(os.sep, "/")
             parent, _, name = path.rpartition("/")
-            if name == ".gitignore" or (kind in (ADDED, DELETED) and self._matters(path)):
-                same = False
+            if name == ".gitignore" or (kind in (ADDED, DELETED) and self._is_new_or_watched_directory(path)):
+                plan_is_current = False
             touched.update((path, parent))
             if kind in (ADDED, DELETED):
-                listed.add(parent)
-        if not same and len(self.directories) < FEW_DIRECTORIES:
+                changed_directories.add(parent)
+        if not plan_is_current and len(self.directories) < FEW_DIRECTORIES:
             return False
         watched = self.watch.watched()
-        if None in watched and not self._look_at_lists(watched[None], listed):
+        if None in watched and not self._compare_listings(watched[None], changed_directories):
             return False
-        self._look(watched, touched)
-        return same
+        self._compare_uris(watched, touched)
+        return plan_is_current
 
-    def _matters(self, path: str) -> bool:
-        """Return whether a path that was added or removed is a watched directory, or a new one directly in one."""
+    def _is_new_or_watched_directory(self, path: str) -> bool:
+        """Return whether a path that was added or removed is a watched directory, or a new directory in one."""
         if path in self.directories:
             return True
         absolute = self._absolute(path)
         return path.rpartition("/")[0] in self.directories and os.path.isdir(absolute) and not os.path.islink(absolute)
 
-    def _look_at_lists(self, item: _Watched, listed: Iterable[str]) -> bool:
+    def _compare_listings(self, item: _Watched, changed_directories: Iterable[str]) -> bool:
         """Compare the listings of these directories. Return False if one is gone."""
-        for path in listed:
-            if path not in self.marks:
+        for path in changed_directories:
+            if path not in self.fingerprints:
                 continue
             try:
                 with self.tree.directory(tuple(path.split("/")) if path else ()) as place:
-                    self.marks[path] = self.tree.listing(place).mark
+                    self.fingerprints[path] = self.tree.listing(place).fingerprint
             except NotServed:
                 return False
-        self._compare(None, item, _Snapshot(hash(frozenset(self.marks.items())), 0))
+        self._compare(None, item, _Snapshot(hash(frozenset(self.fingerprints.items())), 0))
         return True
 
-    # Looking
+    # Snapshots
 
-    def _look(self, watched: dict[str | None, _Watched], touched: set[str] | None) -> None:
+    def _compare_uris(self, watched: dict[str | None, _Watched], touched: set[str] | None) -> None:
         """Compare all watched URIs, or only touched ones, with their last snapshots, and report differences."""
         for uri, item in watched.items():
             if uri is None or self.wake.stopped.is_set():
@@ -391,7 +396,7 @@ class _WatchThread:
             path = "/".join(item.parts)
             if touched is None or path in touched or item.seen is None:
                 if item.seen is None:  # before the snapshot, whose time shows a change between the two
-                    item.shown = self.watch.shown(uri, len(watched))
+                    item.content_digest = self.watch.digest_content(uri, len(watched))
                 self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 
     def _take_snapshot(self, item: _Watched) -> _Snapshot:
@@ -413,17 +418,17 @@ class _WatchThread:
             listing = self.tree.listing(place)
             with missing_as_not_served():
                 latest = os.stat(place.handle).st_mtime_ns
-            marks = [listing.mark]
+            fingerprints = [listing.fingerprint]
             for names in (listing.directories, listing.files):
-                for name in names[: LISTED_ENTRIES + 1 - len(marks)]:
+                for name in names[: LISTED_ENTRIES + 1 - len(fingerprints)]:
                     try:
                         with missing_as_not_served():
                             snapshot = _snapshot_of(stat_entry(place.handle, name))
                     except NotServed:
                         snapshot = _MISSING
-                    marks.append(snapshot.mark)
+                    fingerprints.append(snapshot.fingerprint)
                     latest = max(latest, snapshot.latest)
-        return _Snapshot(hash(tuple(marks)), latest)
+        return _Snapshot(hash(tuple(fingerprints)), latest)
 
     def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
         """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock."""
@@ -432,11 +437,11 @@ class _WatchThread:
             # Nothing was seen between `watch` and now: only times can show a change.
             differs = now is _MISSING or now.latest >= item.since - CLOCK_TICK_NS
         else:
-            differs = before.mark != now.mark or (hinted and not is_settled(now.latest))
-        if differs and before is not None and uri is not None and item.shown is not None:
+            differs = before.fingerprint != now.fingerprint or (hinted and not is_settled(now.latest))
+        if differs and before is not None and uri is not None and item.content_digest is not None:
             # After the snapshot: a change between the two is reported now, and can be read.
-            known, item.shown = item.shown, self.watch.shown(uri, self.watch.number)
-            differs = known != item.shown
+            known, item.content_digest = item.content_digest, self.watch.digest_content(uri, self.watch.number)
+            differs = known != item.content_digest
         if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
             item.changed(uri)
 
@@ -452,8 +457,8 @@ def _notifier(paths: list[str]) -> Notifier:
 
 
 def _snapshot_of(status: os.stat_result) -> _Snapshot:
-    mark = hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode))
-    return _Snapshot(mark, max(status.st_mtime_ns, status.st_ctime_ns))
+    fingerprint = hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode))
+    return _Snapshot(fingerprint, max(status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _system() -> str:

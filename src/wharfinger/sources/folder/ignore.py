@@ -17,8 +17,8 @@ from wharfinger.source import UnusableSource
 __all__ = [
     "IGNORE_FILE",
     "IGNORE_FILE_BYTES",
-    "LINES",
-    "WILD",
+    "MAX_PATTERNS",
+    "MAX_WILD_PATTERNS",
     "Patterns",
     "PublishChoice",
     "Rules",
@@ -29,15 +29,15 @@ __all__ = [
 log = logging.getLogger("wharfinger.sources")
 
 Verdict = Literal["", "hidden", "ignored", "secret", "excluded", "never"]
-"""Why something is not published; empty if it is."""
+"""Why a file or directory is not published, or an empty string if it is published."""
 
 IGNORE_FILE = ".gitignore"
 # These files are not trusted. If one exceeds a limit, nothing in its directory is published: reading only a part of it
 # might leave out the one line that withholds something.
 IGNORE_FILE_BYTES = 256 << 10
-LINES = 20_000  # patterns of all files that apply to one directory
-WILD = 1_000  # patterns among them with other wildcards than `*.suffix`
-_LONGEST_WILD = 1_000  # characters
+MAX_PATTERNS = 20_000  # of all files that apply to one directory
+MAX_WILD_PATTERNS = 1_000  # the most of them that have wildcards other than that of `*.suffix`
+_MAX_WILD_CHARACTERS = 1_000  # of one such pattern
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
 _NEVER = frozenset({".git", "git~1"})
@@ -57,8 +57,9 @@ class _Wild(NamedTuple):
 class Patterns:
     """The lines of a .gitignore file, with the same meaning as in git.
 
-    Names and `*.suffix` are looked up in dictionaries, with the number of their last line. Only the patterns in `wild`
-    are matched one by one.
+    Plain patterns are looked up in dictionaries, which have the number of their last line. The first character of a key
+    says what it matches: `=` a name, `/` a path, `*` a suffix of a name. Only the patterns in `wild` are matched one by
+    one.
     """
 
     __slots__ = ("_any", "_directories", "_ignores", "_suffixes", "everything", "wild")
@@ -72,7 +73,7 @@ class Patterns:
         self._ignores: list[bool] = []
         for line in lines:
             self._add(line)
-            if len(self.wild) > WILD:  # too many already: compiling the rest of 256 KiB takes a second
+            if len(self.wild) > MAX_WILD_PATTERNS:  # too many already: compiling the rest of 256 KiB takes a second
                 break
         self.wild.reverse()
         self._suffixes = sorted({len(key) - 1 for key in (*self._any, *self._directories) if key[0] == "*"})
@@ -103,7 +104,7 @@ class Patterns:
             kept[pattern] = place
         else:
             begin = wild.start() if whole else 0
-            matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _LONGEST_WILD else None
+            matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _MAX_WILD_CHARACTERS else None
             if matches is None:
                 self.everything = True
                 return
@@ -148,14 +149,14 @@ def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
     log.warning(
         "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
         "characters: nothing in this directory is published.",
-        where or ".", IGNORE_FILE, IGNORE_FILE_BYTES >> 10, LINES, WILD, _LONGEST_WILD,
+        where or ".", IGNORE_FILE, IGNORE_FILE_BYTES >> 10, MAX_PATTERNS, MAX_WILD_PATTERNS, _MAX_WILD_CHARACTERS,
     )  # fmt: skip
     return Patterns(everything=True)
 
 
 def _exceeds_limits(patterns: Iterable[Patterns]) -> bool:
     every = tuple(patterns)
-    return sum(map(len, every)) > LINES or sum(len(each.wild) for each in every) > WILD
+    return sum(map(len, every)) > MAX_PATTERNS or sum(len(each.wild) for each in every) > MAX_WILD_PATTERNS
 
 
 def _compile(lines: Iterable[str]) -> Patterns | None:
@@ -163,7 +164,7 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
     return made if made or made.everything else None
 
 
-def _chosen(patterns: Iterable[str]) -> Patterns | None:
+def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
     """Compile the operator's patterns. Too many are refused: ignoring some would publish or hide other files.
 
     Raises:
@@ -172,7 +173,8 @@ def _chosen(patterns: Iterable[str]) -> Patterns | None:
     made = _compile(patterns)
     if made is not None and (made.everything or _exceeds_limits((made,))):
         raise UnusableSource(
-            f"Give at most {WILD:,} patterns with wildcards, of at most {_LONGEST_WILD:,} characters each."
+            f"Give at most {MAX_WILD_PATTERNS:,} patterns with wildcards, "
+            f"of at most {_MAX_WILD_CHARACTERS:,} characters each."
         )
     return made
 
@@ -187,8 +189,8 @@ class PublishChoice:
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), hidden: bool = False) -> None:
         included = tuple(include)
         self.hidden = hidden
-        self.included = _chosen(included)
-        self.excluded = _chosen(exclude)
+        self.included = _compile_choice(included)
+        self.excluded = _compile_choice(exclude)
         self.named = frozenset(
             part
             for pattern in included
@@ -199,10 +201,10 @@ class PublishChoice:
 
 
 class _Level(NamedTuple):
-    """The .gitignore of one directory; `cut` is the length in bytes of the directory's path below the root."""
+    """The .gitignore of one directory, and the length of the directory's path below the root in bytes."""
 
-    cut: int
-    spec: Patterns
+    prefix_bytes: int
+    patterns: Patterns
 
 
 class Rules:
@@ -219,17 +221,17 @@ class Rules:
         """Return the rules of a sub-directory, before its own .gitignore."""
         return Rules(self.choice, f"{self.prefix}{name}/", self.levels)
 
-    def adding(self, spec: Patterns | None) -> Rules:
+    def with_patterns(self, patterns: Patterns | None) -> Rules:
         """Return these rules with the directory's own .gitignore."""
-        if spec is None:
+        if patterns is None:
             return self
-        if _exceeds_limits((spec, *(level.spec for level in self.levels))):
-            spec = Patterns(everything=True)
-        return Rules(self.choice, self.prefix, (_Level(self.cut, spec), *self.levels))
+        if _exceeds_limits((patterns, *(level.patterns for level in self.levels))):
+            patterns = Patterns(everything=True)
+        return Rules(self.choice, self.prefix, (_Level(self.prefix_bytes, patterns), *self.levels))
 
     @property
-    def cut(self) -> int:
-        """Length of `prefix` in bytes."""
+    def prefix_bytes(self) -> int:
+        """The length of `prefix` in bytes."""
         return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
@@ -247,7 +249,7 @@ class Rules:
                 return "secret"
             if self.levels and self._ignores(path, directory):
                 return "ignored"
-        if choice.included is not None and not directory and not _takes(choice.included, path):
+        if choice.included is not None and not directory and not _is_included(choice.included, path):
             return "excluded"
         return ""
 
@@ -255,14 +257,14 @@ class Rules:
         if not path.isascii():
             path = os.fsencode(path).decode("latin-1")
         for level in self.levels:
-            ignored = level.spec.ignores(path[level.cut :], directory)
+            ignored = level.patterns.ignores(path[level.prefix_bytes :], directory)
             if ignored is not None:
                 return ignored
         return False
 
 
-def _takes(included: Patterns, path: str) -> bool:
-    """Return whether a path, or a directory above it, matches."""
+def _is_included(included: Patterns, path: str) -> bool:
+    """Return whether the patterns include a path, or a directory above it."""
     directory = False
     while path:
         matched = included.ignores(path, directory)

@@ -13,7 +13,7 @@ Parts = tuple[str, ...]
 
 
 class ReadableTree:
-    """What the current caller sees of a tree whose URIs begin with `inside`; see `TreeView`."""
+    """The `TreeView` of the current caller, for a tree whose URIs begin with `inside`."""
 
     def __init__(self, inside: str) -> None:
         self._inside = inside
@@ -33,11 +33,11 @@ class ReadableTree:
     def whole(self, parts: Parts) -> bool:
         """Return whether everything below a directory may be read.
 
-        If not, its dates say when hidden entries came and went, so they are not shown.
+        If not, its dates are not shown: they would reveal when hidden entries were added or removed.
         """
         return reads_all_below(self.prefix(parts))
 
 
 def readable_tree(inside: str) -> ReadableTree | None:
-    """Return what the current caller sees of a tree; None if everything."""
+    """Return the view of the current caller, or None if the caller may read the whole tree."""
     return None if reads_all_below(inside) else ReadableTree(inside)

@@ -12,7 +12,7 @@ import stat
 import unicodedata
 
 __all__ = [
-    "NOT_HERE",
+    "NOT_SERVED_ERRNOS",
     "NotServed",
     "OpenFile",
     "has_another_spelling",
@@ -24,7 +24,7 @@ __all__ = [
     "stat_entry",
 ]
 
-NOT_HERE = frozenset(
+NOT_SERVED_ERRNOS = frozenset(
     {
         errno.EACCES,
         errno.EINVAL,
@@ -39,15 +39,15 @@ NOT_HERE = frozenset(
         errno.ESTALE,
     }
 )
-"""Errors of files that are missing or forbidden. Clients cannot distinguish them, and so cannot probe for names."""
+"""Errors of files that are missing or forbidden. Clients get one error for all, so they cannot probe for names."""
 
-HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
+HAS_DIRECTORY_HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
 """Whether this platform opens relative to a directory handle; without it paths are checked, then opened (Windows)."""
 
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK_FLAG = getattr(os, "O_NOFOLLOW", 0)
 # A plain open of a FIFO without a writer, or of a device, could wait for ever.
-_FILE = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+_FILE_FLAGS = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 Handle = int | str
 """A directory: a file descriptor, or its path on a platform without directory handles."""
@@ -68,7 +68,7 @@ class _MissingAsNotServed:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        missing = isinstance(error, OSError) and error.errno in NOT_HERE
+        missing = isinstance(error, OSError) and error.errno in NOT_SERVED_ERRNOS
         if missing or isinstance(error, ValueError):  # ValueError: an embedded NUL
             raise NotServed from None
 
@@ -77,22 +77,22 @@ _MISSING_AS_NOT_SERVED = _MissingAsNotServed()
 
 
 def missing_as_not_served() -> _MissingAsNotServed:
-    """Raise NotServed instead of the errors in `NOT_HERE`; other errors (EIO, EMFILE) pass through."""
+    """Raise NotServed instead of the errors in `NOT_SERVED_ERRNOS`; other errors (EIO, EMFILE) pass through."""
     return _MISSING_AS_NOT_SERVED
 
 
 def open_root(path: str) -> Handle:
     """Open the root itself. Its path is from the operator, and trusted. The directory may have been recreated."""
-    if HANDLES:
-        return os.open(path, _DIRECTORY)
+    if HAS_DIRECTORY_HANDLES:
+        return os.open(path, _DIRECTORY_FLAGS)
     return path
 
 
 def open_directory(parent: Handle, name: str) -> Handle:
     """Open a directory in a directory. Links are not followed."""
     if isinstance(parent, int):
-        return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
-    path = _checked(parent, name)
+        return os.open(name, _DIRECTORY_FLAGS | _NO_LINK_FLAG, dir_fd=parent)
+    path = _checked_path(parent, name)
     if not stat.S_ISDIR(os.lstat(path).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     return path
@@ -112,9 +112,9 @@ def open_with_status(parent: Handle, name: str) -> OpenFile:
     if not stat.S_ISREG(stat_entry(parent, name).st_mode):
         raise NotServed
     if isinstance(parent, int):
-        descriptor = os.open(name, _FILE, dir_fd=parent)
+        descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
     else:
-        descriptor = os.open(_checked(parent, name), _FILE)
+        descriptor = os.open(_checked_path(parent, name), _FILE_FLAGS)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -129,14 +129,14 @@ def stat_entry(parent: Handle, name: str) -> os.stat_result:
     """Return the status of an entry of a directory. Links are not followed."""
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    return os.lstat(_checked(parent, name))
+    return os.lstat(_checked_path(parent, name))
 
 
 def has_another_spelling(parent: Handle, name: str) -> bool:
-    """Return whether a disk may find an entry by several names: in the other case, normalised, or without a dot.
+    """Return whether a disk also finds an entry in another case or Unicode form, or without its last dots and spaces.
 
-    A disk of Windows or macOS, or a directory with the attribute +F, can be mounted on Linux. Two hard links that
-    differ only in this also count.
+    A disk of Windows or macOS, or a directory with the attribute +F, can be mounted on Linux. Two hard links whose
+    names differ only in spelling also count.
     """
     normalise = unicodedata.normalize
     spellings = {name.swapcase(), normalise("NFC", name), normalise("NFD", name), name.rstrip(". ")} - {name, ""}
@@ -161,7 +161,7 @@ def close(handle: Handle) -> None:
         os.close(handle)
 
 
-def _checked(parent: str, name: str) -> str:
+def _checked_path(parent: str, name: str) -> str:
     """Return the path of an entry, if its parent is not reached through a junction, link or short name."""
     path = os.path.join(parent, name)
     if os.path.normcase(os.path.realpath(path)) != os.path.normcase(path):

@@ -8,7 +8,7 @@ removed.
 Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
 the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
 than the tick of the file system's clock (`SETTLED_NS`): otherwise a later change might have the same time.
-`CACHE_BYTES` bounds all kept listings. A walk holds one open handle for each level of depth, at most `DEEPEST`.
+`CACHE_BYTES` bounds all kept listings. A walk holds one open handle for each level of depth, at most `MAX_DEPTH`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from wharfinger.sources.folder.safe_open import (
 from wharfinger.sources.page_keys import bad_cursor
 
 __all__ = [
-    "DEEPEST",
+    "MAX_DEPTH",
     "DirectoryListing",
     "FileTree",
     "Names",
@@ -64,10 +64,10 @@ __all__ = [
     "write_key",
 ]
 
-DEEPEST = 100  # parts of a path, and so the handles that a walk keeps open
-LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
-IGNORE_LINES = 100_000  # patterns of the .gitignore files that are kept
-SHARED_DIRECTORIES = 8  # the most that calls of one thread share
+MAX_DEPTH = 100  # the most parts of a path, and so the most handles that a walk keeps open
+MAX_PATH_CHARACTERS = 3_072  # of a path in a walk: a position must fit into a cursor
+MAX_KEPT_PATTERNS = 100_000  # of all .gitignore files that are kept
+MAX_SHARED_DIRECTORIES = 8  # that calls of one thread share
 CACHE_BYTES = 12 << 20  # of memory for the listings that are kept
 SETTLED_NS = 100_000_000  # more than the tick of a file system's clock, so that a later change has another time
 SETTLED_COARSE_NS = 2_500_000_000  # the same for file systems that store whole seconds (FAT: even seconds)
@@ -116,13 +116,13 @@ def _unescape_key(match: re.Match[str]) -> str:
 class Names(Sequence[str]):
     """Sorted file names in one string: 100,000 of them take 2 MiB instead of 7."""
 
-    __slots__ = ("_ends", "_joined", "mark")
+    __slots__ = ("_ends", "_joined", "fingerprint")
 
     def __init__(self, names: list[str]) -> None:
         names.sort()
         self._joined = "".join(names)
         self._ends = array("Q" if len(self._joined) > 0xFFFFFFFF else "I", accumulate(map(len, names)))
-        self.mark = hash((self._joined, self._ends.tobytes()))
+        self.fingerprint = hash((self._joined, self._ends.tobytes()))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -180,13 +180,13 @@ class Names(Sequence[str]):
 class DirectoryListing:
     """The published names of one directory, and how many are withheld."""
 
-    __slots__ = ("directories", "files", "mark", "withheld")
+    __slots__ = ("directories", "files", "fingerprint", "withheld")
 
     def __init__(self, files: list[str], directories: list[str], withheld: dict[Verdict, int]) -> None:
         self.files = Names(files)
         self.directories = Names(directories)
         self.withheld = withheld
-        self.mark = hash((self.files.mark, self.directories.mark))  # equal for equal names
+        self.fingerprint = hash((self.files.fingerprint, self.directories.fingerprint))  # equal for equal names
 
     def __len__(self) -> int:
         return len(self.files) + len(self.directories)
@@ -257,7 +257,7 @@ class _Frame:
 
 
 class _Shared(threading.local):
-    """The directories that a thread has open in a `share` block, by the prefix of their rules; else None."""
+    """The directories that a thread has open in a `share` block, by the prefix of their rules. None outside a block."""
 
     directories: dict[str, OpenDirectory] | None = None
 
@@ -280,7 +280,7 @@ class FileTree:
         self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
-        self._ignore_lines = 0
+        self._kept_patterns = 0
 
     @contextmanager
     def directory(self, parts: Parts) -> Generator[OpenDirectory, None, None]:
@@ -301,7 +301,7 @@ class FileTree:
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a directory.
         """
-        if len(parts) > DEEPEST:
+        if len(parts) > MAX_DEPTH:
             raise NotServed
         shared = self._shared.directories
         if shared is not None and (kept := shared.get(_prefix(parts))) is not None:
@@ -315,7 +315,7 @@ class FileTree:
                 if depth or shared is None:
                     close(place.handle)
             place = child
-        if shared is not None and len(shared) < SHARED_DIRECTORIES:
+        if shared is not None and len(shared) < MAX_SHARED_DIRECTORIES:
             shared[place.rules.prefix] = place
         return place
 
@@ -476,7 +476,7 @@ class FileTree:
 
     def _push(self, frames: list[_Frame], name: str, view: TreeView | None) -> bool:
         frame = frames[-1]
-        if len(frames) >= DEEPEST or len(frame.place.rules.prefix) + len(name) > LONGEST_PATH:
+        if len(frames) >= MAX_DEPTH or len(frame.place.rules.prefix) + len(name) > MAX_PATH_CHARACTERS:
             return False
         try:
             with missing_as_not_served():
@@ -567,13 +567,13 @@ class FileTree:
             kept = self._ignore_files.get(rules.prefix)
             if kept is not None and kept[0] == stamp and _same_rules(kept[1], rules, own=True):
                 return kept[1]
-            made = rules.adding(read_ignore_file(_read_some(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix))
+            made = rules.with_patterns(read_ignore_file(_read_some(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix))
         finally:
             os.close(descriptor)
-        if len(self._ignore_files) >= 4_096 or self._ignore_lines > IGNORE_LINES:
+        if len(self._ignore_files) >= 4_096 or self._kept_patterns > MAX_KEPT_PATTERNS:
             self._ignore_files.clear()
-            self._ignore_lines = 0
-        self._ignore_lines += sum(len(level.spec) for level in made.levels[:1])
+            self._kept_patterns = 0
+        self._kept_patterns += sum(len(level.patterns) for level in made.levels[:1])
         self._ignore_files[rules.prefix] = (stamp, made)
         return made
 
@@ -586,10 +586,10 @@ def _prefix(parts: Parts) -> str:
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
     """Return whether both use the same compiled .gitignore files. With `own`, `kept` may have one more."""
     levels = kept.levels
-    if own and levels and levels[0].cut == kept.cut:
+    if own and levels and levels[0].prefix_bytes == kept.prefix_bytes:
         levels = levels[1:]
     return len(levels) == len(rules.levels) and all(
-        one.spec is other.spec for one, other in zip(levels, rules.levels, strict=True)
+        one.patterns is other.patterns for one, other in zip(levels, rules.levels, strict=True)
     )
 
 

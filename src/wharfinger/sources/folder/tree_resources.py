@@ -68,7 +68,7 @@ COMPARED_WINDOWS = 64
 """The most watched windows that are compared. With more, each change of a file counts as a change of its windows."""
 
 HEADING_SECONDS = 0.25
-"""How long a page of a list reads headings. On a slow disk, the others are left out until they are known."""
+"""How long a page of a list reads headings. On a slow disk, a later page may show those that are missing."""
 
 Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 """Changes the resource of a file or directory before it is shown; None leaves it out."""
@@ -91,7 +91,7 @@ class TreeResources:
         uri: The URI of the top directory.
         label: The name of the top directory.
         inside: The beginning of all URIs below the top; by default `uri` and a slash.
-        max_size: Bytes that are read at once; of a larger file, the first window.
+        max_size: The largest file that is read whole, in bytes. Of a larger one, the first window is read.
         adjust: Changes each resource before it is shown.
         versioned: Whether resources and contents have their version in `_meta`.
         utf8_only: Whether a file in another encoding is read as bytes.
@@ -386,7 +386,7 @@ class TreeResources:
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, say=self._say)
         view = self.view()
-        if view is not None and not view.whole(parts):  # when it changed last depends on what the caller may not see
+        if view is not None and not view.whole(parts):  # the time would reveal changes that the caller may not see
             return contents, None
         with missing_as_not_served():
             modified = os.stat(place.handle).st_mtime

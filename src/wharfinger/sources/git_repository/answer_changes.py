@@ -198,7 +198,7 @@ class ChangesAnswer(GitAnswer):
         every = {**staged, **{change.path: change for change in self._changed}}
         for path in sorted(every)[:MAX_PATHS]:
             change = every[path]
-            moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
+            moved = f"{shown(os.fsdecode(change.old_path))} -> " if change.old_path else ""
             lines.append(f"  {change.status} {moved}{shown(os.fsdecode(path))}{'  (staged)' if path in staged else ''}")
         lines += [f"  and {len(every) - MAX_PATHS:,} more"] * (len(every) > MAX_PATHS)
         lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:MAX_PATHS]]

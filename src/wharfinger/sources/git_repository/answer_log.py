@@ -32,8 +32,8 @@ __all__ = ["LogAnswer"]
 
 MAX_LIMIT_COMMITS = 1_000
 """The most commits of one window."""
-PLAIN_CHARACTERS = 32_000
-"""Characters after which a window ends if the URI has no `limit`."""
+DEFAULT_WINDOW_CHARACTERS = 32_000
+"""The most characters of a window whose URI has no `limit`."""
 MAX_TEXT_CHARACTERS = 1_000
 """The most characters of a text to search for."""
 _TIME = re.compile(
@@ -57,13 +57,13 @@ class LogAnswer(GitAnswer):
         self.version = self._tip.oid
         self.fixed = revision.fixed and not any(_AGE(query.get(name, "")) for name in ("since", "until"))
         self.modified = self._tip.committer.seconds
-        parts = _path(query.get("path", ""))
+        parts = _read_path(query.get("path", ""))
         self._selection = LogSelection(
             os.fsencode("/".join(parts)),
             bool(parts) and not await self._is_folder(parts),
-            _time("since", query.get("since"), 0),
-            _time("until", query.get("until"), 1),
-            *[_searched(name, query.get(name)) for name in ("author", "grep", "pickaxe")],
+            _read_time("since", query.get("since")),
+            _read_time("until", query.get("until"), end_of_day=True),
+            *[_read_text(name, query.get(name)) for name in ("author", "grep", "pickaxe")],
         )
 
     async def _is_folder(self, parts: Parts) -> bool:
@@ -85,7 +85,7 @@ class LogAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         query = self.address.query
-        limit = _number(query.get("limit", str(DEFAULT_COMMITS)))
+        limit = _read_limit(query.get("limit", str(DEFAULT_COMMITS)))
         after = query.get("after")
         if after is not None and not (is_full(after) and len(after) == self.repository.private.length):
             digits = self.repository.private.length
@@ -102,7 +102,7 @@ class LogAnswer(GitAnswer):
         if readable is not None:
             commits = [await readable.readable(commit) for commit in commits]
         entries: list[str] = []
-        room = window_bytes() if "limit" in query else limited(PLAIN_CHARACTERS)
+        room = window_bytes() if "limit" in query else limited(DEFAULT_WINDOW_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):
             entries.append(log_entry(commit, logged.before))
             room -= len(entries[-1])
@@ -110,7 +110,7 @@ class LogAnswer(GitAnswer):
                 break
         if len(entries) < len(commits):
             window = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid)
-        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._how(window))]
+        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._footer(window))]
         if window.after is not None:
             following = self._following(self._tip.oid, {"after": window.after})
             contents[0].meta = {VERSION: self.version, NEXT: following}
@@ -132,17 +132,17 @@ class LogAnswer(GitAnswer):
         where = f" with {', '.join(conditions)}" if conditions else ""
         return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
 
-    def _how(self, window: CommitWindow) -> str:
-        lines = ["", *self._end(window)] if window.after is None else [""]
+    def _footer(self, window: CommitWindow) -> str:
+        lines = ["", *self._reason_for_end(window)] if window.after is None else [""]
         lines.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
         return "\n".join(lines) + "\n"
 
-    def _end(self, window: CommitWindow) -> list[str]:
+    def _reason_for_end(self, window: CommitWindow) -> list[str]:
         """Return a line that says where and why the log ends, if there is a reason."""
         last = window.commits[-1] if window.commits else None
         path = shown(os.fsdecode(self._selection.path))
         if window.cut:
-            bound = _CUTS[window.cut]
+            bound = _CUT_REASONS[window.cut]
             if last is None:
                 return [f"The search ended {bound}, and found nothing so far: begin at an older revision."]
             query = {"path": os.fsdecode(last.path)} if last.path else {}
@@ -168,14 +168,14 @@ class LogAnswer(GitAnswer):
         return f"{self.uris.log(rev)}?{'&'.join(pairs)}"
 
 
-_CUTS = {
+_CUT_REASONS = {
     "time": f"after {SEARCH_SECONDS:g} s",
     "size": "here, since it is long",
     "failure": "at a commit that cannot be read (see `git fsck`)",
 }
 
 
-def _number(value: str) -> int:
+def _read_limit(value: str) -> int:
     if value.isascii() and value.isdecimal() and len(value) < 6 and 1 <= int(value) <= MAX_LIMIT_COMMITS:
         return int(value)
     raise InvalidArgument(
@@ -183,14 +183,14 @@ def _number(value: str) -> int:
     )
 
 
-def _path(value: str) -> Parts:
+def _read_path(value: str) -> Parts:
     try:
         return plain_path(value.rstrip("/")) if value else ()
     except UnreadableUri:
         raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
 
 
-def _searched(name: str, value: str | None) -> str:
+def _read_text(name: str, value: str | None) -> str:
     if value is None:
         return ""
     if not value or len(value) > MAX_TEXT_CHARACTERS or "\0" in value or "\n" in value:
@@ -198,8 +198,8 @@ def _searched(name: str, value: str | None) -> str:
     return value
 
 
-def _time(name: str, value: str | None, end: int) -> int | None:
-    """Read `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number as Unix time. `until` includes the whole day."""
+def _read_time(name: str, value: str | None, *, end_of_day: bool = False) -> int | None:
+    """Read `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number as Unix time. A date is the start or end of the day."""
     if value is None:
         return None
     if _SECONDS(value):
@@ -220,4 +220,4 @@ def _time(name: str, value: str | None, end: int) -> int | None:
             f"{name}= must be a time: 7d (also min, h, w, mo, y), 2026-11-20, 2026-11-20T09:30:00Z or 1795166400."
         ) from None
     offset = (int(hours) * 60 + int(minutes)) * 60 if sign else 0
-    return max(0, seconds - (-offset if sign == "-" else offset) + (86_399 if end and hour is None else 0))
+    return max(0, seconds - (-offset if sign == "-" else offset) + (86_399 if end_of_day and hour is None else 0))

@@ -27,9 +27,9 @@ from wharfinger.sources.windows.window import RandomAccess, need_no_window, pars
 
 __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 
-LINK = "inode/symlink"
-MODULE = "text/plain"
-BLOB = 0o100644
+LINK_TYPE = "inode/symlink"
+SUBMODULE_TYPE = "text/plain"
+FILE_MODE = 0o100644
 INLINE_BYTES = 256 << 10
 """A larger content is cut and decoded in a thread, because that would block the event loop."""
 
@@ -49,7 +49,7 @@ class TreeAnswer(GitAnswer):
         if info.kind == "blob":
             if parts:
                 raise NoSuchPath(self.address.uri)
-            self.entry = GitTreeEntry(b"", BLOB, oid)
+            self.entry = GitTreeEntry(b"", FILE_MODE, oid)
         else:
             if info.kind == "commit":
                 commit = await self.objects.commit(oid)
@@ -59,7 +59,7 @@ class TreeAnswer(GitAnswer):
                 raise NoSuchPath(self.address.uri)
         self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
         if is_tree(self.entry.mode) and self.readable is not None and not self.readable.whole(self.address.rev, parts):
-            # The name of the tree changes with what the caller may not read.
+            # The name of the tree also depends on entries that the caller may not read.
             self.version = digest(repr(await self._shown_entries(self.entry.oid)))
 
     async def resource(self) -> t.Resource:
@@ -76,17 +76,17 @@ class TreeAnswer(GitAnswer):
             need_no_window(window)
             return await self._directory()
         if is_module(entry.mode):
-            return [self.text(_module_text(entry))]
+            return [self.text(_submodule_text(entry))]
         content = await self.objects.content(entry.oid)
         if content.size > INLINE_BYTES:
-            found = await asyncio.to_thread(self._cut, content)
+            found = await asyncio.to_thread(self._file_contents, content)
         else:
-            found = self._cut(content)
+            found = self._file_contents(content)
         if is_link(entry.mode):
-            found[0].mime_type = LINK
+            found[0].mime_type = LINK_TYPE
         return found
 
-    def _cut(self, content: RandomAccess) -> list[t.ResourceContents]:
+    def _file_contents(self, content: RandomAccess) -> list[t.ResourceContents]:
         window, oid = parse(self.address.query), self.entry.oid
         return read_content(
             self.uri,
@@ -110,7 +110,7 @@ class TreeAnswer(GitAnswer):
         return [self.text(text), *summaries(children)]
 
     async def _shown_entries(self, oid: str) -> Sequence[GitTreeEntry]:
-        """Return the entries of a tree that the caller may read. Folders of which that is a part have no object."""
+        """Return the entries of a tree that the caller may read. A folder readable only in part has no object."""
         entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
         readable, rev, parts = self.readable, self.address.rev, self.address.parts
         if readable is None or readable.whole(rev, parts):
@@ -179,9 +179,9 @@ def _resource(
     if is_tree(entry.mode):
         kind = mime.DIRECTORY
     elif is_module(entry.mode):
-        kind, size = MODULE, len(_module_text(entry).encode())
+        kind, size = SUBMODULE_TYPE, len(_submodule_text(entry).encode())
     elif is_link(entry.mode):
-        kind = LINK
+        kind = LINK_TYPE
     else:
         kind = mime.by_name(last) or ("" if head is None else mime.classify(last, head, mime.begins_text(head)))
     return t.Resource(
@@ -194,5 +194,5 @@ def _resource(
     )
 
 
-def _module_text(entry: GitTreeEntry) -> str:
+def _submodule_text(entry: GitTreeEntry) -> str:
     return f"A submodule at commit {entry.oid} of another repository, which is not part of this one.\n"

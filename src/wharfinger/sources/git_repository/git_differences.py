@@ -36,7 +36,7 @@ LISTED_BYTES = 32 << 20
 MAX_PATHS = 500
 """The most paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
-"""The most patches, in bytes, that are read in the first run. A second run reads `LARGEST_PATCH_BYTES`."""
+"""Bytes of patches that are read from git. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
 """The largest patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
@@ -60,7 +60,7 @@ NO_WORKING_TREE = WorkingTree("", "")
 
 
 class TreeChange(NamedTuple):
-    """One path that differs. `status` is A, D, M, R or T (git-diff-tree(1)); `moved` is the path before a rename."""
+    """One path that differs. `status` is A, D, M, R or T (git-diff-tree(1)); `old_path` is the path before a rename."""
 
     path: bytes
     status: str
@@ -68,7 +68,7 @@ class TreeChange(NamedTuple):
     new_mode: int
     old: str
     new: str
-    moved: bytes = b""
+    old_path: bytes = b""
 
     @property
     def patches(self) -> int:
@@ -77,7 +77,7 @@ class TreeChange(NamedTuple):
 
 
 class ComparedPaths(NamedTuple):
-    """The files and folders that are compared, and whether renames are found among them; no paths are all of them.
+    """The files and folders that are compared (all if there are none), and whether renames are found among them.
 
     If `listed` is set, there are too many paths for a command: then it has the changes.
     """
@@ -169,8 +169,8 @@ async def changes(
             first = next(parts)
             second = next(parts) if status == "R" else b""
             old_oid, new_oid = [name.decode() for name in names]
-            moved = first if second else b""
-            found.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, moved))
+            old_path = first if second else b""
+            found.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, old_path))
     return found, bool(output.cut)
 
 
@@ -256,7 +256,7 @@ def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
 def _is_plain(change: TreeChange) -> bool:
     """Return whether the paths of a change can be shown unchanged. git quotes others byte by byte."""
     try:
-        return change.path.decode().isprintable() and change.moved.decode().isprintable()
+        return change.path.decode().isprintable() and change.old_path.decode().isprintable()
     except UnicodeDecodeError:
         return False
 

@@ -71,7 +71,7 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
 def change_line(change: TreeChange) -> str:
     """Return a line for one path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed, `T` type changed."""
     path = shown(os.fsdecode(change.path))
-    moved = f"{shown(os.fsdecode(change.moved))} -> " if change.moved else ""
+    moved = f"{shown(os.fsdecode(change.old_path))} -> " if change.old_path else ""
     return f"  {change.status} {moved}{path}"
 
 
