@@ -99,6 +99,7 @@ ifndef ARGS
 	$(PY) benchmarks/tool_tokens.py
 	$(PY) benchmarks/agent_tasks/run.py
 	$(PY) benchmarks/folder_reads.py
+	$(PY) benchmarks/policy.py
 endif
 
 reference: $(MADE)

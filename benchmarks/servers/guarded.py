@@ -26,6 +26,7 @@ def main(port: str, what: str, folder: str) -> None:
     async def static() -> str:
         return spec.STATIC_TEXT
 
+    server.include(files(Path(folder, "docs")))
     keys = json.loads(Path(folder, "keys.json").read_text())
     auth = TokenAuth(JWTVerifier(issuer=ISSUER, audience=AUDIENCE, keys=keys))
     match what:
@@ -44,9 +45,7 @@ def main(port: str, what: str, folder: str) -> None:
             server.policy = Policy(
                 allow=[
                     Rule(who="sub:directory", what="file:///tree/d050/**"),
-                    Rule(who="sub:scattered", what="file:///tree/*/f500.txt"),
-                    Rule(who="sub:scattered", what="file:///tree/*/f?50.txt"),
-                    Rule(who="sub:scattered", what=[f"file:///tree/*/f{n}.txt" for n in range(10, 19)]),
+                    Rule(who="sub:scattered", what="file:///tree/*/f*99.txt"),
                 ]
             )
             server.run(http=f"127.0.0.1:{port}", auth=auth)
@@ -60,7 +59,7 @@ def rules() -> Sequence[Rule]:
         found.append(Rule(who=f"sub:user{n}", do="read", what=[f"file:///home/user{n}/**", f"git://team{n}/**"]))
         found.append(Rule(who="signed-in", do="read", what=f"file:///public/{n}/**/*.md"))
     found += [Rule(who="signed-in", do="call", what=f"tool:tool{n}") for n in range(9)]
-    return [*found, Rule(who="signed-in", do="read", what="bench://**")]
+    return [*found, Rule(who="signed-in", do="read", what=["bench://**", "file:///docs/**"])]
 
 
 main(*sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -18,7 +19,9 @@ from wharfinger.auth import TokenAuth
 from wharfinger.client import NEVER, Retry
 from wharfinger.errors import Overloaded, RemoteError
 from wharfinger.policy import Limit, Policy, Rule
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.principal import LOCAL
+from wharfinger.transports.http_server.open_calls import HOLD_BACK_SECONDS, MAX_HELD_BACK, OpenCalls
 
 
 class Harbour:
@@ -271,3 +274,34 @@ async def test_without_limits_nothing_counts() -> None:
     request = opened(server, "resources/read", SMALL)
     await server.handlers["resources/read"](request)
     assert request.usage is None and request.on_answer == ()
+
+
+@limited(Limit(do="read", calls="1/h"))
+def test_a_refusal_waits_and_takes_no_time_of_others(harbour: tuple[Harbour, ServerThread]) -> None:
+    ann: dict[str, str | None] = {"authorization": "Bearer ann"}
+    bob: dict[str, str | None] = {"authorization": "Bearer bob"}
+    with harbour[1].wire() as wire, harbour[1].wire() as other:
+        assert wire.call("resources/read", SMALL, **ann).status == 200
+        begun = time.monotonic()
+        wire.stateless("resources/read", SMALL, **ann)
+        assert other.call("resources/read", SMALL, **bob).status == 200
+        answered = time.monotonic() - begun
+        assert wire.reply().status == 429
+        assert time.monotonic() - begun >= max(HOLD_BACK_SECONDS[0] - 0.01, answered)
+
+
+@looped
+async def test_a_bounded_number_of_refusals_waits() -> None:
+    calls = OpenCalls(cast("Any", Harbour().server), HttpLimits())
+    waiting = [asyncio.ensure_future(calls.hold_back()) for _ in range(MAX_HELD_BACK)]
+    await asyncio.sleep(0)
+    begun = time.monotonic()
+    await calls.hold_back()
+    assert time.monotonic() - begun < HOLD_BACK_SECONDS[0] / 2
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+    one_more = asyncio.ensure_future(calls.hold_back())
+    await asyncio.sleep(0)
+    assert not one_more.done()
+    one_more.cancel()

@@ -443,6 +443,8 @@ class HttpApp:
     ) -> None:
         """Send an answer that is large, has headers of its own, or is the last event of a stream."""
         try:
+            if status == 429:
+                await self.calls.hold_back()
             if len(data) > PART_BYTES:
                 try:
                     self.calls.check_unread(call, data)

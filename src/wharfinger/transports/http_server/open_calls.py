@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,6 +20,10 @@ from wharfinger.transports.serving import CancelReason, check_unread
 
 __all__ = ["HttpCall", "OpenCalls"]
 
+HOLD_BACK_SECONDS = 0.15, 0.35
+"""How long the refusal of a caller over its limit waits: 32 connections get 130 refusals in a second."""
+MAX_HELD_BACK = 1_000
+"""Most refusals that wait at a time; further ones are sent at once."""
 _EXPIRED = b": the token has expired: open this stream again with a new one\n\n"
 
 
@@ -153,6 +158,8 @@ class OpenCalls:
         self._in_flight: dict[str, int] = {}
         """The number of calls by owner; not in `Shares`, which costs more and finds the largest owner."""
         self._streams = Shares()
+        self._held_back = 0
+        """Refusals that wait in `hold_back`."""
         self.unread = Shares()
         """Bytes of large answers that are not sent yet."""
         self._timer: asyncio.TimerHandle | None = None
@@ -230,6 +237,19 @@ class OpenCalls:
         call.unread = 0
 
     # -- refusals
+
+    async def hold_back(self) -> None:
+        """Wait before a caller over its limit gets the refusal.
+
+        A caller who calls again at once would keep the server busy with refusals, and everybody else would wait for
+        them. The times are random, so that those of many connections do not end together.
+        """
+        if self._held_back < MAX_HELD_BACK:
+            self._held_back += 1
+            try:
+                await asyncio.sleep(random.uniform(*HOLD_BACK_SECONDS))  # noqa: S311  # no secret depends on it
+            finally:
+                self._held_back -= 1
 
     def headers_of(self, error: ProtocolError, call: HttpCall) -> Pairs:
         """Return the headers of the answer to a failed call, such as a challenge or `Retry-After`."""

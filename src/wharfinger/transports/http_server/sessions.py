@@ -171,6 +171,8 @@ class HttpSessions:
         if data is None:
             await send_empty(call.reply, 202)  # cancelled: no answer may be sent for this request
         else:
+            if status == 429:
+                await self.calls.hold_back()
             await send_json(call.reply, status, data, headers)
 
     async def _wait(self, call: HttpCall, post: PostChannel | None = None) -> PostAnswer | None:
