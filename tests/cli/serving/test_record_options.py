@@ -156,6 +156,16 @@ def test_run_records_too(tmp_path: Path) -> None:
     assert [one["target"] for one in lines(path.read_bytes()) if one["action"] == "read"] == ["notes://today"]
 
 
+def test_the_file_of_a_server_names_its_record_beside_it(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "wharfinger.toml"
+    file.write_text('sources = ["docs"]\naudit = "record.jsonl"\naudit_max_bytes = "1MiB"\naudit_keep = 3\n')
+    command = [*COMMAND, "serve", "--stdio", "-f", str(file)]
+    assert read(command, uri_of(command)) == "high at noon"
+    assert [one["outcome"] for one in lines((tmp_path / "record.jsonl").read_bytes()) if one["action"] == "read"] == [
+        "allowed"
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [(["--audit-queries"], "--audit-queries is for the record: add --audit FILE"),

@@ -11,6 +11,7 @@ import pytest
 from wharfinger.cli.commands.serve import serve
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.serving.policy_option import INLINE
+from wharfinger.cli.serving.record_options import VALUES
 from wharfinger.cli.serving.server_file import NOT_IN_FILES, UnusableServerFile
 from wharfinger.errors import WharfingerError
 
@@ -43,12 +44,17 @@ def test_every_option_of_serve_is_a_key(tmp_path: Path) -> None:
         name = str(param.name)
         if name in NOT_IN_FILES or name == "words":
             continue
-        flag, number = getattr(param, "is_flag", False), isinstance(param.type, (click.types.FloatParamType,))
+        flag, number = (
+            getattr(param, "is_flag", False),
+            isinstance(param.type, (click.types.FloatParamType, click.types.IntParamType)),
+        )
         samples[name] = (
-            "true" if flag else "2.5" if number else '["x=1"]' if getattr(param, "multiple", False) else '"/x"'
+            "true" if flag else "2" if number else '["x=1"]' if getattr(param, "multiple", False) else '"/x"'
         )
     samples["limits"], samples["http"] = '{ message = "8MiB" }', "9000"
-    params = parsed(tmp_path, "".join(f"{name} = {value}\n" for name, value in samples.items())).params
+    samples["audit_on_error"] = '"continue"'
+    ctx = parsed(tmp_path, "".join(f"{name} = {value}\n" for name, value in samples.items()))
+    params = ctx.params | ctx.meta[VALUES]
     assert len(samples) > 25
     given = {name for name in samples if params[name] not in (None, "", (), False)}
     assert given == set(samples)
