@@ -1,0 +1,219 @@
+"""Whatever reaches a caller, over every method, era and transport, has nothing of what the rules hide from the caller.
+
+An oracle of a few lines (`tests.policy.oracle`) says what may be seen. Three things are compared with it: no answer has
+a word of what is hidden; every answer has the same bytes as that of a server that never had it; and no answer changes
+with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.security.leaks.asking import ask_everything, decoded, normal, sealed
+from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
+from tests.security.leaks.world import ALWAYS, Built, Shape, Sight, World, build, file_path, file_text, word
+from tests.server.driving import ALL, ERAS, STATELESS
+from wharfinger.policy import Policy, Rule
+from wharfinger.protocol.principal import Principal
+
+ANN, BOB = Principal(subject="ann"), Principal(subject="bob")
+PRINCIPALS = {"ann": ANN, "bob": BOB}
+SHAPE: Shape = ((0,), (1,), (2, 0), (2, 1), (3, 0, 0), (3, 0, 1), (3, 1, 0), (4, 0))
+WORLD = World(SHAPE)
+EXAMPLES = 10
+"""Of about 2 s each; more were tried by hand."""
+
+
+def path_of(*path: int) -> str:
+    """The path of a file, or of a directory if its number is -1."""
+    return file_path(path) if path[-1] >= 0 else "/".join(file_path((*path[:-1], 0)).split("/")[:-1])
+
+
+def policies(world: World) -> st.SearchStrategy[tuple[list[Rule], list[Rule]]]:
+    """Rules that each hide or show some things: single ones, directories, names with `*`, and whole labels."""
+    targets = [thing.target for thing in world.things()]
+    patterns = {"file:///lab/**", "file:///open/**", "file:///**", "note://*", "memo://**", "shelf://**", "skill://**"}
+    patterns |= {"tool:*", "prompt:*", "tool:part_*", "**", "file:///*", "file:///lab/*", "file:///lab/**/*.md"}
+    for target in targets:
+        if target.startswith("skill:"):  # a page cannot be published without its skill
+            patterns.add(f"{target.rpartition('/')[0]}/**")
+            continue
+        patterns.add(target)
+        if target.startswith("file:"):
+            patterns |= {f"{target}/**", f"{target.rpartition('/')[0]}/*", f"file:///*/**/{target.rpartition('/')[2]}"}
+    what = st.lists(st.sampled_from(sorted(patterns)), min_size=1, max_size=4).map(tuple)
+    rule = st.builds(Rule, who=st.sampled_from(["anyone", "sub:ann", "sub:bob", "signed-in"]), what=what)
+    broad = Rule(who="signed-in", what=("**", "tool:*", "prompt:*"))
+    return st.tuples(
+        st.one_of(
+            st.just([broad]),
+            st.lists(rule, min_size=1, max_size=4),
+            st.lists(rule, max_size=2).map(lambda more: [broad, *more]),
+        ),
+        st.lists(rule, max_size=4),
+    )
+
+
+Corpus = tuple[Sequence[Rule], Sequence[Rule]]
+ALL_OF = ("**", "tool:*", "prompt:*")
+CORPUS: dict[str, Corpus] = {
+    "nothing": ([], []),
+    "everything": ([Rule(who="signed-in", what=ALL_OF)], []),
+    "one file hidden from bob": (
+        [Rule(who="signed-in", what=ALL_OF)],
+        [Rule(who="sub:bob", what=f"file:///*/{path_of(2, 1)}")],
+    ),
+    "a directory hidden from bob": (
+        [Rule(who="signed-in", what=ALL_OF)],
+        [Rule(who="sub:bob", what=(f"file:///*/{path_of(3, -1)}/**", f"file:///*/{path_of(4, -1)}/**"))],
+    ),
+    "one of two labels": ([Rule(who="signed-in", what=("file:///open/**", "tool:*"))], []),
+    "one file shown": ([Rule(who="sub:bob", what=f"file:///lab/{path_of(3, 0, 1)}")], []),
+    "a directory shown whose parent is hidden": (
+        [Rule(who="sub:bob", what=f"file:///lab/{path_of(3, 0, -1)}/**")],
+        [Rule(who="anyone", what=f"file:///lab/{path_of(3, -1)}/*")],
+    ),
+    "names": (
+        [Rule(who="signed-in", what=ALL_OF)],
+        [
+            Rule(who="sub:bob", what=(f"tool:{word('tool 0')}", f"prompt:part_{word('prompt part_0')}")),
+            Rule(
+                who="sub:bob",
+                what=(f"note://{word('note 0')}", f"memo://box/{word('memo 1')}", f"shelf://{word('shelf 2')}/**"),
+            ),
+            Rule(who="sub:bob", what=f"skill://{word('skill 0')}/**"),
+        ],
+    ),
+    "a page of a skill": (
+        [Rule(who="signed-in", what=ALL_OF)],
+        [Rule(who="sub:bob", what=f"skill://{word('skill 1')}/{word('page 1')}.md")],
+    ),
+}
+
+
+def built(world: World, root: Path, rules: Corpus, keep: Sight | None = None) -> Built:
+    policy = Policy(allow=[*rules[0], *ALWAYS], deny=rules[1])
+    return build(world, root, (lambda action, target: True) if keep is None else keep.sees, policy)
+
+
+async def answers_of(server: Built, world: World, who: str, revision: str, transport: str) -> dict[str, bytes]:
+    """All answers to one principal. Over HTTP the other one asks the same before, and of the same process."""
+    await server.server.start()
+    try:
+        if transport == "stream":
+            async with StreamCaller(server.server, PRINCIPALS[who], revision) as caller:
+                return await ask_everything(caller, world)
+        app = http_app(server.server, PRINCIPALS)
+        async with HttpCaller(app, "ann", revision) as first, HttpCaller(app, who, revision) as caller:
+            if who != "ann":
+                await ask_everything(first, world)
+            server.shelf.calls.clear()
+            server.handled.clear()
+            return await ask_everything(caller, world)
+    finally:
+        await server.server.close()
+
+
+def check(rules: Corpus, world: World, who: str, revision: str, transport: str) -> None:
+    """Compare everything that one principal gets with what the oracle allows."""
+    sight = Sight(world, [*rules[0], *ALWAYS], rules[1], PRINCIPALS[who])
+
+    async def run(root: Path) -> tuple[dict[str, bytes], dict[str, bytes], Built]:
+        whole = built(world, root / "whole", rules)
+        visible = built(world, root / "visible", rules, sight)
+        return (
+            await answers_of(whole, world, who, revision, transport),
+            await answers_of(visible, world, who, revision, transport),
+            whole,
+        )
+
+    with tempfile.TemporaryDirectory() as root:
+        found, expected, whole = asyncio.run(run(Path(root).resolve()))
+    failures = [
+        f"{question}: {reason}"
+        for question, answer in found.items()
+        for reason in reasons(question, answer, expected.get(question), sight)
+    ]
+    hidden = {thing.target for thing in sight.things if not sight.sees(thing.action, thing.target)}
+    called = {one for _, one in whole.shelf.calls} | set(whole.handled)
+    failures += [f"{one}: called" for one in hidden & called]
+    assert set(found) == set(expected)
+    assert not failures, "\n".join(failures[:20])
+
+
+def reasons(question: str, answer: bytes, expected: bytes | None, sight: Sight) -> list[str]:
+    """Why an answer says too much."""
+    text = decoded(answer).decode(errors="replace")
+    leaked = [one for one in (*sight.hidden, *sight.hidden_uris) if one in text and one not in question]
+    if leaked:
+        return [f"it has {leaked} in {text[:2000]}"]
+    if expected is None or normal(answer) != normal(expected):
+        return [f"it differs:\n  {normal(answer)[:2000]!r}\n  {normal(expected or b'')[:2000]!r}"]
+    return []
+
+
+@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize("transport", ["http", "stream"])
+def test_nothing_hidden_reaches_a_caller(name: str, revision: str, transport: str) -> None:
+    check(CORPUS[name], WORLD, "bob", revision, transport)
+
+
+@pytest.mark.parametrize("revision", [revision for revision in ALL if revision not in ERAS])
+def test_nothing_hidden_reaches_a_caller_of_an_older_revision(revision: str) -> None:
+    check(CORPUS["names"], WORLD, "bob", revision, "http")
+
+
+shapes = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), min_size=1, max_size=8, unique=True
+).map(lambda paths: tuple(sorted(paths)))
+
+
+@given(st.data(), shapes, st.sampled_from(ERAS), st.sampled_from(["http", "stream"]))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making an example smaller takes minutes
+)
+@pytest.mark.timeout(300)
+def test_nothing_hidden_reaches_a_caller_whatever_the_rules(
+    data: st.DataObject, shape: Shape, revision: str, transport: str
+) -> None:
+    world = World(shape, notes=2, tools=1, prompts=1)
+    check(data.draw(policies(world)), world, "bob", revision, transport)
+
+
+@pytest.mark.parametrize("name", ["one file hidden from bob", "a directory hidden from bob", "one of two labels"])
+def test_no_byte_of_an_answer_changes_with_what_is_hidden(name: str, tmp_path: Path) -> None:
+    rules = CORPUS[name]
+    sight = Sight(WORLD, [*rules[0], *ALWAYS], rules[1], BOB)
+    hidden = [
+        path
+        for path in SHAPE
+        if not any(sight.sees("read", f"file:///{label}/{file_path(path)}") for label in ("lab", "open"))
+    ]
+
+    async def run() -> None:
+        server = built(WORLD, tmp_path.resolve(), rules)
+        await server.server.start()
+        try:
+            async with HttpCaller(http_app(server.server, PRINCIPALS), "bob", STATELESS) as caller:
+                before = await ask_everything(caller, WORLD)
+                for path in hidden:
+                    (server.folder / file_path(path)).write_text(file_text(path, edition=1))
+                await asyncio.sleep(0.2)  # the time after which the change would be noticed
+                after = await ask_everything(caller, WORLD)
+        finally:
+            await server.server.close()
+        changed = [question for question in before if sealed(before[question]) != sealed(after[question])]
+        assert not changed, [(sealed(before[one]), sealed(after[one])) for one in changed[:2]]
+
+    asyncio.run(run())

@@ -1,0 +1,293 @@
+"""Two principals of one server: nothing that the server keeps for one of them serves, or reaches, the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
+from tests.security.leaks.world import word
+from tests.server.driving import ERAS, META, STATELESS, looped
+from wharfinger import Context, Server
+from wharfinger.policy import Policy, Rule
+from wharfinger.protocol.principal import Principal
+from wharfinger.sources import files, resource_tools
+
+PRINCIPALS = {name: Principal(subject=name) for name in ("ann", "bob")}
+HIDDEN, SHOWN = word("hidden"), word("shown")
+ALL_OF = ("**", "tool:*", "prompt:*")
+POLICY = Policy(
+    allow=[Rule(who="signed-in", what=ALL_OF)],
+    deny=[
+        Rule(
+            who="sub:bob",
+            what=(f"file:///lab/{HIDDEN}/**", f"tool:{HIDDEN}*", f"prompt:{HIDDEN}", f"note://{HIDDEN}/**"),
+        )
+    ],
+)
+
+
+def result(answer: bytes) -> Any:
+    """The result or error of an answer over HTTP or a stream."""
+    body = json.loads(answer[answer.index(b"{") :])
+    return body.get("result", body.get("error"))
+
+
+def lab(root: Path) -> Server:
+    """A folder with a hidden and a visible directory, and tools and notes of both kinds."""
+    for name in (HIDDEN, SHOWN):
+        (root / name).mkdir(parents=True)
+        for number in range(4):
+            (root / name / f"{number}.md").write_text(f"harbour {name}")
+    server = Server("lab", page_size=2, secret="x" * 32)
+    server.include(files(root, label="lab"))
+    server.include(resource_tools())
+    for number in range(4):
+        for name in (HIDDEN, SHOWN):
+            server.resources.add(f"note://{name}/{number}", lambda: "text")
+            server.tools.add(lambda: "text", name=f"{name}{number}", description="A tool.")
+            server.prompts.add(lambda: "text", name=name if not number else f"{name}{number}")
+    server.policy = POLICY
+    return server
+
+
+LISTS = ["tools/list", "prompts/list", "resources/list"]
+
+
+@pytest.mark.parametrize("method", LISTS)
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_cursor_of_another_principal_or_policy_is_refused_like_a_made_up_one(
+    method: str, revision: str, tmp_path: Path
+) -> None:
+    server = lab(tmp_path.resolve())
+    app = http_app(server, PRINCIPALS)
+    async with HttpCaller(app, "ann", revision) as ann, HttpCaller(app, "bob", revision) as bob:
+        cursor = result(await ann.ask(method))["nextCursor"]
+        assert HIDDEN.encode() not in cursor.encode()
+        assert "nextCursor" in result(await ann.ask(method, {"cursor": cursor}))
+        refused = await bob.ask(method, {"cursor": cursor})
+        assert refused == await bob.ask(method, {"cursor": "made up"})
+        assert result(refused)["code"] == -32602
+        for other in LISTS:
+            if other != method:
+                assert result(await ann.ask(other, {"cursor": cursor}))["code"] == -32602
+        server.policy = Policy(allow=[Rule(who="signed-in", what=(*ALL_OF, "note://other"))])
+        assert result(await ann.ask(method, {"cursor": cursor}))["code"] == -32602
+        assert "nextCursor" in result(await ann.ask(method))
+    await server.close()
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_cursor_of_the_list_tool_is_its_callers(revision: str, tmp_path: Path) -> None:
+    server = lab(tmp_path.resolve())
+    app = http_app(server, PRINCIPALS)
+    async with HttpCaller(app, "ann", revision) as ann, HttpCaller(app, "bob", revision) as bob:
+        call = {"name": "list_resources", "arguments": {}}
+        page = json.loads(result(await ann.ask("tools/call", call))["content"][0]["text"])
+        again = {"name": "list_resources", "arguments": {"cursor": page["nextCursor"]}}
+        assert not result(await ann.ask("tools/call", again)).get("isError")
+        answer = await bob.ask("tools/call", again)
+        assert HIDDEN.encode() not in answer
+        assert result(answer).get("isError") or "code" in result(answer)
+    await server.close()
+
+
+@looped
+async def test_cursors_of_what_is_hidden_and_shown_are_of_equal_length(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / ("a" * (number + 1))).write_text("x")
+    server = Server("lab", page_size=1, secret="x" * 32)
+    server.include(files(tmp_path.resolve(), label="lab"))
+    server.policy = Policy(allow=[Rule(who="anyone")])
+    lengths: set[int] = set()
+    async with HttpCaller(http_app(server, PRINCIPALS), "ann", STATELESS) as ann:
+        cursor = None
+        for _ in range(7):
+            cursor = result(await ann.ask("resources/list", {"cursor": cursor} if cursor else {}))["nextCursor"]
+            lengths.add(len(cursor))
+    assert len(lengths) == 1
+    await server.close()
+
+
+@looped
+async def test_session_of_another_principal_does_not_exist(tmp_path: Path) -> None:
+    server = lab(tmp_path.resolve())
+    app = http_app(server, PRINCIPALS)
+    async with HttpCaller(app, "ann", "2025-11-25") as ann, HttpCaller(app, "bob", "2025-11-25") as bob:
+        own = bob.session
+        bob.session = ann.session
+        stolen = await bob.ask("tools/list")
+        bob.session = b"0" * len(own)
+        assert stolen.split(b"\n")[0][:3] == b"404"
+        assert stolen == await bob.ask("tools/list")
+        bob.session = own
+        assert result(await bob.ask("tools/list"))["tools"]
+    await server.close()
+
+
+@pytest.mark.parametrize("change", ["other principal", "other policy", "none"])
+@looped
+async def test_state_of_a_call_opens_for_its_caller_and_policy_only(change: str) -> None:
+    server = Server("asks", secret="x" * 32)
+
+    @server.tool
+    async def deploy(ctx: Context) -> str:
+        """Ask first."""
+        return f"deployed to {await ctx.elicit('Where?', str)}"
+
+    server.policy = POLICY
+    app = http_app(server, PRINCIPALS)
+    able = {"_meta": {f"{META}clientCapabilities": {"elicitation": {"form": {}}}}}
+    async with HttpCaller(app, "ann", STATELESS) as ann, HttpCaller(app, "bob", STATELESS) as bob:
+        asked = result(await ann.ask("tools/call", {"name": "deploy", "arguments": {}, **able}))
+        assert asked["resultType"] == "input_required", asked
+        (name,) = asked["inputRequests"]
+        schema = asked["inputRequests"][name]["params"]["requestedSchema"]["properties"]
+        given = {"action": "accept", "content": dict.fromkeys(schema, "Pier 7")}
+        again = {
+            "name": "deploy",
+            "arguments": {},
+            "requestState": asked["requestState"],
+            "inputResponses": {name: given},
+        }
+        if change == "other policy":
+            server.policy = Policy(allow=[Rule(who="signed-in", what=(*ALL_OF, "note://other"))])
+        caller = bob if change == "other principal" else ann
+        answer = result(await caller.ask("tools/call", {**again, **able}))
+        if change == "none":
+            assert answer["content"][0]["text"] == "deployed to Pier 7"
+        else:
+            assert answer["code"] == -32602
+            assert "Pier" not in json.dumps(answer)
+    await server.close()
+
+
+@looped
+async def test_task_of_another_principal_is_like_one_that_never_was() -> None:
+    server = Server("slow", secret="x" * 32)
+
+    @server.tool(task=True)
+    async def slow() -> str:
+        """Take a moment."""
+        return HIDDEN
+
+    server.policy = POLICY
+    app = http_app(server, PRINCIPALS)
+    able = {"_meta": {f"{META}clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}}
+    async with HttpCaller(app, "ann", STATELESS) as ann, HttpCaller(app, "bob", STATELESS) as bob:
+        task = result(await ann.ask("tools/call", {"name": "slow", "arguments": {}, **able}))["taskId"]
+        assert result(await ann.ask("tasks/get", {"taskId": task, **able}))["taskId"] == task
+        for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+            params = {"inputResponses": {}} if method == "tasks/update" else {}
+            other = await bob.ask(method, {"taskId": task, **params, **able})
+            missing = await bob.ask(method, {"taskId": "0" * len(task), **params, **able})
+            assert other.replace(task.encode(), b"ID") == missing.replace(b"0" * len(task), b"ID"), method
+            assert "code" in result(other)
+            assert HIDDEN.encode() not in other
+        server.policy = Policy(allow=[Rule(who="signed-in", what="**")])  # the tool is hidden from everybody now
+        after = await ann.ask("tasks/get", {"taskId": task, **able})
+        assert HIDDEN.encode() not in after
+    await server.close()
+
+
+# -- notices
+
+
+def watching(revision: str, uris: list[str]) -> dict[str, Any]:
+    lists = {f"{name}ListChanged": True for name in ("resources", "tools", "prompts")}
+    return {"notifications": {**lists, "resourceSubscriptions": uris}}
+
+
+async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
+    """Watch every list, and these URIs, in the way of the era."""
+    if caller.revision == STATELESS:
+        caller.listen(watching(caller.revision, uris))
+        await until(caller, b"acknowledged")
+    else:
+        if isinstance(caller, HttpCaller):
+            caller.open_stream()
+        for uri in uris:
+            await caller.ask("resources/subscribe", {"uri": uri})
+
+
+async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
+    """Wait until a text has come so many times."""
+    while caller.received.count(text) < times:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("transport", ["http", "stream"])
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_notice_reaches_only_those_who_see_the_change(revision: str, transport: str, tmp_path: Path) -> None:
+    server = lab(tmp_path.resolve())
+    await server.start()
+    app = http_app(server, PRINCIPALS)
+
+    def caller(name: str) -> HttpCaller | StreamCaller:
+        return (
+            HttpCaller(app, name, revision) if transport == "http" else StreamCaller(server, PRINCIPALS[name], revision)
+        )
+
+    async with caller("ann") as ann, caller("bob") as bob:
+        hidden, shown = f"file:///lab/{HIDDEN}/1.md", f"file:///lab/{SHOWN}/1.md"
+        uris = [hidden, shown, "file:///lab", f"file:///lab/{HIDDEN}", f"note://{HIDDEN}/1", f"note://{SHOWN}/1"]
+        await asyncio.gather(watch(ann, uris), watch(bob, uris))
+        start = len(bob.received)
+        assert HIDDEN.encode() not in bob.received[bob.received.find(b"acknowledged") :] or revision != STATELESS
+
+        (tmp_path / HIDDEN / "1.md").write_text("changed")  # hidden from bob
+        (tmp_path / HIDDEN / "new.md").write_text("new")
+        server.resource_updated(f"note://{HIDDEN}/1")
+        server.tools.add(lambda: "text", name=f"{HIDDEN}9", description="A tool.")
+        server.tools.remove(f"{HIDDEN}0")
+        await until(ann, hidden.encode(), 2 if revision == STATELESS else 1)
+        await until(ann, b"notifications/tools/list_changed")
+        await until(ann, b"notifications/resources/list_changed")
+        await asyncio.sleep(0.3)
+        assert bob.received[start:].replace(b": \n\n", b"") == b"" or HIDDEN.encode() not in bob.received[start:]
+        assert b"list_changed" not in bob.received[start:]
+        assert b"resources/updated" not in bob.received[start:]
+
+        (tmp_path / SHOWN / "1.md").write_text("changed")  # visible to both
+        (tmp_path / SHOWN / "new.md").write_text("new")
+        server.tools.add(lambda: "text", name=f"{SHOWN}9", description="A tool.")
+        for one in (ann, bob):
+            await until(one, b"notifications/tools/list_changed")
+            await until(one, b"notifications/resources/list_changed")
+            await until(one, b"notifications/resources/updated")
+        await until(bob, shown.encode())
+        assert HIDDEN.encode() not in bob.received[start:]
+
+        before = len(bob.received)
+        server.policy = Policy(allow=[Rule(who="sub:ann", what=ALL_OF), Rule(who="sub:bob", what="tool:*")])
+        (tmp_path / SHOWN / "1.md").write_text("changed once more")  # hidden from bob since a moment ago
+        server.resource_updated(f"note://{SHOWN}/1")
+        await until(ann, f"note://{SHOWN}/1".encode())
+        await asyncio.sleep(0.3)
+        assert b"resources/updated" not in bob.received[before:]
+    await server.close()
+
+
+@looped
+async def test_events_of_another_session_are_not_sent_again(tmp_path: Path) -> None:
+    server = lab(tmp_path.resolve())
+    await server.start()
+    app = http_app(server, PRINCIPALS)
+    async with HttpCaller(app, "ann", "2025-11-25") as ann, HttpCaller(app, "bob", "2025-11-25") as bob:
+        await watch(ann, [f"note://{HIDDEN}/1"])
+        await asyncio.sleep(0.05)
+        server.resource_updated(f"note://{HIDDEN}/1")
+        await until(ann, f"note://{HIDDEN}/1".encode())
+        ids = [line[3:].strip() for line in ann.received.split(b"\n") if line.startswith(b"id:")]
+        assert ids
+        bob.open_stream(ids[0].decode())
+        await asyncio.sleep(0.3)
+        assert HIDDEN.encode() not in bob.received
+    await server.close()
