@@ -2,8 +2,8 @@
 
 A key is a position in one source's list, as text that only the source understands (a name, a path, the key of a row).
 Three modules handle pages: the source writes and reads its keys; `server.features.pages` joins the lists of sources and
-catalogues; `server.cursors` seals the keys that clients get, so that clients can return only keys that were sent. A
-source refuses other keys nevertheless, with the same error as every other source.
+catalogues; `server.cursors` seals the keys that clients get, so that clients can return only keys that were sent. Even
+so, each source refuses other keys, with the same error.
 """
 
 from __future__ import annotations

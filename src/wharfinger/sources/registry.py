@@ -292,7 +292,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
     """
     given = options or {}
     parsed = [parse_word(argument) for argument in arguments]
-    taken = _chosen(parsed)
+    taken = _given_labels(parsed)
     prepared: list[PreparedSource] = []
     for one in parsed:
         source = _make(one, one.label, given)
@@ -331,7 +331,7 @@ def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSourc
         yield label
 
 
-def _chosen(parsed: Sequence[ParsedSource]) -> set[str]:
+def _given_labels(parsed: Sequence[ParsedSource]) -> set[str]:
     """Return the labels that were given. Refuse one that is given twice."""
     taken: set[str] = set()
     for one in parsed:

@@ -200,7 +200,7 @@ def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
     assert "Nothing matched level=error in the last 228 B (2026-11-20T10:02:00Z to 2026-11-20T10:07:00Z)" in text
     assert "these lines carry no level. Try text=error" in text
     assert "Nothing matched text=crane" in said(boats, f"{APP}?text=crane")
-    assert "its last entry is of 2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z")
+    assert "its last entry is from 2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z")
     assert "2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
     assert "Nothing" in said(boats, f"{APP}?until=2026-11-20T09:00:00Z")
     following = str(dict(boats.read(APP).contents[0].meta or {})[NEXT])

@@ -538,7 +538,7 @@ def test_an_index_of_which_most_is_gone_is_made_anew(serving: Serving, monkeypat
                     return await searched.uris(f'"text {number}"') == ["shelf://one"]
 
                 await searched.until(found)
-            assert searched.index._store._made <= 4
+            assert searched.index._store._parts_made <= 4
 
     run(main())
 

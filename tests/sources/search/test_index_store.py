@@ -113,9 +113,9 @@ def test_parts_that_are_the_same_are_not_indexed_again(store: IndexStore) -> Non
     """A growing log costs what has grown."""
     begin = "".join(f"line {number}\n" for number in range(60_000))
     put(store, "x:log", begin)
-    before = store._made
+    before = store._parts_made
     put(store, "x:log", begin, "and one more\n", version="2")
-    assert store._made - before == 1
+    assert store._parts_made - before == 1
     assert uris(store, '"one more"') == ["x:log"]
 
 
@@ -125,7 +125,7 @@ def test_what_is_removed_is_not_found(store: IndexStore) -> None:
     assert store.remove_missing("docs", {kept}) == 1
     store.commit()
     assert uris(store, "tide") == ["x:1"]
-    store.remove_sources(["other"])
+    store.remove_other_sources(["other"])
     store.commit()
     assert uris(store, "tide") == []
 

@@ -39,7 +39,7 @@ LISTED_COMMITS = 100
 SEARCHED_COMMITS = 10_000
 """Commits of HEAD whose messages are searched."""
 MAX_ROUNDS = 20
-"""The most rounds in which a page collects its documents."""
+"""The most rounds in which a page of documents is collected."""
 
 
 class _Row(NamedTuple):
@@ -135,7 +135,7 @@ class _List:
                     if readable is not None and not readable.reads("HEAD", parts):
                         continue
                     if readable is not None and is_tree(entry.mode) and not readable.whole("HEAD", parts):
-                        entry = entry._replace(oid="")  # which changes with what the caller may not read
+                        entry = entry._replace(oid="")  # its name also depends on entries that may not be read
                     yield _Row(join_parts(parts), file=(parts, entry))
 
     async def resources(self, rows: Sequence[_Row]) -> list[t.Resource]:
@@ -199,14 +199,19 @@ async def _page(
 
 
 async def _rows(
-    repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...], recent: int
+    repository: Repository,
+    references: References,
+    after: str | None,
+    limit: int,
+    parts: tuple[str, ...],
+    max_commits: int,
 ) -> tuple[_List, list[_Row], str | None]:
     """Return at most `limit` rows after a key, and the key of the last one if there are more."""
     part, tip, position = await _begin(repository, references, after, parts)
     listed = _List(repository, references, tip)
     sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
         "top": listed.top, "heads": listed.heads, "branches": listed.branches, "tags": listed.tags,
-        "commits": partial(listed.commits, most=recent), "files": listed.files,
+        "commits": partial(listed.commits, most=max_commits), "files": listed.files,
     }  # fmt: skip
     rows: list[_Row] = []
     key: str | None = None

@@ -24,7 +24,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9\-._~]*").fullmatch
 
 
 class GitAddress(NamedTuple):
-    """A parsed URI. `kind` is `top` or a key of `_QUERIES`, such as `tree`; `uri` is without the query."""
+    """A parsed URI. `kind` is `top` or a key of `_QUERIES`, such as `tree`; `uri` is without the query; `slashed` is
+    True if it ends with a slash."""
 
     kind: str
     uri: str
@@ -160,7 +161,7 @@ def plain_path(text: str) -> Parts:
 
 def quote_rev(rev: str) -> str:
     """Write a revision as one part of a URI's path: escape all but letters, digits and `-._~`."""
-    if _PLAIN(rev) and ".." not in rev:  # as nearly all are
+    if _PLAIN(rev) and ".." not in rev:  # most revisions need no escapes
         return rev
     return "".join([
         character if _PLAIN(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])

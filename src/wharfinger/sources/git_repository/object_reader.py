@@ -10,7 +10,8 @@ cost few system calls. A repository has up to `MAX_REPOSITORY_PROCESSES` process
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
-its caller gets the error. If git printed no reason, the process may have been killed from outside: then once more.
+its caller gets the error. If git printed no reason, the process may have been killed from outside, so the object is
+requested once more.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ PROCESSOR_SECONDS = 120.0
 IDLE_SECONDS = 30.0
 """Time without requests after which a process ends; until then it keeps packs open that `git gc` has removed."""
 LONG_BYTES = 1 << 20
-"""The digest of longer contents is computed in a thread, because it would block the event loop."""
+"""The digest of contents longer than this is computed in a thread, because it would block the event loop."""
 KEPT_BYTES = 16 << 20
 """Memory for contents that are kept for the next read."""
 MAX_KNOWN_OBJECTS = 50_000
 """The most objects whose kind and size are kept."""
 PIPE_BYTES = 1 << 20
-KILLED = "git ended"
-"""The reason if a process printed none."""
+UNKNOWN_REASON = "git ended"
+"""The reason that is reported if a process printed none."""
 
 _HEADER = re.compile(rb"([0-9a-f]{40,64}) ([a-z]+) (\d{1,19})").fullmatch
 
@@ -193,7 +194,7 @@ class ObjectReader:
     async def close(self) -> None:
         """End all processes. The reader can be used again."""
         processes = list(self._processes)
-        self._forget(Overloaded("The server ends."))
+        self._fail_all(Overloaded("The server ends."))
         if processes and self._loop is asyncio.get_running_loop():
             await asyncio.wait([process.lost for process in processes], timeout=1.0)
 
@@ -202,7 +203,7 @@ class ObjectReader:
     async def _ask(self, name: str, wants_data: bool, size: int) -> tuple[GitObject, bytes]:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._forget(Overloaded("This repository is read on another event loop now: try again."))
+            self._fail_all(Overloaded("This repository is read on another event loop now: try again."))
             self._loop, self._pump_scheduled = loop, False
         if len(self._queue) >= MAX_WAITING_REQUESTS:
             raise Overloaded("Too many reads of this repository are waiting: try again later.")
@@ -230,7 +231,7 @@ class ObjectReader:
             return error.why
         return "its header cannot be read"
 
-    def _forget(self, error: Exception) -> None:
+    def _fail_all(self, error: Exception) -> None:
         """End all processes, and fail all requests with this error."""
         processes, self._processes = self._processes, []
         waiting = [*self._queue, *[request for process in processes for request in process.requests]]
@@ -295,7 +296,7 @@ class ObjectReader:
             return
         self._processes.remove(process)
         for request in reversed(process.requests):
-            if request.alone and (request.killed or reason != KILLED):
+            if request.alone and (request.killed or reason != UNKNOWN_REASON):
                 _fail(request, DamagedObject(request.name, reason))
             elif not request.result.done():
                 request.killed, request.alone = request.alone, True
@@ -462,7 +463,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     def _gone(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or KILLED)
+        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or UNKNOWN_REASON)
 
     # Its output
 

@@ -1,6 +1,6 @@
 """Makes the directory that git opens instead of the repository's own, with links to its references and objects.
 
-It has our own configuration, and no hooks, alternates, grafts, replacements or attributes of the repository. The
+It has a configuration of its own, and no hooks, alternates, grafts, replacements or attributes of the repository. The
 targets of the links to `objects/00` to `objects/ff` and `packed-refs` need not exist: a link works as soon as git
 creates its target, so new commits, `git gc` and `git pack-refs` have effect at once.
 
@@ -214,7 +214,7 @@ class _LinkSearch:
     def __init__(self, common: GitDirectory) -> None:
         self._common = common.path
         self._folder = os.path.join(common.path, "objects")
-        self._marks: dict[str, tuple[int, int]] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
         self._found = ""
         self._next = 0.0
 
@@ -231,24 +231,24 @@ class _LinkSearch:
             names += [f"{number:02x}" for number in range(256)]
         elif self._found:
             return self._found
-        self._found = next((link for link in map(self._look, names) if link), "")
+        self._found = next((link for link in map(self._search, names) if link), "")
         return self._found
 
-    def _look(self, name: str) -> str:
+    def _search(self, name: str) -> str:
         folder = os.path.join(self._folder, name)
         try:
             status = os.lstat(folder)
-            mark = status.st_ino, status.st_mtime_ns
-            if self._marks.get(name) == mark:
+            stamp = status.st_ino, status.st_mtime_ns
+            if self._stamps.get(name) == stamp:
                 return ""
             with os.scandir(folder) as entries:
                 link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_special(entry)), "")
         except OSError:  # it is missing, or not a directory
-            self._marks.pop(name, None)
+            self._stamps.pop(name, None)
             return ""
         # A change within the clock's granularity would be missed.
         if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
-            self._marks[name] = mark
+            self._stamps[name] = stamp
         return link.replace("//", "/")
 
 

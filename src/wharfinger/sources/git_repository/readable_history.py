@@ -6,13 +6,13 @@ the name of the commit. The history is shown as if the other files had never bee
 
 - A commit that changed only hidden files does not exist. A branch, HEAD or `~1` that leads to such a commit means the
   nearest commit before it, along first parents, that changed a readable file. The readable files of both are the same.
-- Of another commit only the readable paths are shown. Its message may describe the hidden ones, so it is shown only if
-  all paths that the commit changed may be read.
+- Of any other commit, only the readable paths are shown. Its message may describe the hidden ones, so it is shown only
+  if all paths that the commit changed may be read.
 - An annotated tag means its commit, and its message is not shown.
 - Trees and blobs have no path if they are named by their object, so such names are not found.
 
-Without a policy, and for callers who may read everything, `readable_history` returns None and nothing of this runs.
-What commits changed never changes itself, so it is kept for all callers, and judged for each.
+Without a policy, and for callers who may read everything, `readable_history` returns None, and none of this
+code runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from wharfinger.sources.git_repository.revision_names import UnknownRevision
 
 __all__ = ["ChangedPaths", "ReadableHistory", "parts_of", "readable_paths"]
 
-BATCH = 200
+BATCH_COMMITS = 200
 """Commits whose changed paths are read in one run of git."""
-KEPT_PATHS = 400_000
+MAX_KEPT_PATHS = 400_000
 """The most changed paths that are kept."""
-SECONDS = 10.0
+SEARCH_SECONDS = 10.0
 """How long commits are searched for one that may be shown."""
 
 
@@ -51,7 +51,7 @@ class ChangedPaths:
 
     def __init__(self, objects: GitObjects) -> None:
         self._objects = objects
-        self._kept: BoundedCache[tuple[str, int], tuple[bytes, ...]] = BoundedCache(KEPT_PATHS)
+        self._kept: BoundedCache[tuple[str, int], tuple[bytes, ...]] = BoundedCache(MAX_KEPT_PATHS)
 
     async def of(self, oids: Sequence[str], boundary: int) -> dict[str, tuple[bytes, ...]]:
         """Return the changed paths of commits. Those of commits that git cannot compare are missing.
@@ -68,8 +68,8 @@ class ChangedPaths:
                 unknown.append(oid)
             else:
                 found[oid] = known
-        for begin in range(0, len(unknown), BATCH):
-            for oid, paths in (await self._read(unknown[begin : begin + BATCH])).items():
+        for begin in range(0, len(unknown), BATCH_COMMITS):
+            for oid, paths in (await self._read(unknown[begin : begin + BATCH_COMMITS])).items():
                 found[oid] = self._kept.put((oid, boundary), paths, len(paths) + 5)
         return found
 
@@ -80,7 +80,7 @@ class ChangedPaths:
         )  # fmt: skip
         try:
             output = await run_git(
-                self._objects.private, "log", *SAFE_LOG, *_COMPARED, *arguments, *oids, "--", partial=True
+                self._objects.private, "log", *SAFE_LOG, *_DIFF_OPTIONS, *arguments, *oids, "--", partial=True
             )
         except GitFailed:
             output = None
@@ -92,7 +92,7 @@ class ChangedPaths:
         return await self._read(oids[:half]) | await self._read(oids[half:])
 
 
-_COMPARED = tuple(option for option in SAFE_DIFF if not option.startswith("--ignore-submodules"))
+_DIFF_OPTIONS = tuple(option for option in SAFE_DIFF if not option.startswith("--ignore-submodules"))
 
 
 def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
@@ -140,7 +140,7 @@ class ReadableHistory:
     # Commits
 
     async def shows(self, oid: str, rev: str = "") -> bool:
-        """Return whether a commit changed any file that may be read, or none at all. `rev` is its name in URIs."""
+        """Return whether a commit changed a file that may be read, or no file. `rev` is its name in URIs."""
         return self.all_files or self._shows(rev or oid, (await self._changed.of([oid], self._boundary)).get(oid))
 
     def _shows(self, rev: str, paths: tuple[bytes, ...] | None) -> bool:
@@ -161,7 +161,7 @@ class ReadableHistory:
         """
         if self.all_files:
             return oid
-        ends = time.monotonic() + SECONDS
+        ends = time.monotonic() + SEARCH_SECONDS
         size = 1  # most commits are shown
         while time.monotonic() < ends:
             chain = [await self._objects.commit(oid)]
@@ -173,7 +173,7 @@ class ReadableHistory:
                     return commit.oid
             if not chain[-1].parents:
                 break
-            oid, size = chain[-1].parents[0], BATCH
+            oid, size = chain[-1].parents[0], BATCH_COMMITS
         raise UnknownRevision(rev or oid)
 
     async def readable(self, commit: Commit) -> Commit:
@@ -200,10 +200,10 @@ class ReadableHistory:
         """
         if after is not None and not await self._lists(LoggedCommit(after), selection):
             raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
-        ends = time.monotonic() + SECONDS
+        ends = time.monotonic() + SEARCH_SECONDS
         found: list[LoggedCommit] = []
         while True:
-            raw = await histories.window(tip, self._boundary, after, max(BATCH, limit + 1), selection)
+            raw = await histories.window(tip, self._boundary, after, max(BATCH_COMMITS, limit + 1), selection)
             changed = await self._changed.of([commit.oid for commit in raw.commits], self._boundary)
             for commit in raw.commits:
                 if not self._selects(commit, changed.get(commit.oid), selection):
@@ -212,7 +212,7 @@ class ReadableHistory:
                 found.append(commit._replace(status="A", before=b"") if hides_name else commit)
                 if len(found) > limit:
                     return CommitWindow(found[:limit], found[limit - 1].oid)
-                if hides_name:  # what is older has a name that may not be read
+                if hides_name:  # in older commits, the file has a name that may not be read
                     return CommitWindow(found, None)
             if raw.after is None:
                 return CommitWindow(found, None, raw.cut)
@@ -240,9 +240,9 @@ class ReadableHistory:
 
 
 def readable_paths(paths: Sequence[bytes], reads: Callable[[bytes], bool]) -> list[bytes]:
-    """Return the paths that may be read, without those that also name a folder of one that may not.
+    """Return the paths that may be read, except those that are also a folder with a hidden file.
 
-    git takes a path for a file or for a folder, and both differ if one replaced the other.
+    This happens if a folder replaced a file: git would show both for the one path.
     """
     hidden: set[bytes] = set()
     found: list[bytes] = []

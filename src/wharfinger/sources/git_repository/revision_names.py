@@ -34,7 +34,7 @@ _SHORT = re.compile(r"[0-9a-f]{4,64}").fullmatch
 _PARSED = re.compile(r"([^~^]+)((?:[~^][0-9]{0,7})*)").fullmatch
 _STEP = re.compile(r"([~^])([0-9]*)")
 # In the order of gitrevisions(7).
-_WHERE = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
+_REFERENCE_FORMS = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
 
 
 class UnknownRevision(LookupError):
@@ -75,18 +75,22 @@ async def resolve(
             "find the commit in the log, and use its name."
         )
     if nearest is not None:
-        return await _nearest(parsed[1], steps, references, objects, nearest)
-    found = await _named(parsed[1], references, objects)
+        return await _resolve_shown(parsed[1], steps, references, objects, nearest)
+    found = await _resolve_name(parsed[1], references, objects)
     if not steps:
         return found
     return GitRevision((await objects.info(found.oid + parsed[2])).oid, found.fixed)
 
 
-async def _nearest(
+async def _resolve_shown(
     name: str, steps: list[tuple[str, str]], references: References, objects: GitObjects, nearest: Nearest
 ) -> GitRevision:
     """Do what `resolve` does with `nearest`: each step goes from one shown commit to the next."""
-    if _SHORT(name) and name not in references.names and not any(full in references.names for full in _names(name)):
+    if (
+        _SHORT(name)
+        and name not in references.names
+        and not any(full in references.names for full in _full_names(name))
+    ):
         candidates = [name] if len(name) == objects.private.length else []
         candidates = candidates or await objects.reader.starting_with(name, MAX_CANDIDATES)
         infos = await objects.infos(candidates)
@@ -95,7 +99,7 @@ async def _nearest(
             raise AmbiguousName(AMBIGUOUS.format(name)) if shown else UnknownRevision(name)
         found = GitRevision(shown[0], len(name) == objects.private.length)
     else:
-        found = await _named(name, references, objects)
+        found = await _resolve_name(name, references, objects)
     info = await objects.peel(found.oid)
     if info.kind != "commit":
         raise UnknownRevision(name)
@@ -117,14 +121,14 @@ async def _is_shown(oid: str, nearest: Nearest) -> bool:
         return False
 
 
-async def _named(name: str, references: References, objects: GitObjects) -> GitRevision:
+async def _resolve_name(name: str, references: References, objects: GitObjects) -> GitRevision:
     if _FULL(name) and len(name) == objects.private.length:
         return GitRevision(name, True)
     if name == "HEAD":
         if references.head is None:
             raise UnknownRevision(name)
         return GitRevision(references.head, False)
-    for full in _names(name):
+    for full in _full_names(name):
         oid = references.names.get(full)
         if oid is not None:
             return GitRevision(oid, False)
@@ -152,10 +156,10 @@ def short_name(name: str, references: References) -> str:
     """Return the shortest unambiguous name of a reference: `main`, or `heads/main` if a tag has the same name."""
     short = name.split("/", 2)[2]
     ambiguous = _FULL(short) or short == "HEAD"
-    if not ambiguous and next((at for at in _names(short) if at in references.names), None) == name:
+    if not ambiguous and next((at for at in _full_names(short) if at in references.names), None) == name:
         return short
     return name.removeprefix("refs/")
 
 
-def _names(name: str) -> list[str]:
-    return [pattern.format(name) for pattern in _WHERE]
+def _full_names(name: str) -> list[str]:
+    return [pattern.format(name) for pattern in _REFERENCE_FORMS]

@@ -26,7 +26,7 @@ def nothing_shown(
 ) -> str:
     """Return a remark that says why a window is empty and what to try. `asked` is its query."""
     newest = chain.generations[0]
-    wanted = "&".join([f"{name}={shown(value)[:100]}" for name, value in asked.items() if name not in _PLACES])
+    wanted = "&".join([f"{name}={shown(value)[:100]}" for name, value in asked.items() if name not in _POSITIONS])
     pieces = [piece for piece in selection.scanned if piece.data]
     if not any(one.size for one in chain.generations):
         return f"{shown(newest.name)} is empty."
@@ -34,12 +34,12 @@ def nothing_shown(
         if query.after is not None:
             return "Nothing was written after this."
         return f"{shown(newest.name)} is empty; it was rotated." if not newest.size else "Nothing is here."
-    times, levels = _facts(pieces, reader.zone)
+    times, levels = _times_and_levels(pieces, reader.zone)
     if not pieces:
         content = chain.content(0)
         data = content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES)
-        latest = _facts([Piece(newest, content.size - len(data), data)], reader.zone)[0]
-        known = f": its last entry is of {iso(latest[1])}" if latest else ""
+        latest = _times_and_levels([Piece(newest, content.size - len(data), data)], reader.zone)[0]
+        known = f": its last entry is from {iso(latest[1])}" if latest else ""
         return f"Nothing is in the log for {wanted}{known}. Try tail=200, or another time."
     size = size_text(sum(len(piece.data) for piece in pieces))
     reaches_end = pieces[-1].generation == newest and pieces[-1].end >= newest.size
@@ -48,7 +48,7 @@ def nothing_shown(
     return f"Nothing matched {wanted} in {where}{period}{_advice(query, levels)}"
 
 
-_PLACES = ("tail", "after", "before")
+_POSITIONS = ("tail", "after", "before")
 
 
 def _advice(query: LogQuery, levels: Sequence[int]) -> str:
@@ -62,7 +62,7 @@ def _advice(query: LogQuery, levels: Sequence[int]) -> str:
     return ". Try tail=200, or another time."
 
 
-def _facts(pieces: Sequence[Piece], zone: tzinfo | None) -> tuple[tuple[float, float] | None, list[int]]:
+def _times_and_levels(pieces: Sequence[Piece], zone: tzinfo | None) -> tuple[tuple[float, float] | None, list[int]]:
     """Return the earliest and latest time near both ends of the examined bytes, and the levels there, lowest first."""
     times: list[float] = []
     levels: set[int] = set()

@@ -69,13 +69,13 @@ class Selection(NamedTuple):
 
     @property
     def version(self) -> str:
-        """The version of the selected bytes, made of their place and a sample of them."""
-        marks = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
-        return marks[0] if len(marks) == 1 else f"{len(marks)}-{crc32(''.join(marks).encode()):x}"
+        """The version of the selected bytes, from their place and a sample of them."""
+        versions = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
+        return versions[0] if len(versions) == 1 else f"{len(versions)}-{crc32(''.join(versions).encode()):x}"
 
 
 def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) -> str:
-    """Return the version of some bytes of a file, made of their place and of both ends of `data`."""
+    """Return the version of some bytes of a file, from their place and both ends of `data`."""
     return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:]):x}"
 
 
@@ -97,8 +97,8 @@ class LogReader:
         """
         if query.forward:
             return self._forward(chain, query)
-        if query.window is not None and query.window.kind in _BY:
-            return _BY[query.window.kind](self, chain, query, query.window)
+        if query.window is not None and query.window.kind in _SELECTORS:
+            return _SELECTORS[query.window.kind](self, chain, query, query.window)
         return self._backward(chain, query)
 
     # Forward
@@ -115,9 +115,9 @@ class LogReader:
             if not ordered:
                 wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
         must_filter = query.filtered or query.until is not None or wanted.since is not None
-        through = query.filtered or wanted.since is not None
+        scans_all = query.filtered or wanted.since is not None
         found = read_on(
-            chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if through else _default_bounds()
+            chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if scans_all else _default_bounds()
         )
         if not must_filter:
             before = self._before(chain, place.at, place.offset)
@@ -153,11 +153,11 @@ class LogReader:
         scanned, most = tuple(found.pieces), _open_bytes()
         for piece in found.pieces:
             content = chain.content(chain.generations.index(piece.generation))
-            for start, end, holds, late in self._judge(content, piece.start, piece.data, wanted):
+            for start, end, matches, late in self._judge(content, piece.start, piece.data, wanted):
                 if late:
                     at = position_of(content, start)
                     return Selection(selected, at, closed=True, notes=notes, scanned=scanned)
-                if not holds:
+                if not matches:
                     continue
                 data = piece.data[start - piece.start : end - piece.start]
                 if selected and size + len(data) > most:
@@ -184,8 +184,8 @@ class LogReader:
             if begin + entry.end <= start:
                 continue
             late = wanted.until is not None and entry.time is not None and entry.time >= wanted.until
-            holds = not late and wanted.matches(whole, entry, begin, content)
-            yield max(begin + entry.start, start), begin + entry.end, holds, late
+            matches = not late and wanted.matches(whole, entry, begin, content)
+            yield max(begin + entry.start, start), begin + entry.end, matches, late
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
         """Find the oldest file with entries since a time.
@@ -310,8 +310,8 @@ class LogReader:
             begin, data, whole = self._block_before(content, low, lowest, end)
             if not whole and end < high:
                 break  # the previous window ends with this entry
-            for start, stop, holds, _ in reversed(list(self._judge(content, begin, data, wanted))):
-                if not holds:
+            for start, stop, matches, _ in reversed(list(self._judge(content, begin, data, wanted))):
+                if not matches:
                     continue
                 part = data[start - begin : stop - begin]
                 full = lines + part.count(b"\n") > bounds.lines
@@ -374,7 +374,7 @@ class LogReader:
         following = Window("lines", next_line, last) if stop < content.size and data.endswith(b"\n") else None
         preceding = Window("lines", max(1, window.first - width), window.first - 1) if window.first > 1 else None
         complete = window.last is not None and next_line > window.last
-        return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+        return self._select_range(content, begin, data, query, following, preceding, closed=complete, more=not complete)
 
     def _by_bytes(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
         content = self._live(chain)
@@ -390,9 +390,9 @@ class LogReader:
         following = Window("bytes", stop, last) if stop < content.size else None
         preceding = Window("bytes", max(0, begin - width), begin - 1) if begin else None
         complete = window.last is not None and stop > window.last
-        return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+        return self._select_range(content, begin, data, query, following, preceding, closed=complete, more=not complete)
 
-    def _cut(
+    def _select_range(
         self, content: LogContent, begin: int, data: bytes, query: LogQuery, following: Window | None,
         preceding: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
@@ -405,8 +405,8 @@ class LogReader:
             pieces = _joined(
                 [
                     Piece(content.generation, start, data[start - begin : end - begin])
-                    for start, end, holds, _ in judged
-                    if holds
+                    for start, end, matches, _ in judged
+                    if matches
                 ]
             )
         after = position_of(content, begin + len(data))
@@ -419,7 +419,7 @@ class LogReader:
         return chain.content(0)
 
 
-_BY: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
+_SELECTORS: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
     "lines": LogReader._by_lines,  # pyright: ignore[reportPrivateUsage]
     "bytes": LogReader._by_bytes,  # pyright: ignore[reportPrivateUsage]
 }

@@ -36,7 +36,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     StoreFailed,
     StoreUnavailable,
     UnreadableObject,
-    level_of,
+    direct_entries,
     served,
 )
 from wharfinger.sources.windows.window import RandomAccess
@@ -133,7 +133,7 @@ class ZipStore:
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory."""
         archive = self._current()
-        found = list(islice(level_of(archive.keys, directory, begin, after), limit + 1))
+        found = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
         return [_info(archive, key) for key in found[:limit]], len(found) > limit
 
     def info(self, key: str) -> ObjectInfo | None:

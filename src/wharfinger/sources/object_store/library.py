@@ -141,7 +141,7 @@ class LibraryStore:
         return cast("bytes", data)[:length]
 
     def describe(self) -> str:
-        """Return an empty text: the objects would have to be counted."""
+        """Return an empty string, because counting the objects would take too long."""
         return ""
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ __all__ = [
     "StoreUnavailable",
     "UnreadableObject",
     "after_directory",
-    "level_of",
+    "direct_entries",
     "outline",
     "served",
     "signature",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 LAST_CHARACTER = "\U0010ffff"
-"""The last character: `directory + LAST` sorts after everything in a directory."""
+"""`directory + LAST_CHARACTER` sorts after everything in a directory."""
 
 
 class ObjectInfo(NamedTuple):
@@ -177,7 +177,7 @@ def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
         last = info.key
 
 
-def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
+def direct_entries(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
     """Yield the direct entries of a directory, from a sorted list of all keys. Skips the contents of subdirectories."""
     start = directory + begin
     at = max(bisect_right(keys, after), bisect_right(keys, start))

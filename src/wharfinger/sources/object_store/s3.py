@@ -58,13 +58,13 @@ class S3Store:
         self._lock = threading.Lock()
         self._opened: Any = None
         self.unanswered: str | None = None
-        """Why the bucket could not be checked when it was opened. It is empty if there was no answer in time."""
+        """Why the bucket was not checked: empty if there was no answer in time. None if it was checked."""
         self._check()
 
     def _check(self) -> None:
         """Refuse a bucket that is missing or may not be listed, if that is known within `CHECK_SECONDS`.
 
-        A server must not wait longer. If the store answers later, the source finds out with its probes.
+        A server must not wait longer. If the store answers later, the source notices when it polls.
         """
         outcomes: SimpleQueue[Exception | None] = SimpleQueue()
 
@@ -166,7 +166,7 @@ class S3Store:
             raise StoreFailed(f"{self.location}{info.key} cannot be read: {_reason(error)}") from None
 
     def describe(self) -> str:
-        """Return an empty text: the objects would have to be counted."""
+        """Return an empty string, because counting the objects would take too long."""
         return ""
 
     # Calling
@@ -247,8 +247,8 @@ def _bounded(options: Mapping[str, Any]) -> dict[str, Any]:
         "retries": {"total_max_attempts": ATTEMPTS, "mode": "standard"},
         **options.get("config_kwargs", {}),
     }
-    ours = {"asynchronous": True, "config_kwargs": config}
-    return {"use_listings_cache": False, "skip_instance_cache": True, **options, **ours}
+    fixed = {"asynchronous": True, "config_kwargs": config}
+    return {"use_listings_cache": False, "skip_instance_cache": True, **options, **fixed}
 
 
 def _tag(item: Mapping[str, Any]) -> str:

@@ -118,7 +118,7 @@ async def _read_within(
     return contents
 
 
-# Cutting what was read
+# Cutting the text
 
 
 class _Answer(NamedTuple):
@@ -184,10 +184,10 @@ def _room_for_json(text: str, start: int, room: int) -> int:
     return len(part) if len(part) < room else room
 
 
-# What follows, and further queries
+# The next window, and further queries
 
 
-_ENDED = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|limit)=").search
+_STATES_END = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|limit)=").search
 """Matches a query that states where its window ends."""
 
 
@@ -202,7 +202,7 @@ def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
             return str(meta[NEXT])
     meta = _meta(contents[0])
     window: Any = meta.get(WINDOW, {})
-    ended = _ENDED(uri.partition("?")[2]) is not None
+    ended = _STATES_END(uri.partition("?")[2]) is not None
     return str(meta[NEXT]) if ended and NEXT in meta and window.get("end", 0) < window.get("size", 1) else ""
 
 
@@ -235,22 +235,22 @@ def _as_call(remark: str, call: str, uris: Iterable[object]) -> str:
 
 def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
     """Return further queries: after a directory, and after the first window of a long text."""
-    if source is None or "?" in uri or _names(contents, source.parameters):
+    if source is None or "?" in uri or _names_most(contents, source.parameters):
         return []
     directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if directory or uri == source.uri:
-        return list(_bounded("Ask also for ", queries_of(source)))
-    return list(_bounded("Parts of it: ", parameters_at(source, uri))) if more else []
+        return list(_hint("Ask also for ", queries_of(source)))
+    return list(_hint("Parts of it: ", parameters_at(source, uri))) if more else []
 
 
-def _names(contents: Sequence[t.ResourceContents], parameters: Iterable[str]) -> bool:
+def _names_most(contents: Sequence[t.ResourceContents], parameters: Iterable[str]) -> bool:
     """Return whether most of these parameters occur in the first content and the remarks."""
     text = " ".join(content.text or "" for content in contents if content is contents[0] or REMARK in _meta(content))
     named = [f"{parameter}=" in text for parameter in parameters]
     return sum(named) * 2 > len(named)
 
 
-def _bounded(words: str, queries: Iterable[str]) -> Iterator[str]:
+def _hint(words: str, queries: Iterable[str]) -> Iterator[str]:
     hint = "; ".join(queries)
     if hint:
         yield words + (hint if len(hint) <= HINT_CHARACTERS else hint[:HINT_CHARACTERS] + "…")

@@ -182,7 +182,7 @@ class SearchIndex:
         progress = indexing.progress
         while not progress.ready.is_set() and (waited := time.monotonic() - began) < WAIT_SECONDS:
             if waited > QUIET_SECONDS:
-                if is_restricted():  # the number has documents that the caller may not see
+                if is_restricted():  # the number includes documents that the caller may not see
                     report(0, "Indexing")
                 else:
                     report(progress.seen, f"Indexing: {progress.seen:,} documents so far")

@@ -65,9 +65,9 @@ class IndexedSearch:
         rows, weighted, counts = self._store.find(query, self._filters, most)
         ranking = Ranking(weighted, self._limit)
         read = self._read(rows, ranking)
-        only = len(query.words) == 1 and read == len(rows) and not self._down
+        read_all = len(query.words) == 1 and read == len(rows) and not self._down
         states = zip(query.words, counts, ranking.seen, strict=True)
-        unseen = [word for word, count, seen in states if not seen and (only or self._is_unknown(word, count))]
+        unseen = [word for word, count, seen in states if not seen and (read_all or self._is_unknown(word, count))]
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
         corrected, remark = correct(query, unknown, self._near)
         if corrected != query:

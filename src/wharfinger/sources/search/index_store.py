@@ -63,7 +63,7 @@ FEW_DOCUMENTS = 200
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
-"""How much of a document's text is indexed: none, because the index is full; all of it; its first TEXT characters."""
+"""How much of a document's text is indexed: none, because the index is full; all; or the beginning."""
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -182,7 +182,7 @@ class IndexStore:
             raise sqlite3.DatabaseError("it is not an index of this version")
         if self.path.stat().st_size < CHECK_BYTES and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
-        self._made: int = execute("SELECT parts FROM made").fetchone()[0]
+        self._parts_made: int = execute("SELECT parts FROM made").fetchone()[0]
         self._size = self._measure()
         self._clock: int = execute("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
@@ -202,13 +202,13 @@ class IndexStore:
     def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
         """Index up to `most` characters of a document, and return its id. Unchanged parts are not indexed again."""
         self._begin()
-        text = _Counted(pieces, most)
+        text = _FoldedText(pieces, most)
         old = self._parts_of(source, document.uri)
         new: list[tuple[int, bytes, int]] = []
         for number, part in enumerate(_parts(text)):
             digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
-            kept_ids, before = old.get(number, (0, b""))
-            new.append((number, digest, kept_ids if before == digest else self._add(part)))
+            part_id, before = old.get(number, (0, b""))
+            new.append((number, digest, part_id if before == digest else self._add(part)))
         self._clock += 1
         values = {
             "source": source,
@@ -238,12 +238,12 @@ class IndexStore:
 
     def _add(self, part: str) -> int:
         """Index one part, and return its number, which is never used again, so that rows of old parts match nothing."""
-        self._made += 1
-        self._waiting.append((self._made, _clean(part) + END))
+        self._parts_made += 1
+        self._waiting.append((self._parts_made, _clean(part) + END))
         self._waiting_length += len(part)
         if self._waiting_length > BATCH_CHARACTERS:
             self._flush()
-        return self._made
+        return self._parts_made
 
     def _flush(self) -> None:
         """Index all waiting parts at once. FTS5 would write a segment if another statement came between them."""
@@ -266,9 +266,9 @@ class IndexStore:
         self.remove(removed)
         return len(removed)
 
-    def remove_sources(self, kept_ids: Iterable[str]) -> None:
-        """Remove the documents of all sources but these."""
-        wanted = _json(list(kept_ids))
+    def remove_other_sources(self, kept: Iterable[str]) -> None:
+        """Remove the documents of all sources except those in `kept`."""
+        wanted = _json(list(kept))
         query = "SELECT id FROM documents WHERE source NOT IN (SELECT value FROM json_each(?))"
         self.remove([id for (id,) in self._writer.execute(query, (wanted,))])
 
@@ -279,7 +279,7 @@ class IndexStore:
             "BEGIN; DELETE FROM parts; DELETE FROM documents; UPDATE made SET parts = 0; "
             "INSERT INTO grams (grams) VALUES ('delete-all'); COMMIT;"
         )
-        self._made = 0
+        self._parts_made = 0
         self._size = self._measure()
 
     def _begin(self) -> None:
@@ -290,7 +290,7 @@ class IndexStore:
         """Commit, so that searches find everything indexed so far."""
         if self._writer.in_transaction:
             self._flush()
-            self._writer.execute("UPDATE made SET parts = ?", (self._made,))
+            self._writer.execute("UPDATE made SET parts = ?", (self._parts_made,))
             self._writer.execute("COMMIT")
 
     # -- sizes
@@ -307,7 +307,7 @@ class IndexStore:
     def is_stale(self, full: bool) -> bool:
         """Return whether most rows of the index, or a third of a full one, are those of changed parts."""
         (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
-        removed: int = self._made - live
+        removed: int = self._parts_made - live
         return removed > max(MAX_ORPHANS, live) or (full and removed > live // 2)
 
     # -- reading
@@ -334,7 +334,7 @@ class IndexStore:
         with closing(self._connect()) as reader:
             self._gather(reader, query)
             where, filter_values = self._where(reader, filters)
-            total, counts = _counted(reader, len(query.words), where, filter_values)
+            total, counts = _count_documents(reader, len(query.words), where, filter_values)
             if len(query.words) > 1:
                 query = query.weighted(_rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
@@ -400,10 +400,10 @@ class IndexStore:
         """
         text = _clean(word)[:OVERLAP_CHARACTERS]
         around = [
-            " AND ".join(map(_matching, kept_ids))
+            " AND ".join(map(_matching, kept))
             for at in range(len(text))
-            if (kept_ids := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
-            and sum(map(len, kept_ids)) >= len(text) // 2
+            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
+            and sum(map(len, kept)) >= len(text) // 2
         ]
         if not around:
             return []
@@ -417,7 +417,7 @@ class IndexStore:
             return [IndexRow(*row) for row in rows]
 
 
-def _counted(
+def _count_documents(
     reader: sqlite3.Connection, words: int, where: str, filter_values: Sequence[object]
 ) -> tuple[int, list[int]]:
     """Return how many documents pass the filters, and how many of them may have each word."""
@@ -487,7 +487,7 @@ def _json(values: Sequence[str]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-class _Counted:
+class _FoldedText:
     """The pieces of a text, folded, up to a number of characters."""
 
     def __init__(self, pieces: Iterable[str], most: int) -> None:

@@ -62,13 +62,13 @@ class Indexing:
 
     def __init__(
         self,
-        store: Callable[[bool], IndexStore],
+        open_store: Callable[[bool], IndexStore],
         sources: Callable[[], Mapping[str, Source]],
         reader: SourceReader,
         max_size: int,
     ) -> None:
         self.progress = Progress()
-        self._open = store
+        self._open_store = open_store
         self._sources = sources
         self._reader = reader
         self._max_size = max_size
@@ -109,7 +109,7 @@ class Indexing:
         rebuild = False
         while not stopped.is_set():
             try:
-                store = self._open(rebuild)
+                store = self._open_store(rebuild)
                 rebuild = False
                 try:
                     self._keep_up_to_date(store)
@@ -135,7 +135,7 @@ class Indexing:
             Stopped: the server stops.
             sqlite3.Error: the file is damaged.
         """
-        store.remove_sources(self._sources())
+        store.remove_other_sources(self._sources())
         while not self._reader.stopped.is_set():
             began = time.monotonic()
             self._walk_all(store)

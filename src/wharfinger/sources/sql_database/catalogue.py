@@ -57,9 +57,9 @@ class UniqueKey(msgspec.Struct, frozen=True):
     descending: bool = False
     physical: bool = False
     integer: bool = False
-    """Whether its values are integers. Other values in a URI are refused, because some databases would compare them."""
+    """Whether its values are integers. Other values in a URI are refused, because some databases would convert them."""
     tie: str = ""
-    """The name of the rowid, which tells apart rows with a NULL in the key. Empty if the key is never NULL."""
+    """The name of the rowid, which distinguishes rows with a NULL in the key. Empty if the key is never NULL."""
 
 
 class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,4 +103,4 @@ class Catalogue:
 
     def of_schema(self, schema: str) -> list[DatabaseTable]:
         """Return the tables of one schema."""
-        return [table for (of, _), table in self.tables.items() if of == schema]
+        return [table for (its_schema, _), table in self.tables.items() if its_schema == schema]

@@ -56,15 +56,15 @@ _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
     "float": float,
 }
 """Functions that convert text to a value, by the name of its Python type."""
-_ORDERED = ("int", "str", "Decimal", "date", "datetime")
+_ORDERED_TYPES = ("int", "str", "Decimal", "date", "datetime")
 """Types whose values survive a conversion to text and back. A FLOAT of MySQL does not."""
-_KEYS = ("int", "str")
+_KEY_TYPES = ("int", "str")
 """Types of columns that a key may have."""
 _DENIED = (1142, 1143, 1356)
 """Error numbers of MySQL and MariaDB: the role lacks a right to a table, a column, or a table that a view reads."""
 
 
-def core() -> Any:
+def import_sqlalchemy() -> Any:
     """Import `sqlalchemy`.
 
     Raises:
@@ -83,7 +83,7 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
         UnusableSource: the URL is not valid, or `read_only_by_role` is False.
         MissingExtra: SQLAlchemy is not installed.
     """
-    sqlalchemy = core()
+    sqlalchemy = import_sqlalchemy()
     try:
         parsed = sqlalchemy.engine.make_url(url)
     except sqlalchemy.exc.ArgumentError:
@@ -122,7 +122,7 @@ class Other(DatabaseEngine):
         self._catalogue: tuple[float, Catalogue] | None = None
 
     def _read(self, statement: Any) -> list[Any]:
-        sqlalchemy = core()
+        sqlalchemy = import_sqlalchemy()
         try:
             with self._engine.connect() as connection:
                 with suppress(Exception):  # not all drivers support it
@@ -148,7 +148,7 @@ class Other(DatabaseEngine):
         known = self._catalogue
         if known is not None and time.monotonic() - known[0] < age:
             return known[1]
-        sqlalchemy = core()
+        sqlalchemy = import_sqlalchemy()
         try:
             inspector = sqlalchemy.inspect(self._engine)
             schemas = [name for name in inspector.get_schema_names() if name.lower() not in _SYSTEM_SCHEMAS]
@@ -170,7 +170,7 @@ class Other(DatabaseEngine):
 
     def _columns(self, inspector: Any, schema: str, name: str) -> list[DatabaseColumn]:
         """Return the columns of a table or view. Read the information schema if the role may not see the definition."""
-        sqlalchemy = core()
+        sqlalchemy = import_sqlalchemy()
         try:
             return [_column(column) for column in inspector.get_columns(name, schema)]
         except sqlalchemy.exc.SQLAlchemyError as error:
@@ -183,11 +183,11 @@ class Other(DatabaseEngine):
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Read rows of a table in the order of the span, or of its key."""
-        sa = core()
-        source = _source(sa, table)
+        sa = import_sqlalchemy()
+        source = _table_clause(sa, table)
         order = order_of(table, span)
         for column in order:
-            if table.key is not None and table.column(column.name).cast not in _ORDERED:
+            if table.key is not None and table.column(column.name).cast not in _ORDERED_TYPES:
                 raise InvalidArgument(f"{table.name} cannot be ordered by {column.name}: its type is not exact.")
         ordered = [source.c[column.name] for column in order]
         keyed = ordered if table.key is not None else []
@@ -215,8 +215,8 @@ class Other(DatabaseEngine):
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
-        sa = core()
-        source = _source(sa, table)
+        sa = import_sqlalchemy()
+        source = _table_clause(sa, table)
         at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
         if table.key is None:
             raise BadKey("")
@@ -249,7 +249,7 @@ class Other(DatabaseEngine):
         known: dict[tuple[str, str], int] = {}
         if self.dialect in ("mysql", "mariadb"):
             with suppress(LookupError, DatabaseUnreachable):
-                found = self._read(core().text(_ESTIMATES))
+                found = self._read(import_sqlalchemy().text(_ESTIMATES))
                 known = {(str(schema), str(name)): int(count) for schema, name, count in found}
         return [known.get((table.schema, table.name)) for table in tables]
 
@@ -311,7 +311,7 @@ def _python_type(kind: Any) -> str:
 def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[DatabaseColumn]) -> DatabaseTable:
     is_table = kind == "table"
     primary = tuple(_found(inspector.get_pk_constraint, name, schema, {})["constrained_columns"]) if is_table else ()
-    usable = primary and all(column.cast in _KEYS for column in columns if column.name in primary)
+    usable = primary and all(column.cast in _KEY_TYPES for column in columns if column.name in primary)
     foreign: list[Any] = _found(inspector.get_foreign_keys, name, schema, []) if is_table else []
     indexes: list[Any] = _found(inspector.get_indexes, name, schema, []) if is_table else []
     checks: list[Any] = _found(inspector.get_check_constraints, name, schema, []) if is_table else []
@@ -348,11 +348,11 @@ def _found(read: Callable[[str, str], Any], name: str, schema: str, otherwise: A
     """Return what the inspector reads, or `otherwise` if the role or the database does not allow it."""
     try:
         return read(name, schema)
-    except (core().exc.SQLAlchemyError, NotImplementedError):
+    except (import_sqlalchemy().exc.SQLAlchemyError, NotImplementedError):
         return otherwise
 
 
-def _source(sa: Any, table: DatabaseTable) -> Any:
+def _table_clause(sa: Any, table: DatabaseTable) -> Any:
     return sa.table(
         sa.quoted_name(table.name, True),
         *[sa.column(sa.quoted_name(column.name, True)) for column in table.columns],

@@ -26,10 +26,10 @@ MAX_TABLES = 10_000
 class NotifyListener:
     """Counts notifications. Their payload is `table` or `schema.table`. If it is empty, any table may have changed."""
 
-    def __init__(self, channel: str, connect: Callable[[], Awaitable[Any]], place: str) -> None:
+    def __init__(self, channel: str, connect: Callable[[], Awaitable[Any]], location: str) -> None:
         self.channel = channel
         self._connect = connect
-        self._place = place
+        self._location = location
         self._lock = threading.Lock()
         self._all = 0
         self._tables: Counter[str] = Counter()
@@ -56,7 +56,9 @@ class NotifyListener:
                 connection = await self._connect()
             except Exception as error:
                 if backoff.failures == 0:
-                    log.warning("%s cannot be listened to, and is tried again: %s", self._place, type(error).__name__)
+                    log.warning(
+                        "%s cannot be listened to, and is tried again: %s", self._location, type(error).__name__
+                    )
                 await asyncio.sleep(backoff.failed())
                 continue
             backoff.succeeded()

@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any
 
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryRefused
-from wharfinger.sources.sql_database.row_text import is_several
+from wharfinger.sources.sql_database.row_text import becomes_array
 
 __all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
 
@@ -160,7 +160,7 @@ def parameters_for(types: Sequence[Any], given: Parameters) -> list[object]:
     for number, (kind, value) in enumerate(zip(types, given, strict=True), 1):
         try:
             convert = _CONVERSIONS.get(kind.name, str)
-            values.append(value if value is None or is_several(value) else convert(value))
+            values.append(value if value is None or becomes_array(value) else convert(value))
         except (ValueError, TypeError, ArithmeticError):
             raise QueryRefused(f"Parameter {number} cannot be converted to {kind.name}.") from None
     return values

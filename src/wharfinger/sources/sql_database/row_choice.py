@@ -95,8 +95,8 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
             filters.append(_read_filter(name, value))
         if name not in parameters:
             texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
-    order = [RowOrder(_plain(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
-    columns = [_plain(part) for part in _listed("columns", own)]
+    order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
+    columns = [_unquoted(part) for part in _listed("columns", own)]
     if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER_COLUMNS:
         raise InvalidArgument(
             f"At most {MAX_FILTERS} conditions and {MAX_ORDER_COLUMNS} columns of order= are possible."
@@ -124,7 +124,7 @@ def _listed(name: str, own: dict[str, str]) -> list[str]:
 _EXAMPLES = {"order": "order=-date,name (- for descending)", "columns": "columns=id,name"}
 
 
-def _plain(name: str) -> str:
+def _unquoted(name: str) -> str:
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
@@ -138,7 +138,7 @@ def _read_filter(name: str, written: str) -> RowFilter:
         raise InvalidArgument(f"{name}=is.{value[:40]} is not known: write is.null or is.notnull.")
     if word == "like" and len(value) > MAX_LIKE_LENGTH:
         raise InvalidArgument(f"{name}=like. takes at most {MAX_LIKE_LENGTH} characters.")
-    return RowFilter(_plain(name), word, value)
+    return RowFilter(_unquoted(name), word, value)
 
 
 def like_pattern(value: str) -> str:

@@ -74,8 +74,8 @@ def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> Key
 
 def cursor_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
     """Return the texts that a URI needs to continue after a row, without the rowid if no part of the key is NULL."""
-    short = order[-1].name == key.tie and None not in key_of(key, order, texts)
-    return texts[:-1] if short else texts
+    omits_rowid = order[-1].name == key.tie and None not in key_of(key, order, texts)
+    return texts[:-1] if omits_rowid else texts
 
 
 def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyTexts) -> Sequence[OrderColumn]:
@@ -84,8 +84,8 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
     Raises:
         BadKey: the cursor has a different number of values, or a NULL that is not possible.
     """
-    short = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
-    if len(cursor) != len(order) - short:
+    omits_rowid = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
+    if len(cursor) != len(order) - omits_rowid:
         raise BadKey(f"It has {many(len(order), 'part')}: {', '.join(column.name for column in order)}.")
     if any(text is None and not column.nulls for column, text in zip(order, cursor, strict=False)):
         raise BadKey("A part of it is NULL.")

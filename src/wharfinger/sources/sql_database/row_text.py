@@ -25,11 +25,11 @@ from wharfinger.content import mime
 
 __all__ = [
     "PartialValue",
+    "becomes_array",
+    "becomes_object",
     "binary",
     "clean",
     "cut_text",
-    "is_named",
-    "is_several",
     "json_line",
     "number",
     "render",
@@ -63,19 +63,19 @@ def render(value: object, limit: int) -> object:
         return value.isoformat()
     if isinstance(value, (Decimal, timedelta)):
         return str(value)
-    if is_named(value):
+    if becomes_object(value):
         return _nested({str(name): render(one, limit) for name, one in value.items()}, limit)
-    if is_several(value):
+    if becomes_array(value):
         return _nested([render(one, limit) for one in value], limit)
     return cut_text(str(value), limit)
 
 
-def is_named(value: object) -> TypeGuard[Mapping[Any, Any]]:
+def becomes_object(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Return whether this value becomes a JSON object."""
     return isinstance(value, Mapping)
 
 
-def is_several(value: object) -> TypeGuard[Collection[Any]]:
+def becomes_array(value: object) -> TypeGuard[Collection[Any]]:
     """Return whether this value becomes a JSON array."""
     return isinstance(value, (list, tuple, set, frozenset))
 

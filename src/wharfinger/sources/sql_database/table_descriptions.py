@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger.content.text import many
 from wharfinger.sources.sql_database.catalogue import DatabaseColumn, DatabaseTable, ForeignKey
-from wharfinger.sources.sql_database.row_text import clean, is_named, is_several
+from wharfinger.sources.sql_database.row_text import becomes_array, becomes_object, clean
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
 __all__ = ["brief", "describe", "schema_text"]
@@ -58,8 +58,8 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
 
 def _lines(value: Any) -> str:
     """Encode a value as JSON. Each object in a list of objects has its own line."""
-    several = list(value) if is_several(value) else []
-    if not several or not is_named(several[0]):
+    several = list(value) if becomes_array(value) else []
+    if not several or not becomes_object(several[0]):
         return _json(value)
     return "[\n" + ",\n".join([f"    {_json(one)}" for one in several]) + "\n  ]"
 
@@ -93,9 +93,9 @@ def _foreign_key(key: ForeignKey, uris: SqlUris) -> dict[str, Any]:
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
-    if is_several(value):
+    if becomes_array(value):
         return [_cleaned(one) for one in value]
-    if is_named(value):
+    if becomes_object(value):
         return {clean(name): _cleaned(one) for name, one in value.items()}
     return value
 
