@@ -189,9 +189,16 @@ def test_on_a_disk_that_ignores_case_only_the_listed_name_is_read(
     from wharfinger.sources.folder import tree
 
     whole, _ = both
+
     # What such a disk does: it finds `Private` by another name, which its listing does not have.
-    monkeypatch.setattr(tree, "has_another_spelling", lambda parent, name: True)
-    monkeypatch.setattr(tree, "_list", lambda place: tree.DirectoryListing([], ["Private"], {}))
+    def listed(place: object) -> tree.DirectoryListing:
+        return tree.DirectoryListing([], ["Private"], {})
+
+    def found(parent: object, name: str) -> bool:
+        return True
+
+    monkeypatch.setattr(tree, "has_another_spelling", found)
+    monkeypatch.setattr(tree, "_list", listed)
     with permit(*ALLOW, deny=["file:///d/Private/**"]), pytest.raises(ResourceNotFound):
         whole.read("file:///d/private/pay.md")
 

@@ -41,11 +41,27 @@ RULES = Policy(
     allow=[
         Rule(who="sub:ann"),
         Rule(who="sub:bob", do="call"),
-        Rule(who="sub:bob", do="read", what=["file:///seen/**", "sqlite://open/**", "sqlite://half/**", "shelf://top"]),
-        Rule(who="sub:bob", do="read", what=["shelf://top/open*"]),
-        Rule(who="sub:bob", do="query", what=["sqlite://open/**", "sqlite://half/**"]),
+        Rule(
+            who="sub:bob",
+            do="read",
+            what=(
+                "file:///seen/**",
+                "sqlite://open/**",
+                "sqlite://half/**",
+                "shelf://top",
+            ),
+        ),
+        Rule(who="sub:bob", do="read", what=("shelf://top/open*",)),
+        Rule(
+            who="sub:bob",
+            do="query",
+            what=(
+                "sqlite://open/**",
+                "sqlite://half/**",
+            ),
+        ),
     ],
-    deny=[Rule(who="sub:bob", what=["sqlite://half/wages/**"])],
+    deny=[Rule(who="sub:bob", what=("sqlite://half/wages/**",))],
 )
 
 

@@ -93,7 +93,10 @@ async def _paths(repository: Repository, references: References, value: str, con
     found = dict.fromkeys(begin + contain)
     if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
         deadline = time.monotonic() + COMPLETION_SECONDS
-        enters = None if readable is None else lambda below: readable.enters(rev, (*parts, *below))
+
+        def enters(below: Parts) -> bool:
+            return readable is None or readable.enters(rev, (*parts, *below))
+
         async for below, entry in objects.walk(folder.oid, enters=enters):
             if len(found) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
