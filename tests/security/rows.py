@@ -20,13 +20,14 @@ FOLDER = "sources/folder/test_source.py::"
 OPENING = "sources/folder/test_safe_open.py::"
 WATCHING = "server/subscriptions/test_watching.py::"
 HERE = "security/"
+POLICY = "security/test_policy.py::"
 TOKENS = "security/test_tokens.py::"
 SQL = "sources/sql_database/test_queries.py::"
 GIT = "sources/git_repository/test_safety.py::"
 LOGS = "sources/log_files/test_logs.py::"
 SCREEN = "sources/test_screens.py::"
 
-ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 A01-A20 A23 A25 Q01-Q11 G01-G12 D01-D05"
+ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 A01-A20 A23 A25 P01-P10 P12 Q01-Q11 G01-G12 D01-D05"
 """Every row that must be in the table."""
 
 SHOWN: dict[str, str] = {
@@ -223,6 +224,15 @@ SHOWN: dict[str, str] = {
     "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
     "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
+    "P01": POLICY + "test_what_no_rule_lists_is_refused_like_what_does_not_exist",
+    "P02": POLICY + "test_root_whose_name_only_begins_alike_is_not_allowed",
+    "P03": POLICY + "test_policy_that_cannot_be_used_lets_nothing_through",  # a reload under load beside it
+    "P04": POLICY + "test_every_other_spelling_of_an_allowed_uri_is_not_found",
+    "P05": "policy/test_rule.py::test_level_allows_the_actions_of_those_up_to_itself",
+    "P06": POLICY + "test_caller_who_may_read_reaches_nothing_that_writes",
+    "P07": POLICY + "test_permission_that_was_lost_after_the_list_is_checked_at_the_call",
+    "P08": POLICY + "test_no_protocol_version_gives_more_rights",
+    "P09": POLICY + "test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_steps",
     "P10": HERE + "test_record.py::test_hostile_text_makes_one_bounded_escaped_line",
     "P12": HERE + "test_record.py::test_a_full_disk_refuses_requests_and_the_process_lives",
     "W17": "sources/test_upstream_server.py::test_a_redirect_to_another_place_is_not_followed",

@@ -1,0 +1,312 @@
+"""P01 to P09, and R33 and R34 under a policy: who may do what on a server that runs as a process."""
+
+from __future__ import annotations
+
+import os
+import time
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.policy.test_patterns import OTHER_SPELLINGS
+from tests.security.leaks.callers import HttpCaller, http_app
+from tests.security.places import Process, Stdio, message, within
+from tests.server.driving import ERAS, STATELESS, looped
+from wharfinger import Server
+from wharfinger.policy import Limit, Policy
+from wharfinger.protocol.principal import Principal
+
+FILE = "file:///data/open/a.txt"
+POLICY = """
+[[allow]]
+who  = "local"
+do   = "read"
+what = "file:///data/open/**"
+"""
+WRITES = '''
+from pathlib import Path
+from typing import Annotated
+from wharfinger import Complete, Context, Server
+
+server = Server("writes")
+part = Server("part")
+LOG = Path(__file__).with_name("written")
+
+
+def write(value: str = "") -> list[str]:
+    """A completion must not write either."""
+    LOG.open("a").write("written ")
+    return ["written"]
+
+
+@server.tool
+@part.tool
+def erase() -> str:
+    """Write something."""
+    return write()[0]
+
+
+@server.prompt
+def ask(name: Annotated[str, Complete(write)]) -> str:
+    return write()[0]
+
+
+@server.resource("writes://{name}/do")
+def do(name: Annotated[str, Complete(write)]) -> str:
+    return write()[0]
+
+
+@server.resource("open://a")
+def a() -> str:
+    return "open"
+
+
+server.include(part, prefix="alias")
+'''
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with an open and a private directory, and beside it one whose name begins in the same way."""
+    for name in ("data/open/a.txt", "data/private/b.txt", "data-evil/c.txt", "data/open-evil/d.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}")
+    return tmp_path / "data"
+
+
+def policy_file(folder: Path, text: str = POLICY) -> str:
+    """Write a policy."""
+    file = folder / "policy.toml"
+    file.write_text(text)
+    return str(file)
+
+
+@pytest.fixture
+def served(data: Path) -> Iterator[Stdio]:
+    """The folder, of which the user of this machine may read one directory."""
+    with Stdio("serve", str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent)) as running:
+        yield running
+
+
+def shape(answer: Any, *texts: str) -> str:
+    """An answer without its id and the URI or name that was asked for."""
+    text = str({key: value for key, value in answer.items() if key != "id"})
+    for one in texts:
+        text = text.replace(one, "…")
+    return text
+
+
+def test_what_no_rule_lists_is_refused_like_what_does_not_exist(served: Stdio) -> None:
+    """P01."""
+    assert served.ask("resources/read", {"uri": FILE})["result"]["contents"][0]["text"] == "text of data/open/a.txt"
+    for uri in ("file:///data/private/b.txt", "file:///data-evil/c.txt", "file:///data/open-evil/d.txt"):
+        missing = uri[:-5] + "q.txt"
+        hidden = shape(served.ask("resources/read", {"uri": uri}), uri)
+        assert hidden == shape(served.ask("resources/read", {"uri": missing}), missing)
+    tool = served.ask("tools/call", {"name": "read_resource", "arguments": {"uri": FILE}})
+    nothing = served.ask("tools/call", {"name": "never_was", "arguments": {"uri": FILE}})
+    assert shape(tool, "read_resource") == shape(nothing, "never_was")
+    assert served.ask("tools/list")["result"]["tools"] == []
+    listed = [one["uri"] for one in served.ask("resources/list")["result"]["resources"]]
+    assert not [uri for uri in listed if "private" in uri or "evil" in uri]
+
+
+def test_root_whose_name_only_begins_alike_is_not_allowed(data: Path) -> None:
+    """P02."""
+    text = f'[[allow]]\nwho = "local"\nroots = "{data}"\n'
+    arguments = (str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent, text))
+    with Stdio("serve", *arguments) as running:
+        assert "result" in running.ask("resources/read", {"uri": FILE})
+        assert "error" in running.ask("resources/read", {"uri": "file:///data-evil/c.txt"})
+    policy_file(data.parent, text.replace(str(data), str(data / "open")))
+    with Stdio("serve", *arguments) as running:
+        assert "result" in running.ask("resources/read", {"uri": FILE})
+        for uri in ("file:///data/open-evil/d.txt", "file:///data/private/b.txt", "file:///data-evil/c.txt"):
+            assert "error" in running.ask("resources/read", {"uri": uri})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[[allow",
+        '[[allow]]\nwho = "everyone"',
+        '[[allow]]\nwho = "local"\nroots = []',
+        '[[allow]]\nwho = "local"\n[[test]]\nas = "local"\ndeny = "read file:///a"',
+    ],
+    ids=["missing", "empty", "broken", "wrong", "no roots", "failing test"],
+)
+def test_policy_that_cannot_be_used_lets_nothing_through(data: Path, text: str | None) -> None:
+    """P03: the server does not start, or, without any rule, nothing can be read."""
+    file = str(data.parent / "missing.toml") if text is None else policy_file(data.parent, text)
+    if text == "":
+        with Stdio("serve", str(data), "--policy", file) as running:
+            assert "error" in running.ask("resources/read", {"uri": FILE})
+            assert running.ask("resources/list")["result"]["resources"] == []
+        return
+    with Process("serve", str(data), "--policy", file) as running:
+        assert running.exit_code(20) == 2
+        assert within(5, lambda: file.rpartition("/")[2].encode() in running.errors)
+
+
+def test_old_policy_stays_while_a_new_one_is_broken_and_is_replaced_under_load(data: Path, served: Stdio) -> None:
+    """P03: files that are broken, missing and right follow each other while requests are served."""
+    private = "file:///data/private/b.txt"
+    file = data.parent / "policy.toml"
+    assert "result" in served.ask("resources/read", {"uri": FILE})  # it has read the first one
+    for broken in ("[[allow", '[[allow]]\nwho = "local"\nroots = []', None):
+        if broken is None:
+            file.unlink()
+        else:
+            policy_file(data.parent, broken)
+        before = served.errors.count(b"old policy stays")
+        end = time.monotonic() + 20
+        while served.errors.count(b"old policy stays") == before:
+            assert "result" in served.ask("resources/read", {"uri": FILE})
+            assert "error" in served.ask("resources/read", {"uri": private})
+            assert time.monotonic() < end
+    policy_file(data.parent, POLICY.replace("open", "private"))
+    changed = within(20, lambda: "result" in served.ask("resources/read", {"uri": private}))
+    assert changed
+    assert "error" in served.ask("resources/read", {"uri": FILE})
+
+
+def test_every_other_spelling_of_an_allowed_uri_is_not_found(data: Path) -> None:
+    """P04: even if everything may be read, and nothing of the private directory by any of them."""
+    rules = '[[allow]]\nwho = "local"\n[[deny]]\nwho = "local"\nwhat = "file:///data/private/**"\n'
+    with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
+        assert "result" in running.ask("resources/read", {"uri": FILE})
+        others = [
+            other.replace("docs", "data/private").replace("a.md", "b.txt").replace("%2Emd", "%2Etxt")
+            for other in OTHER_SPELLINGS["file:///docs/a.md"]
+        ]
+        others += [
+            "file:///data/open/../private/b.txt",
+            "file:///data/open/%2E%2E/private/b.txt",
+            "file:///data/open/..%2Fprivate/b.txt",
+            "file:///data/PRIVATE/b.txt",
+            "file:///data/privat%65/b.txt",
+            "file:///data/%70rivate/b.txt",
+            "file:///data/private%C0%AFb.txt",
+            "file:///data/private/b.txt?x=/../open/a.txt",
+            "file:///data/private/b.txt#/../../open/a.txt",
+        ]
+        for uri in others:
+            answer = running.ask("resources/read", {"uri": uri})
+            assert "error" in answer, uri
+            assert "text of" not in str(answer)
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[tuple[Stdio, Path]]:
+    """A server whose tool, prompt, template and completions write, for a caller who may only read one resource."""
+    (tmp_path / "app.py").write_text(WRITES)
+    rules = '[[allow]]\nwho = "local"\nlevel = "read"\nwhat = ["open://**", "tool:*"]\n'
+    with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as running:
+        yield running, tmp_path / "written"
+
+
+def test_caller_who_may_read_reaches_nothing_that_writes(writing: tuple[Stdio, Path]) -> None:
+    """P06: by the tool, by its alias, by a prompt, a template or a completion."""
+    server, written = writing
+    assert "result" in server.ask("resources/read", {"uri": "open://a"})
+    argument = {"name": "name", "value": ""}
+    for method, params in [
+        ("tools/call", {"name": "erase"}),
+        ("tools/call", {"name": "alias_erase"}),
+        ("prompts/get", {"name": "ask", "arguments": {"name": "x"}}),
+        ("resources/read", {"uri": "writes://x/do"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": argument}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "writes://{name}/do"}, "argument": argument}),
+    ]:
+        assert "error" in server.ask(method, params), method
+    assert not written.exists()
+
+
+def test_permission_that_was_lost_after_the_list_is_checked_at_the_call(tmp_path: Path) -> None:
+    """P07: and a tool that is in no list cannot be called by its name."""
+    (tmp_path / "app.py").write_text(WRITES)
+    rules = '[[allow]]\nwho = "local"\nwhat = "tool:erase"\n'
+    with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
+        assert [tool["name"] for tool in server.ask("tools/list")["result"]["tools"]] == ["erase"]
+        assert "error" in server.ask("tools/call", {"name": "alias_erase"})
+        assert "result" in server.ask("tools/call", {"name": "erase"})
+        policy_file(tmp_path, rules.replace("tool:erase", "tool:other"))
+        assert within(20, lambda: "error" in server.ask("tools/call", {"name": "erase"}))
+        written = (tmp_path / "written").read_text()
+        assert "error" in server.ask("tools/call", {"name": "erase"})
+        assert (tmp_path / "written").read_text() == written
+
+
+@looped
+async def test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P09: whatever a caller opens anew, and whatever the time of day becomes; others are not concerned."""
+    server = Server("limited")
+    server.resources.add("open://a", lambda: "open")
+    server.policy = Policy(limits=[Limit(who="signed-in", do="read", calls="5/day")])
+
+    async def read(name: str, revision: str) -> bool:
+        fresh = {name: Principal(subject=name)}  # as a new token gives it
+        async with HttpCaller(http_app(server, fresh), name, revision) as caller:
+            return b"open" in (await caller.ask("resources/read", {"uri": "open://a"})).partition(b'"result"')[2]
+
+    served = [await read("ann", revision) for revision in (*ERAS, *ERAS, *ERAS, *ERAS)]
+    assert served == [True] * 5 + [False] * 3
+    now = time.time()
+    for step in (86_400, -86_400, 10**9):
+        monkeypatch.setattr(time, "time", lambda step=step: now + step)
+        assert not await read("ann", STATELESS)
+    assert await read("bob", STATELESS)
+    await server.close()
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28", "0", "9999-12-31", "2025-11-25x", ""])
+def test_no_protocol_version_gives_more_rights(served: Stdio, version: str) -> None:
+    """P08: a version is agreed exactly, never by order, and capabilities and names of the client give no rights."""
+    wanted = {
+        "protocolVersion": version,
+        "capabilities": {"experimental": {"policy": {"level": "admin"}}, "roots": {"listChanged": True}},
+        "clientInfo": {"name": "local admin", "version": "99"},
+    }
+    served.send(message("open", "initialize", wanted))
+    answer, _ = served.until("open")
+    if "result" in answer:
+        assert answer["result"]["protocolVersion"] in ("2024-11-05", "2025-11-25")
+        served.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    served.send(message(2, "resources/read", {"uri": "file:///data/private/b.txt"}))
+    assert "error" in served.until(2)[0]
+    served.send(message(3, "tools/call", {"name": "read_resource", "arguments": {"uri": FILE}}))
+    assert "error" in served.until(3)[0]
+
+
+def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
+    """R33: a rule about a name is neither passed by, nor about, a name in another case or Unicode form."""
+    composed, decomposed = (unicodedata.normalize(form, "privé.txt") for form in ("NFC", "NFD"))
+    (data / "open" / composed).write_text("composed")
+    try:
+        (data / "open" / decomposed).write_text("decomposed")
+    except OSError:
+        pytest.skip("this file system has one name for both")
+    rules = POLICY + '[[deny]]\nwho = "local"\nwhat = ["file:///data/open/priv%C3%A9.txt", "file:///data/open/a.txt"]\n'
+    with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
+        for hidden in ("priv%C3%A9.txt", "privé.txt", "a.txt", "A.txt", "a.TXT", "PRIV%C3%89.TXT", "priv%C3%89.txt"):
+            answer = running.ask("resources/read", {"uri": f"file:///data/open/{hidden}"})
+            assert "error" in answer, hidden
+        other = running.ask("resources/read", {"uri": "file:///data/open/prive%CC%81.txt"})
+        assert other["result"]["contents"][0]["text"] == "decomposed"
+
+
+def test_hard_link_is_judged_by_its_own_name(data: Path) -> None:
+    """R34: as documented, two names of one file are two resources; a rule is about names."""
+    os.link(data / "private" / "b.txt", data / "open" / "linked.txt")
+    os.symlink(data / "private" / "b.txt", data / "open" / "symbolic.txt")
+    with Stdio("serve", str(data), "--policy", policy_file(data.parent)) as running:
+        assert "result" in running.ask("resources/read", {"uri": "file:///data/open/linked.txt"})
+        assert "error" in running.ask("resources/read", {"uri": "file:///data/private/b.txt"})
+        assert "error" in running.ask("resources/read", {"uri": "file:///data/open/symbolic.txt"})
