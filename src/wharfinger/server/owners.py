@@ -26,12 +26,11 @@ def owner_of(request: Request) -> str:
     For requests without a session, the client's name takes its place. The connection does not identify an application,
     since HTTP/1.1 needs one for each concurrent call.
     """
-    share = share_of(request)
-    if share.startswith("connection"):
-        return share
+    if not (request.caller.principal.key or request.peer or request.headers is not None):
+        return share_of(request)
     client = request.caller.info
     if request.session is not None:
         member = f"session {id(request.session)}"
     else:
         member = client.name[:64].replace(MEMBER_SEPARATOR, " ") if client else ""
-    return f"{share}{MEMBER_SEPARATOR}{member}"
+    return f"{share_of(request)}{MEMBER_SEPARATOR}{member}"

@@ -53,13 +53,12 @@ Page = tuple[Sequence[t.Resource], Any]
 class _Call:
     """A call that waits for a source: its task, when it began, and whether `_give_up` cancelled it."""
 
-    __slots__ = ("began", "cancelling", "given_up", "task")
+    given_up = False
 
     def __init__(self, task: asyncio.Task[Any], began: float) -> None:
         self.task = task
         self.began = began
         self.cancelling = task.cancelling()
-        self.given_up = False
 
 
 class _LatePage:

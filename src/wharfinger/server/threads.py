@@ -24,7 +24,7 @@ import inspect
 import threading
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -59,24 +59,28 @@ def is_async(function: Callable[..., Any]) -> bool:
 class Job:
     """One blocking call and the future of its result."""
 
-    __slots__ = ("batch", "call", "context", "future", "group", "lost", "owner", "size", "threads", "timer")
+    # Defaults of the class, because most jobs are part of a batch and never change them.
+    group = ""
+    """The group of the owner, once the job is submitted on its own."""
+    threads: SimpleQueue[Job | None] | None = None
+    """The queue from which a thread takes the job; None while it waits for a free thread."""
+    timer: asyncio.TimerHandle | None = None
+    """Ends the wait after `max_wait`."""
+    lost = False
+    """Whether its caller has given up while its thread still runs."""
+    batch: CallBatch | None = None
+    """The batch that it runs in, if it does not have a thread of its own."""
+    size = 1
+    """The number of calls."""
 
-    def __init__(self, owner: str, call: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, owner: str, function: Callable[..., Any], arguments: tuple[Any, ...], future: asyncio.Future[Any]
+    ) -> None:
         self.owner = owner
-        self.group = owner.rpartition(MEMBER_SEPARATOR)[0] or owner
-        self.call = call
+        self.function = function
+        self.arguments = arguments
         self.context = contextvars.copy_context()
         self.future = future
-        self.threads: SimpleQueue[Job | None] | None = None
-        """The queue from which a thread takes the job; None while it waits for a free thread."""
-        self.timer: asyncio.TimerHandle | None = None
-        """Ends the wait after `max_wait`."""
-        self.lost = False
-        """Whether its caller has given up while its thread still runs."""
-        self.batch: CallBatch | None = None
-        """The batch that it runs in, if it does not have a thread of its own."""
-        self.size = 1
-        """The number of calls."""
 
     def end(self, result: Any, error: BaseException | None) -> None:
         """Pass the result or the error to the caller."""
@@ -96,10 +100,8 @@ class CallBatch(Job):
     `ended`. Each of these is a single operation of a deque, which no other thread can interrupt.
     """
 
-    __slots__ = ("counted", "current", "ended", "ended_calls", "jobs", "key", "next_check")
-
     def __init__(self, owner: str, key: BatchKey, future: asyncio.Future[Any]) -> None:
-        super().__init__(owner, self.run, future)
+        super().__init__(owner, self.run, (), future)
         self.key = key
         self.jobs: deque[Job] = deque()
         self.ended: deque[tuple[Job, Any, BaseException | None]] = deque()
@@ -115,27 +117,28 @@ class CallBatch(Job):
         """Run all calls, in the thread, except those that were cancelled before their turn."""
         owner = getattr(self.key[1], "__self__", None)
         with owner.batch() if isinstance(owner, Source) else nullcontext():
-            while (job := self.take()) is not None:
+            while True:
+                try:
+                    job = self.jobs.popleft()
+                except IndexError:
+                    break
                 if job.future.cancelled():
                     continue
                 self.current = job
                 try:
-                    self.ended.append((job, job.context.run(job.call), None))
+                    self.ended.append((job, job.context.run(job.function, *job.arguments), None))
                 except BaseException as error:
                     self.ended.append((job, None, error))
                 self.current = None
                 self.ended_calls += 1
 
-    def take(self) -> Job | None:
-        """Remove and return the next call; None if there is none."""
-        try:
-            return self.jobs.popleft()
-        except IndexError:
-            return None
-
     def take_all(self) -> list[Job]:
         """Remove and return all calls that have not begun."""
-        return list(iter(self.take, None))
+        jobs: list[Job] = []
+        with suppress(IndexError):  # the thread may take the last one first
+            while True:
+                jobs.append(self.jobs.popleft())
+        return jobs
 
     def deliver(self) -> None:
         """Pass the results so far to their callers, on the event loop."""
@@ -204,8 +207,7 @@ class Pool:
             Overloaded: no thread became free in time, or too many calls are waiting.
         """
         loop = asyncio.get_running_loop()
-        call = functools.partial(function, *args, **kwargs) if args or kwargs else function
-        job = Job(owner, call, loop.create_future())
+        job = Job(owner, functools.partial(function, **kwargs) if kwargs else function, args, loop.create_future())
         key = (owner, function)
         if is_brief(function) and key not in self._slow:
             self._collect(job, key, loop)
@@ -219,6 +221,7 @@ class Pool:
 
     def _submit(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
         """Start a job if a thread is free for it; otherwise let it wait."""
+        job.group = job.owner.rpartition(MEMBER_SEPARATOR)[0] or job.owner
         if self._may_start(job):
             self._start(job)
         elif self._queued[job.group] >= self.queue:
@@ -377,7 +380,7 @@ class Pool:
             result: Any = None
             error: BaseException | None = None
             try:
-                result = job.context.run(job.call)
+                result = job.context.run(job.function, *job.arguments)
             except BaseException as caught:
                 error = caught
             try:

@@ -358,8 +358,7 @@ class Resources:
             raise ResourceNotFound(uri)
         result: t.ReadResourceResult = await self.calls.call(source, source.read, owner_of(request), uri)
         for content in result.contents:
-            stored = t.find_stored_blob(content)
-            if stored is not None:
+            if content.blob is not UNSET and (stored := t.find_stored_blob(content)) is not None:
                 await self._settle_stored(request, content, stored)
         result = take_hints(request, result)
         self._scope(request)
