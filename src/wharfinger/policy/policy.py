@@ -317,7 +317,7 @@ class Policy:
 
     def is_public(self, uri: str) -> bool:
         """Return whether every caller may read a URI: it is allowed to anyone, and no rule denies it to some."""
-        if not self.access(ANONYMOUS).allows("read", uri):
+        if not self.access(ANONYMOUS).decide("read", uri).allowed:
             return False
         return self._denied_to_some.decide("read", uri).allowed
 

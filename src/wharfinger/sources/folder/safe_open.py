@@ -138,17 +138,14 @@ def has_another_spelling(parent: Handle, name: str) -> bool:
     A disk of Windows or macOS, or a directory with the attribute +F, can be mounted on Linux. Two hard links whose
     names differ only in spelling also count.
     """
-    normalise = unicodedata.normalize
-    spellings = {name.swapcase(), normalise("NFC", name), normalise("NFD", name), name.rstrip(". ")} - {name, ""}
-    if not spellings:
-        return False
-    try:
-        known = stat_entry(parent, name)
-    except (OSError, ValueError, NotServed):
-        return False
+    spellings = {name.swapcase(), name.rstrip(". ")}
+    if not name.isascii():
+        spellings |= {unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
+    spellings -= {name, ""}
     for spelling in spellings:
         try:
-            if os.path.samestat(known, stat_entry(parent, spelling)):
+            other = stat_entry(parent, spelling)  # first, since hardly any directory has it
+            if os.path.samestat(other, stat_entry(parent, name)):
                 return True
         except (OSError, ValueError, NotServed):
             continue
