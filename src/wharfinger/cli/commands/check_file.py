@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +87,8 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
             await source.start()
             async with asyncio.timeout(source.patience):
                 found = await asyncio.to_thread(source.probe)
-                if hasattr(found, "__await__"):
-                    await found
+                if isinstance(found, Awaitable):
+                    await found  # pyright: ignore[reportUnknownVariableType]
         except TimeoutError:
             return f"{prepared.name} does not answer within {source.patience:g} s."
         except (WharfingerError, OSError) as error:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -315,4 +315,4 @@ def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
         raise click.UsageError(f"{file} is not JSON: write the claims of a token as one object.", ctx) from None
     if not isinstance(found, dict):
         raise click.UsageError(f"{file} must be one JSON object with the claims of a token.", ctx)
-    return found
+    return cast("dict[str, Any]", found)

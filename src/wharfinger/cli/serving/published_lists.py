@@ -75,7 +75,11 @@ def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Aske
 
     asked = asyncio.run(session())
     sources = list(server.resources.every_source())
-    asked.published = asked.published._replace(roots=lambda directory: patterns_in(directory, sources))
+
+    def roots(directory: str) -> list[str]:
+        return patterns_in(directory, sources)
+
+    asked.published = asked.published._replace(roots=roots)
     return asked
 
 

@@ -176,6 +176,7 @@ class FileValues:
 
     def _filled(self, found: re.Match[str], key: str) -> str:
         kind, name = found["kind"], found["name"]
+        default: str | None = found["default"]
         if kind == "file":
             try:
                 with open(os.path.join(self.folder, os.path.expanduser(name)), "rb") as file:
@@ -185,7 +186,7 @@ class FileValues:
                 raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: {reason}.") from None
         if kind not in (None, "env"):
             raise UnusableServerFile(f"{self.path}: {key}: write ${{NAME}} or ${{file:PATH}}, not ${{{kind}:…}}.")
-        value = os.environ.get(name, found["default"])
+        value = os.environ.get(name, default)
         if value is None:
             raise UnusableServerFile(f"{self.path}: {key} needs the variable {name}, which is not set.")
         return value
