@@ -91,6 +91,7 @@ def test_a_policy_holds_and_a_new_one_follows_without_a_restart(
     nothing = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pox.md", TOKEN=tokens["ann"])
     assert hidden.returncode == nothing.returncode == 1
     assert hidden.stderr.replace("pay", "pox") == nothing.stderr
+    assert "docs" not in run("inspect", "--token-env", "TOKEN", "--no-probe", url, TOKEN=tokens["bob"]).stdout
     policy.write_text(RULES.format(name="bob"))
     until(lambda: "a.md" in listed(url, tokens["bob"]))
     assert "a.md" not in listed(url, tokens["ann"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import Verbosity, verbosity_options
-from wharfinger.cli.serving.policy_option import set_policy
+from wharfinger.cli.serving.policy_option import INLINE, set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.server_file import server_file_option
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
@@ -86,7 +86,9 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
 @click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
 @server_file_option
-@click.option("--name", metavar="NAME", help="Name of the server. Default: from what it publishes.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the server. Default: from what it publishes; with a policy, wharfinger."
+)
 @click.option("--demo", is_flag=True, help="Publish a temporary copy of a folder, with a log that grows every 5 s.")
 @serving_options
 @record_options
@@ -148,6 +150,8 @@ def build(
     if demo:
         words = (copy_demo(ctx, stack, words),)
     given = {option: value for option, value in options.items() if is_given(value)}
+    if rules or INLINE in ctx.meta:  # every caller gets the name, which would otherwise contain all labels
+        name = name or "wharfinger"
     server, sources = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
     if policy:
         set_policy(ctx, server, rules, report_only)
