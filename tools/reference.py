@@ -56,6 +56,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.policy": ALL,
         "wharfinger.protocol.interfaces": ("Access", "Authorizer", "Decision"),
         "wharfinger.protocol.principal": ("ANONYMOUS", "LOCAL", "Principal"),
+        "wharfinger.record": ALL,
     },
     "transports": {"wharfinger.transports.http_server.app": ALL, "wharfinger.protocol.http.rules": ("HttpLimits",)},
     "testing": {"wharfinger.testing": ALL},
