@@ -662,7 +662,7 @@ def test_a_count_tells_what_is_published_and_what_is_not(publish: Callable[..., 
     (charts / "id_rsa").touch()
     counted = publish(charts, exclude=["tides.*"]).count()
     assert (counted.files, counted.directories, counted.complete) == (4, 3, True)
-    assert str(counted) == "4 files, 72 B (2 ignored by .gitignore, 2 hidden, 1 like credentials, 1 excluded)"
+    assert str(counted) == "4 files, 72 B (2 ignored by .gitignore, 2 hidden, 1 credential-like, 1 excluded)"
 
 
 def test_a_count_that_ran_out_of_time_says_so(source: Folder, charts: Path) -> None:

@@ -15,7 +15,7 @@ from wharfinger.sources.log_files.levels import LEVELS, level_of, read_level
 from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.secrets import secret_spans
 from wharfinger.sources.log_files.times import read_moment, time_of
-from wharfinger.sources.windows.window import Data
+from wharfinger.sources.windows.window import BytesContent
 
 TEN = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC).timestamp()
 NOW = TEN + 3600
@@ -85,7 +85,7 @@ def test_no_line_is_an_error(line: bytes) -> None:
     time_of(line, UTC, NOW)
     level_of(line)
     secret_spans(line)
-    render(line, 0, Data(line))
+    render(line, 0, BytesContent(line))
 
 
 @pytest.mark.parametrize("written", ["15m", "2h", "3d", "1w", "30s"])

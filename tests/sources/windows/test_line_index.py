@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.sources.windows import line_index
 from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, LineStart, NotReached
-from wharfinger.sources.windows.window import Data
+from wharfinger.sources.windows.window import BytesContent
 
 
 @pytest.fixture(autouse=True)
@@ -42,24 +42,24 @@ def test_lines_are_found_in_what_grows(rounds: list[tuple[int, bytes]], filling:
         data = b""
         for line, more in rounds:
             data += more + filling * 7
-            assert index.grew(Data(data))
-            assert index.find(Data(data), line) == expected(data, line)
+            assert index.grew(BytesContent(data))
+            assert index.find(BytesContent(data), line) == expected(data, line)
             assert len(index._counts) <= 9 and len(index._samples) <= 4
 
 
 def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
     data = b"line\n" * 5_000
     index = LineIndex()
-    assert index.find(Data(data), 4_999) == LineStart(4_998 * 5, 4_999)
+    assert index.find(BytesContent(data), 4_999) == LineStart(4_998 * 5, 4_999)
     assert index.step > 32 and len(index._counts) <= 9
     for line in (1, 2, 700, 2_500, 5_000, 5_001, 9_000):
-        assert index.find(Data(data), line) == expected(data, line)
+        assert index.find(BytesContent(data), line) == expected(data, line)
 
 
 def test_a_search_ends_where_it_is_told_to() -> None:
     data = b"x" * 1_000 + b"\n" * 10
     index = LineIndex()
-    assert index.find(Data(data), 2, until=100) == LineStart(100, 0)
+    assert index.find(BytesContent(data), 2, until=100) == LineStart(100, 0)
     assert index.scanned <= 160
 
 
@@ -67,19 +67,19 @@ def test_a_search_that_takes_too_long_says_how_far_it_came_and_goes_on_there() -
     data = b"line\n" * 1_000
     index = LineIndex()
     with pytest.raises(NotReached) as caught:
-        index.find(Data(data), 900, seconds=-1)
+        index.find(BytesContent(data), 900, seconds=-1)
     assert (caught.value.offset, caught.value.line) == (32, 7)
     found = None
     while found is None:
         try:
-            found = index.find(Data(data), 900, seconds=0)
+            found = index.find(BytesContent(data), 900, seconds=0)
         except NotReached as error:
             assert error.line == 1 + data[: error.offset].count(b"\n")
     assert found == expected(data, 900)
 
 
 def test_what_became_shorter_while_it_was_read_has_an_end() -> None:
-    class Shrinking(Data):
+    class Shrinking(BytesContent):
         size = 1_000
 
     assert LineIndex().find(Shrinking(b"ab\n" * 20), 50).offset <= 64
@@ -88,18 +88,18 @@ def test_what_became_shorter_while_it_was_read_has_an_end() -> None:
 def test_what_is_known_of_a_content_stays_while_it_only_grows() -> None:
     indexes = LineIndexes(most=2)
     data = b"line\n" * 100
-    index = indexes.of("a", "1", Data(data), "inode")
-    index.find(Data(data), 100)
-    assert indexes.of("a", "1", Data(data), "inode") is index
-    assert indexes.of("a", "2", Data(data + b"more"), "inode") is index
-    assert indexes.of("a", "3", Data(b"\n" + data), "inode") is not index
-    again = indexes.of("a", "3", Data(data), "inode")
-    again.find(Data(data), 100)
-    last = indexes.of("a", "4", Data(data), "another")
+    index = indexes.of("a", "1", BytesContent(data), "inode")
+    index.find(BytesContent(data), 100)
+    assert indexes.of("a", "1", BytesContent(data), "inode") is index
+    assert indexes.of("a", "2", BytesContent(data + b"more"), "inode") is index
+    assert indexes.of("a", "3", BytesContent(b"\n" + data), "inode") is not index
+    again = indexes.of("a", "3", BytesContent(data), "inode")
+    again.find(BytesContent(data), 100)
+    last = indexes.of("a", "4", BytesContent(data), "another")
     assert last is not again
-    others = [indexes.of(key, "1", Data(b"")) for key in ("b", "c")]
-    assert [indexes.of(key, "1", Data(b"")) for key in ("b", "c")] == others
-    assert indexes.of("a", "4", Data(data), "another") is not last
+    others = [indexes.of(key, "1", BytesContent(b"")) for key in ("b", "c")]
+    assert [indexes.of(key, "1", BytesContent(b"")) for key in ("b", "c")] == others
+    assert indexes.of("a", "4", BytesContent(data), "another") is not last
 
 
 def test_several_threads_find_lines_at_once() -> None:
@@ -109,7 +109,7 @@ def test_several_threads_find_lines_at_once() -> None:
 
     def look(first: int) -> None:
         for line in range(first, 3_000, 97):
-            if index.find(Data(data), line) != expected(data, line):
+            if index.find(BytesContent(data), line) != expected(data, line):
                 wrong.append(line)
 
     threads = [threading.Thread(target=look, args=(first,)) for first in range(2, 7)]

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.windows import window, window_budget, window_reader
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, Data, LineIndex, read_content, split_query
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, BytesContent, LineIndex, read_content, split_query
 
 URI = "file:///charts/tides.log"
 
@@ -20,7 +20,7 @@ URI = "file:///charts/tides.log"
 def read(data: bytes, query: str = "", *, whole: int = 1 << 20, name: str = "tides.log") -> list[t.ResourceContents]:
     uri = URI + ("?" + query if query else "")
     base, parsed_query = split_query(uri)
-    return read_content(uri, base, name, Data(data), window.parse(parsed_query), whole=whole)
+    return read_content(uri, base, name, BytesContent(data), window.parse(parsed_query), max_bytes=whole)
 
 
 def value_of(contents: t.ResourceContents) -> str | bytes:
@@ -318,7 +318,7 @@ def test_lines_are_those_of_the_text(text: str, first: int, last: int, encoding:
 
 
 def test_a_window_does_not_load_what_is_outside(small: None) -> None:
-    class Counted(Data):
+    class Counted(BytesContent):
         read_bytes = 0
 
         def read(self, offset: int, length: int) -> bytes:
@@ -331,7 +331,7 @@ def test_a_window_does_not_load_what_is_outside(small: None) -> None:
     for query, most in (("", 70_000), ("bytes=2000000-2000099", 70_000), ("tail=3", 70_000), ("lines=5-7", 1_300_000)):
         content.read_bytes = 0
         read_content(URI, URI, "a.log", content, window.parse(split_query(f"{URI}?{query}" if query else URI)[1]),
-                     whole=1000, lines=index)  # fmt: skip
+                     max_bytes=1000, lines=index)  # fmt: skip
         assert content.read_bytes < most, query
 
 
@@ -341,17 +341,17 @@ def test_a_line_that_is_far_and_not_reached_in_time_is_an_error_with_a_window_th
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(LineIndex.find, "__kwdefaults__", {"until": None, "seconds": 0.0})
         with pytest.raises(InvalidArgument, match=r"not reached in time.*\?bytes=1048576-") as caught:
-            read_content(URI, URI, "a.log", Data(data), window.Window("lines", 1_200_000), lines=index)
+            read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)
         ahead = caught.value.data["next"]  # type: ignore[index]
         assert ahead == f"{URI}?bytes=1048576-"
         base, query = split_query(ahead)
-        assert read_content(ahead, base, "a.log", Data(data), window.parse(query))[0].text
-    assert read_content(URI, URI, "a.log", Data(data), window.Window("lines", 1_200_000), lines=index)[0].text
+        assert read_content(ahead, base, "a.log", BytesContent(data), window.parse(query))[0].text
+    assert read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)[0].text
 
 
 def test_a_name_or_query_of_the_source_stays_in_the_windows_that_follow() -> None:
     base = "log://harbour?level=error"
-    contents = read_content(base, base, "a.log", Data(b"a\n" * 5_000), None, whole=100)[0]
+    contents = read_content(base, base, "a.log", BytesContent(b"a\n" * 5_000), None, max_bytes=100)[0]
     assert meta_of(contents)[NEXT] == f"{base}&bytes=4000-"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from wharfinger.source import Source
 from wharfinger.sources import files, logs, sql
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES, Data, read_content
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES, BytesContent, read_content
 from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, limited, window_budget, window_bytes
 
 BUDGET = 1_000
@@ -54,7 +54,7 @@ def test_two_reads_at_once_have_their_own_budgets() -> None:
 
 @pytest.mark.parametrize(("size", "windowed"), [(BUDGET, False), (BUDGET + 1, True)])
 def test_a_text_at_the_budget_is_whole_and_one_byte_more_makes_windows(size: int, windowed: bool) -> None:
-    data = Data(b"a line\n" * (size // 7) + b"x" * (size % 7))
+    data = BytesContent(b"a line\n" * (size // 7) + b"x" * (size % 7))
     with window_budget(BUDGET):
         (content, *_) = read_content("file:///a.txt", "file:///a.txt", "a.txt", data, None)
     assert (content.text == data.data.decode()) is not windowed
@@ -63,7 +63,7 @@ def test_a_text_at_the_budget_is_whole_and_one_byte_more_makes_windows(size: int
 
 
 def test_data_that_is_no_text_is_read_whole() -> None:
-    data = Data(bytes(range(256)) * 10)
+    data = BytesContent(bytes(range(256)) * 10)
     with window_budget(BUDGET):
         (content,) = read_content("file:///a.bin", "file:///a.bin", "a.bin", data, None)
     assert content.blob == data.data

@@ -32,7 +32,7 @@ class Count(NamedTuple):
 _WITHHELD: Mapping[Verdict, str] = {
     "ignored": "ignored by .gitignore",
     "hidden": "hidden",
-    "secret": "like credentials",
+    "secret": "credential-like",
     "excluded": "excluded",
 }
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from wharfinger.content import mime
 from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
 from wharfinger.sources.windows.line_index import RandomAccess
-from wharfinger.sources.windows.window import Data
+from wharfinger.sources.windows.window import BytesContent
 
 __all__ = ["DuplicatedFile", "FileContent", "Headings", "content_of", "listed_type", "type_of", "version_of_file"]
 
@@ -72,7 +72,7 @@ def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
     """Return the bytes of an open file. If its size is 0, as in /proc, up to `most` bytes are read now."""
     if size:
         return FileContent(descriptor, size)
-    return Data(FileContent(descriptor, most).read(0, most))
+    return BytesContent(FileContent(descriptor, most).read(0, most))
 
 
 def version_of_file(status: os.stat_result) -> str:

@@ -91,7 +91,7 @@ class InotifyNotifier:
                 if not changes:
                     until = time.monotonic() + debounce_ms / 1000
                 self._take(changes)
-                time.sleep(step_ms / 5000)  # changes come in groups: the next read takes several
+                time.sleep(step_ms / 1000 / 5)  # a fifth of a step: the next read then returns several changes
             if changes and (len(changes) == before or time.monotonic() >= until):
                 return changes
             if not changes and time.monotonic() >= until:

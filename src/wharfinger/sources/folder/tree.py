@@ -337,10 +337,10 @@ class FileTree:
 
     @contextmanager
     def share(self) -> Generator[None]:
-        """Share the directories that this thread opens in the `with` block, the root first, between its calls.
+        """Keep the directories that this thread opens in the `with` block open, the root first, for its next calls.
 
-        Use it only for calls that were requested before the block: they may not see that a directory was replaced
-        since.
+        A call may not notice that such a directory was replaced. So use this only for calls that were requested before
+        the block.
         """
         shared: dict[str, OpenDirectory] = {}
         try:
@@ -584,7 +584,7 @@ def _prefix(parts: Parts) -> str:
 
 
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
-    """Return whether both use the same compiled .gitignore files. With `own`, `kept` may have one more."""
+    """Return whether both use the same compiled .gitignore files; with `own`, except the directory's own in `kept`."""
     levels = kept.levels
     if own and levels and levels[0].prefix_bytes == kept.prefix_bytes:
         levels = levels[1:]

@@ -363,7 +363,7 @@ class TreeResources:
                 parts[-1],
                 content,
                 window,
-                whole=most,
+                max_bytes=most,
                 meta=self._meta(version),
                 lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
                 keep=lambda: DuplicatedFile(descriptor, status.st_size),

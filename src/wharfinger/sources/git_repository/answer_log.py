@@ -159,6 +159,7 @@ class LogAnswer(GitAnswer):
         return []
 
     def _following(self, rev: str, changed: dict[str, str]) -> str:
+        """Return the URI of the log that leads to `rev`, with the other parameters of this one."""
         query = {name: value for name, value in self.address.query.items() if name != "after"}
         for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
             if _AGE(query.get(name, "")):  # which would mean another time in the next window

@@ -27,8 +27,8 @@ class TopAnswer(GitAnswer):
     """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
 
     async def load(self) -> None:
-        self.version = self.references.mark
-        if self.readable is not None:  # which changes with branches that the caller may not read
+        self.version = self.references.fingerprint
+        if self.readable is not None:  # that fingerprint also depends on branches that the caller may not read
             self.version = digest((await self.contents())[0].text or "")
 
     async def resource(self) -> t.Resource:

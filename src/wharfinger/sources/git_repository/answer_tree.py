@@ -94,7 +94,7 @@ class TreeAnswer(GitAnswer):
             self.entry.part,
             content,
             window,
-            whole=self.repository.whole,
+            max_bytes=self.repository.whole,
             meta={VERSION: oid},
             lines=self.repository.lines.of(oid, oid, content) if window and window.kind == "lines" else None,
         )
@@ -166,7 +166,7 @@ async def entry_resources(
 
 async def _head(repository: Repository, oid: str) -> bytes | None:
     try:
-        return await repository.objects.start(oid)
+        return await repository.objects.first_bytes(oid)
     except (MissingObject, InvalidArgument):  # a read of the file reports the error
         return None
 

@@ -1,6 +1,6 @@
 """Reads commits, tags, trees and blobs by the names of their objects, and finds paths in trees.
 
-Walks are lazy: of a tree that contains another one many times, only the part that is requested is read.
+A walk reads a tree only when its entries are requested, because a tree can contain another one many times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wharfinger.sources.git_repository.parsing import (
     parse_tree,
 )
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
-from wharfinger.sources.windows.window import Data, RandomAccess
+from wharfinger.sources.windows.window import BytesContent, RandomAccess
 
 __all__ = ["GitObjects", "NoSuchPath", "is_link", "is_module", "is_tree"]
 
@@ -44,8 +44,8 @@ Found = TypeVar("Found")
 Parsed = TypeVar("Parsed")
 
 MIB = 1 << 20
-SMALL_BYTES = {"commit": 4 * MIB, "tag": 4 * MIB, "tree": 32 * MIB}
-"""The largest objects that are parsed."""
+MAX_PARSED_BYTES = {"commit": 4 * MIB, "tag": 4 * MIB, "tree": 32 * MIB}
+"""The largest object of each kind that is parsed."""
 TREES_BYTES, COMMITS_BYTES = 48 * MIB, 16 * MIB
 """Memory for trees and for commits that are kept, approximately."""
 LARGEST_BYTES = 2048 * MIB
@@ -141,7 +141,7 @@ class GitObjects:
     async def _data(self, oid: str, kind: str) -> bytes:
         if (await self.reader.info(oid)).kind != kind:
             raise MissingObject(oid)
-        return await self.reader.contents(oid, SMALL_BYTES[kind])
+        return await self.reader.contents(oid, MAX_PARSED_BYTES[kind])
 
     async def peel(self, oid: str) -> GitObject:
         """Return the object that a tag leads to. An object that is not a tag is returned itself.
@@ -176,7 +176,7 @@ class GitObjects:
         """
         info = await self.reader.info(oid)
         if info.size <= WHOLE_BYTES:
-            return Data(await self.reader.contents(oid))
+            return BytesContent(await self.reader.contents(oid))
         if info.size > LARGEST_BYTES:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {LARGEST_BYTES:,} can be read.")
         async with self._copying:
@@ -199,7 +199,7 @@ class GitObjects:
             digest.update(piece)
         return digest.hexdigest() == info.oid
 
-    async def start(self, oid: str) -> bytes:
+    async def first_bytes(self, oid: str) -> bytes:
         """Return the first bytes of a blob, enough to detect its type. Raises what `content` raises."""
         known = self._heads.get(oid)
         if known is None:

@@ -64,7 +64,7 @@ class LoggedCommit(NamedTuple):
 class CommitWindow(NamedTuple):
     """Consecutive commits of a log, newest first. `after` is the last of them, None at the end of the log.
 
-    `cut` is why the log ends before the first commit: `time`, `failure`, or `size` after `MAX_LOG_COMMITS` commits.
+    `cut` is why the log ends before the oldest commit: `time`, `failure`, or `size` after `MAX_LOG_COMMITS` commits.
     """
 
     commits: list[LoggedCommit]

@@ -56,7 +56,7 @@ class References:
         return other is not None and (self.branch, self.head, self.names) == (other.branch, other.head, other.names)
 
     @functools.cached_property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """A text that changes if any reference does."""
         digest = hashlib.blake2b(repr((self.branch, self.head)).encode("utf-8", "surrogateescape"), digest_size=10)
         for name in self._sorted:
@@ -196,8 +196,8 @@ class ReferenceReader:
         private.check_links()
         self.boundary += private.copy_shallow()
         common, own = private.found.common.path, private.found.own.path
-        self._place = self.boundary, private.made, _mark(common, "objects")[:1], _mark(common, "objects", "pack")
-        marks: list[tuple[str, int, int, int]] = []
+        self._place = self.boundary, private.made, _stamp(common, "objects")[:1], _stamp(common, "objects", "pack")
+        stamps: list[tuple[str, int, int, int]] = []
         links: list[str] = []
         for path in (
             os.path.join(own, "HEAD"),
@@ -208,14 +208,14 @@ class ReferenceReader:
                 status = os.lstat(path)
             except OSError:
                 continue
-            marks.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
-        _scan(os.path.join(common, "refs"), "refs", marks, links, 0)
-        newest = max((mark[3] for mark in marks), default=0)
+            stamps.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+        _scan(os.path.join(common, "refs"), "refs", stamps, links, 0)
+        newest = max((stamp[3] for stamp in stamps), default=0)
         settled = abs(time.time_ns() - newest) > SETTLED_NS
-        return (marks if settled else None), frozenset(links)
+        return (stamps if settled else None), frozenset(links)
 
 
-def _mark(*names: str) -> tuple[int, ...]:
+def _stamp(*names: str) -> tuple[int, ...]:
     """Return a value that changes if a folder is replaced, or if its entries change."""
     try:
         status = os.lstat(os.path.join(*names))
@@ -224,7 +224,7 @@ def _mark(*names: str) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_mtime_ns
 
 
-def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links: list[str], deep: int) -> None:
+def _scan(folder: str, name: str, stamps: list[tuple[str, int, int, int]], links: list[str], deep: int) -> None:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -238,9 +238,9 @@ def _scan(folder: str, name: str, marks: list[tuple[str, int, int, int]], links:
                     links.append(path)
                 elif entry.is_dir(follow_symlinks=False):
                     if deep < MAX_FOLDER_LEVELS:
-                        _scan(entry.path, path, marks, links, deep + 1)
-                elif len(marks) < MAX_REFERENCES:
+                        _scan(entry.path, path, stamps, links, deep + 1)
+                elif len(stamps) < MAX_REFERENCES:
                     status = entry.stat(follow_symlinks=False)
-                    marks.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+                    stamps.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
     except OSError:  # it was removed meanwhile
         return

@@ -245,7 +245,7 @@ class GitSource(Source):
         if len(self._looked) > 100_000:
             self._looked.clear()
         if uri is None:
-            version: Hashable = references.mark
+            version: Hashable = references.fingerprint
         else:
             version = self._on_loop(self._answered(uri, _version, references))
             if not answer_for(self.repository, references, uri).only_references:

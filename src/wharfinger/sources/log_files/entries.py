@@ -25,11 +25,11 @@ __all__ = [
     "EntryFilter",
     "EntryMatch",
     "LogEntry",
+    "end_of_last_entry",
     "entries",
     "find_time",
     "has_times",
     "head_before",
-    "last_head",
     "next_head",
 ]
 
@@ -120,7 +120,8 @@ def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
         end = data.find(b"\n", at) + 1 or len(data)
         line = data[at : min(end, at + LINE_START_BYTES)]
         here = time_of(line, zone, now) if timed else None
-        if here is not None if timed else _begins(line, before):
+        begins = here is not None if timed else _begins(line, before)
+        if begins:
             if at > start:
                 yield LogEntry(start, at, moment)
             start, moment = at, here
@@ -161,7 +162,7 @@ def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | No
     return offset + found[1].start if len(found) == 2 else None
 
 
-def last_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
+def end_of_last_entry(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
     """Return the offset at which the last complete entry in `data` ends. The data begins at `offset` of the log."""
     end = offset + len(data)
     head = head_before(content, end, zone, now)

@@ -16,9 +16,9 @@ from wharfinger.sources.windows import window
 
 __all__ = ["NAMES", "LogQuery", "read_query"]
 
-_PLACES = ("tail", "lines", "bytes", "after", "before")
-_FILTERS = ("since", "until", "level", "text")
-NAMES = (*_PLACES, *_FILTERS)
+_WINDOW_NAMES = ("tail", "lines", "bytes", "after", "before")
+_FILTER_NAMES = ("since", "until", "level", "text")
+NAMES = (*_WINDOW_NAMES, *_FILTER_NAMES)
 """The names that a query may have."""
 MAX_TEXT_LENGTH = 200
 """Characters of `text=`."""
@@ -59,7 +59,7 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     Raises:
         InvalidArgument: a name or a value is unknown, or two of them exclude each other.
     """
-    places = [name for name in query if name in _PLACES]
+    places = [name for name in query if name in _WINDOW_NAMES]
     other = [name for name in query if name not in NAMES]
     together = set(places) == {"before", "tail"}
     if other or (len(places) > 1 and not together):

@@ -19,11 +19,11 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.entries import (
     BLOCK_BYTES,
     EntryFilter,
+    end_of_last_entry,
     entries,
     find_time,
     has_times,
     head_before,
-    last_head,
     next_head,
 )
 from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
@@ -133,14 +133,14 @@ class LogReader:
             return found
         last = found.pieces[-1]
         content = chain.content(chain.generations.index(last.generation))
-        end = last.end if last.end >= content.size else self._last_head(content, last.start, last.data)
+        end = last.end if last.end >= content.size else self._end_of_last_entry(content, last.start, last.data)
         if end == last.end:
             return found
         cut = Piece(last.generation, last.start, last.data[: end - last.start])
         return found._replace(pieces=[*found.pieces[:-1], cut], position=position_of(content, end))
 
-    def _last_head(self, content: LogContent, start: int, data: bytes) -> int:
-        return last_head(content, start, data, self.zone, content.modified / 1e9)
+    def _end_of_last_entry(self, content: LogContent, start: int, data: bytes) -> int:
+        return end_of_last_entry(content, start, data, self.zone, content.modified / 1e9)
 
     def _filter(
         self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery

@@ -19,7 +19,7 @@ __all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "contains_position", "loca
 
 SAMPLE_BYTES = 1_024
 """The digest covers this many bytes at the beginning of the file, and as many before the position."""
-_FORM = struct.Struct(">BQQQ8s")
+_PACKED = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
 
@@ -35,7 +35,7 @@ class LogPosition(NamedTuple):
     digest: bytes
 
     def __str__(self) -> str:
-        packed = _FORM.pack(_VERSION, self.inode & (1 << 64) - 1, self.offset, self.written, self.digest)
+        packed = _PACKED.pack(_VERSION, self.inode & (1 << 64) - 1, self.offset, self.written, self.digest)
         return urlsafe_b64encode(packed).decode().rstrip("=")
 
     @classmethod
@@ -46,7 +46,7 @@ class LogPosition(NamedTuple):
             InvalidArgument: it is not a position.
         """
         try:
-            version, *fields = _FORM.unpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            version, *fields = _PACKED.unpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (ValueError, struct.error):
             version, fields = 0, []
         if version != _VERSION:
@@ -55,7 +55,7 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files.
+    """An offset in the file with the index `at` in a chain of files.
 
     If `lost`, the file is gone, and this is the beginning of the oldest file that changed since.
     """

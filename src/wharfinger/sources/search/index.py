@@ -43,8 +43,8 @@ STOP_SECONDS = 5.0
 def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int = 512 * MIB) -> SearchIndex:
     """Index the text of all sources, so that searches are quick: `server.include(search_index())`.
 
-    The index keeps no text, and takes an eighth to a half of its space. It is made in the background, and kept for the
-    next start.
+    The index takes an eighth to a half as much space as the text, which it does not keep. It is made in the background,
+    and kept for the next start.
 
     Args:
         folder: The folder of the index; by default `wharfinger` in the user's cache folder.

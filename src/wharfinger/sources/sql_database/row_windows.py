@@ -139,7 +139,7 @@ def _key(name: str, value: str) -> KeyTexts:
 
 
 def read_window(
-    engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds, uris: SqlUris | None = None
+    engine: DatabaseEngine, table: DatabaseTable, query: RowQuery, bounds: QueryBounds, uris: SqlUris | None = None
 ) -> RowWindow:
     """Read the requested rows, or as many of them as fit into one window.
 
@@ -149,9 +149,9 @@ def read_window(
         InvalidArgument: the table has no key, has a different key, or lacks a column.
         LookupError: the table no longer exists.
     """
-    span = ask.span
+    span = query.span
     _check(table, span)
-    size = limited(bounds.size) if ask.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
+    size = limited(bounds.size) if query.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
     if span.where != "at":
         bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:
@@ -176,13 +176,13 @@ def read_window(
         lines.append(json_line(names, cells))
     text = "".join(lines)
     first, last = (join_key(rows[at].place) if rows else "" for at in (0, -1))
-    whole_table = span.where == "first" and not ask.explicit
+    whole_table = span.where == "first" and not query.explicit
     token = engine.table_token(table) if found.more and whole_table else ""
     return RowWindow(
         text,
         len(rows),
-        *_neighbours(table, ask, found, first, last),
-        short=found.more and (not ask.explicit or (not span.backwards and len(rows) < span.limit)),
+        *_neighbours(table, query, found, first, last),
+        short=found.more and (not query.explicit or (not span.backwards and len(rows) < span.limit)),
         version=digest(text, token),
         first=first,
         last=last,
@@ -209,14 +209,14 @@ def _check(table: DatabaseTable, span: Span) -> None:
 
 
 def _neighbours(
-    table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str
+    table: DatabaseTable, query: RowQuery, found: Rows, first: str, last: str
 ) -> tuple[str | None, str | None]:
     """Return the queries of the next and of the previous window."""
-    span = ask.span
+    span = query.span
     others = f"&{span.choice.text}" if span.choice.text else ""
     if table.key is None:
         end = span.offset + len(found.rows)
-        last_row = end + span.limit if ask.explicit else ""
+        last_row = end + span.limit if query.explicit else ""
         following = f"rows={end + 1}-{last_row}{others}" if found.more else None
         begin = max(0, span.offset - span.limit)
         return following, f"rows={begin + 1}-{span.offset}{others}" if span.offset else None
@@ -228,7 +228,7 @@ def _neighbours(
             if span.choice.order
             else f"The keys of {clean(table.name)} are too long for a URI."
         )
-    others = (f"&limit={span.limit}" if ask.explicit else "") + others
+    others = (f"&limit={span.limit}" if query.explicit else "") + others
     follows = found.more if not span.backwards else span.where == "before"
     precedes = found.more if span.backwards else span.where == "after"
     return (

@@ -59,7 +59,7 @@ from wharfinger.sources.windows.window import (
     NEXT,
     PREVIOUS,
     WINDOW,
-    Data,
+    BytesContent,
     continuation,
     parse,
     read_content,
@@ -336,7 +336,7 @@ class Database(Source):
             return self._single_content(uri, mime.TEXT, "NULL\n")
         version = digest(f"{cell.size}", hashlib.blake2b(cell.data, digest_size=16).hexdigest())
         name = target.column if cell.is_text else ""
-        contents = read_content(uri, base, name, Data(cell.data), parse(query), meta={VERSION: version})
+        contents = read_content(uri, base, name, BytesContent(cell.data), parse(query), meta={VERSION: version})
         if cell.size > len(cell.data):
             contents.append(remark(uri, f"These are the first {len(cell.data):,} bytes of {cell.size:,}."))
         return t.ReadResourceResult(contents=contents, ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)

@@ -146,19 +146,19 @@ def _walk(
 ) -> Iterator[tuple[Document, _Position]]:
     """Yield each document after a position, with its own position."""
     start = (begin.schema, begin.table)
-    for place, table in catalogue.tables.items():
-        if place < start:
+    for full_name, table in catalogue.tables.items():
+        if full_name < start:
             continue
         last, rows = begin.last, begin.rows
-        if place > start:
+        if full_name > start:
             last, rows = "", 0
             version = digest(describe(table, uris))
-            yield _document(uris.of_table(*place), table, version, JSON), _Position(*place)
+            yield _document(uris.of_table(*full_name), table, version, JSON), _Position(*full_name)
         if not reads_rows(uris, table):
             continue
         for uri, window in _windows(engine, uris, bounds, table, last, rows):
             rows = rows + window.rows if table.key is not None else MAX_ROWS
-            yield _document(uri, table, window.version, JSON_LINES), _Position(*place, window.last, rows)
+            yield _document(uri, table, window.version, JSON_LINES), _Position(*full_name, window.last, rows)
 
 
 def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:

@@ -229,7 +229,7 @@ class SQLite(DatabaseEngine):
                         self._token_connection.connection.close()
                     self._token_connection = _Pooled(connect(self.path), now)
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
-                return now, self._token_connection.number, version
+                return now, self._token_connection.id, version
             except (OSError, sqlite3.Error) as error:
                 self._raise_failure(error)  # a locked file still exists
                 raise self._unreachable(error) from error
@@ -300,7 +300,8 @@ class _Pooled:
         self.connection = connection
         self.file = file
         _Pooled._count += 1
-        self.number = f"{os.getpid()}.{time.monotonic_ns()}.{_Pooled._count}"
+        self.id = f"{os.getpid()}.{time.monotonic_ns()}.{_Pooled._count}"
+        """Different for each connection: `data_version` values of two connections cannot be compared."""
 
 
 # Statements
@@ -408,7 +409,7 @@ def _existing(table: DatabaseTable) -> Generator[None]:
 
 
 def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
-    """Return whether the rowid is needed to tell rows apart, because a part of a key is NULL."""
+    """Return whether the rowid is needed to distinguish rows, because a part of a key is NULL."""
     key = table.key
     if key is None or not key.tie:
         return False

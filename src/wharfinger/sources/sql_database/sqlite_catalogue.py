@@ -76,7 +76,7 @@ def _table(
         key=_key(kind, info, columns, primary, listed, without_rowid, "collate" in (definition or "").lower()),
         primary_key=primary,
         foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
-        indexes=tuple(TableIndex(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
+        indexes=tuple(TableIndex(one.name, one.column_names, one.unique) for one in listed if one.origin != "pk"),
         checks=_checks(definition or "") if kind == "table" else (),
         definition=definition if kind == "view" else None,
     )
@@ -87,17 +87,17 @@ def _pragma(connection: sqlite3.Connection, pragma: str, name: str) -> list[Any]
 
 
 class _Index:
-    """An index, and whether rows can be ordered by it."""
+    """An index, with the names of its columns, and whether rows can be ordered by it."""
 
     def __init__(self, connection: sqlite3.Connection, row: Sequence[Any]) -> None:
         _, self.name, unique, self.origin, partial = row
         self.unique = bool(unique)
         parts = [part for part in _pragma(connection, "index_xinfo", self.name) if part[5]]
-        self.shown = tuple(part[2] or "(an expression)" for part in parts)
+        self.column_names = tuple(part[2] or "(an expression)" for part in parts)
         self.collations = tuple(part[4] for part in parts)
         directions = {bool(part[3]) for part in parts}
         self.descending = directions == {True}
-        self.orders = self.unique and not partial and len(directions) == 1 and all(part[2] for part in parts)
+        self.can_order_rows = self.unique and not partial and len(directions) == 1 and all(part[2] for part in parts)
 
 
 def _key(
@@ -124,11 +124,11 @@ def _key(
         return UniqueKey(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
     for origin in ("pk", "u", "c"):
         for one in indexes:
-            never_null = not_null.issuperset(one.shown)
-            if one.origin == origin and one.orders and (never_null or (origin == "pk" and rowid)):
+            never_null = not_null.issuperset(one.column_names)
+            if one.origin == origin and one.can_order_rows and (never_null or (origin == "pk" and rowid)):
                 plain = set(one.collations) == {"BINARY"} and not collated
                 tie = "" if never_null else rowid or ""
-                return UniqueKey(one.shown, () if plain else one.collations, one.descending, tie=tie)
+                return UniqueKey(one.column_names, () if plain else one.collations, one.descending, tie=tie)
     return (
         None if without_rowid or rowid is None or kind != "table" else UniqueKey((rowid,), physical=True, integer=True)
     )

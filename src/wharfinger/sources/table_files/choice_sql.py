@@ -15,7 +15,7 @@ from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, lik
 __all__ = ["SelectedColumn", "conditions_of", "sort_terms_of"]
 
 _DECIMAL = "DECIMAL(38, 10)"
-_WHOLES = frozenset(
+_INTEGERS = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 )
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
@@ -37,7 +37,7 @@ class SelectedColumn(NamedTuple):
     @property
     def types(self) -> tuple[str, ...]:
         """The types by which its values are compared, the most exact first."""
-        if self.type in _WHOLES or self.type.startswith("DECIMAL"):
+        if self.type in _INTEGERS or self.type.startswith("DECIMAL"):
             return _DECIMAL, "DOUBLE"
         if self.type in _FLOATS:
             return ("DOUBLE",)

@@ -59,7 +59,7 @@ class DuckDBEngine:
         for setting in _SETTINGS:
             self._connection.execute(f"SET {setting.format(root=literal(inside))}")
 
-    def ask(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def fetch_all(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a statement, which must limit their number. Raises the same errors as `rows`."""
         return list(self.rows(name, statement, parameters))
 

@@ -88,7 +88,7 @@ def _count(
 ) -> int:
     where, values = conditions_of(columns, choice)
     statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - our own names and literals
-    return int(engine.ask(file.name, statement, [file.path, *values])[0][0])
+    return int(engine.fetch_all(file.name, statement, [file.path, *values])[0][0])
 
 
 def _select(
@@ -158,7 +158,7 @@ class Csv:
         """Count the rows if the file is small."""
         if file.content.size > MAX_COUNTED_BYTES:
             return None
-        return int(engine.ask(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
+        return int(engine.fetch_all(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
@@ -200,7 +200,7 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> tuple[Any, ..
         UnreadableTable: DuckDB detects no columns.
     """
     delimiter_option = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
-    (detected,) = engine.ask(
+    (detected,) = engine.fetch_all(
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - our own literals
         f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{delimiter_option})",
@@ -297,7 +297,7 @@ class JsonLines:
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = (
-            engine.ask(
+            engine.fetch_all(
                 file.name,
                 _DESCRIBE_LINES,
                 [file.path],
@@ -407,7 +407,7 @@ class Parquet:
     """A Parquet file: its columns have types, and its footer has the number of rows."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
-        described = engine.ask(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
+        described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
         self._names = [str(row[0]) for row in described]
         self.columns = [
             TableColumn(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)
@@ -417,7 +417,7 @@ class Parquet:
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Return the number of rows in the footer."""
         statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
-        return int(engine.ask(file.name, statement, [file.path])[0][0])
+        return int(engine.fetch_all(file.name, statement, [file.path])[0][0])
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]

@@ -289,7 +289,7 @@ class Upstream(Source):
         if not self._index.has(uri) or self._belongs_elsewhere(uri):
             return None
         try:
-            resources, _ = await self._lists.at(self._index.page_of(uri))
+            resources, _ = await self._lists.page_at(self._index.page_of(uri))
         except InvalidArgument:
             return None
         return next((resource for resource in resources if resource.uri == uri), None)
@@ -376,11 +376,11 @@ class Upstream(Source):
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> t.Completion | list[str]:
         """Return the other server's suggestions, or none if it cannot be asked."""
-        ours = next((one for one in self._index.templates if one.uri_template == template), None)
-        if ours is None or argument not in UriTemplate(template).variables:
+        listed = next((one for one in self._index.templates if one.uri_template == template), None)
+        if listed is None or argument not in UriTemplate(template).variables:
             return []
         try:
-            return await self._client.call(lambda client: client.complete(ours, argument, value, context or None))
+            return await self._client.call(lambda client: client.complete(listed, argument, value, context or None))
         except (WharfingerError, UnicodeEncodeError):
             return []
 

@@ -33,7 +33,7 @@ MAX_CURSOR_LENGTH = 16 * 1024
 """Characters in the other server's cursor, which is part of our own."""
 MAX_FETCHES = 50
 """Pages of the other server that are fetched for one of ours."""
-MAX_MARKS = 8
+MAX_DIGESTS = 8
 """Digests of shown resources in a key. The list continues at the right place if one of these still exists."""
 SEARCHED_PAGES = 4
 """Later pages that are searched for these resources."""
@@ -49,7 +49,7 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
     """Digests of the last resources that were shown, the latest first."""
     index: int = 0
     pages: int = 0
-    mark: str = ""
+    earlier: str = ""
     """The digest of an earlier cursor: a list that returns to it never ends."""
 
 
@@ -75,16 +75,16 @@ class UpstreamLists:
         position = _Position() if after is None else _read(after)
         shown: list[t.Resource] = []
         for _ in range(MAX_FETCHES):
-            resources, next_cursor = await self.at(UNSET if position.cursor is None else position.cursor)
+            resources, next_cursor = await self.page_at(UNSET if position.cursor is None else position.cursor)
             begin = _continue_at(resources, position)
             if begin is None:
                 position = await self._find_again(position, next_cursor)
-                resources, next_cursor = await self.at(UNSET if position.cursor is None else position.cursor)
+                resources, next_cursor = await self.page_at(UNSET if position.cursor is None else position.cursor)
                 begin = _continue_at(resources, position) or 0
             end = begin + limit - len(shown)
             shown += resources[begin:end]
-            latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MAX_MARKS) : end])]
-            position = msgspec.structs.replace(position, shown=(*latest, *position.shown)[:MAX_MARKS])
+            latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MAX_DIGESTS) : end])]
+            position = msgspec.structs.replace(position, shown=(*latest, *position.shown)[:MAX_DIGESTS])
             if end < len(resources):
                 return shown, _write(msgspec.structs.replace(position, index=end))
             if next_cursor is UNSET:
@@ -101,17 +101,17 @@ class UpstreamLists:
             if next_cursor is UNSET:
                 break
             ahead = self._next(ahead, next_cursor)
-            resources, next_cursor = await self.at(next_cursor)
+            resources, next_cursor = await self.page_at(next_cursor)
             moved = msgspec.structs.replace(ahead, shown=position.shown, index=position.index)
             if _continue_at(resources, moved) is not None:
                 return moved
         index = max(0, position.index - len(position.shown))  # all of these resources are gone
         return msgspec.structs.replace(position, shown=(), index=index)
 
-    async def at(self, cursor: Cursor) -> Page:
+    async def page_at(self, cursor: Cursor) -> Page:
         """Return the page at a cursor, at most `CACHE_SECONDS` old."""
-        at, page = self._cache.get(cursor, (0.0, None))
-        if page is None or time.monotonic() - at > CACHE_SECONDS:
+        fetched_at, page = self._cache.get(cursor, (0.0, None))
+        if page is None or time.monotonic() - fetched_at > CACHE_SECONDS:
             page = await self._fetch(cursor)
             if len(page[0]) > MAX_PAGE_ITEMS:
                 raise InternalError(f"{self._name} has a page of more than {MAX_PAGE_ITEMS:,} resources.")
@@ -123,9 +123,15 @@ class UpstreamLists:
 
     def _next(self, position: _Position, cursor: str) -> _Position:
         pages, found = position.pages + 1, _digest(cursor)
-        if cursor == position.cursor or found == position.mark or pages >= MAX_PAGES or len(cursor) > MAX_CURSOR_LENGTH:
+        if (
+            cursor == position.cursor
+            or found == position.earlier
+            or pages >= MAX_PAGES
+            or len(cursor) > MAX_CURSOR_LENGTH
+        ):
             raise InternalError(f"The list of {self._name} has no end, or a cursor that cannot be used.")
-        return _Position(cursor, position.shown, 0, pages, found if pages & (pages - 1) == 0 else position.mark)
+        # Brent's algorithm remembers the cursors of pages 1, 2, 4, 8, …
+        return _Position(cursor, position.shown, 0, pages, found if pages & (pages - 1) == 0 else position.earlier)
 
 
 def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:
@@ -138,7 +144,7 @@ def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | 
     if 0 < position.index <= len(resources) and _digest(resources[position.index - 1].uri) == position.shown[0]:
         return position.index
     after = {_digest(resource.uri): number for number, resource in enumerate(resources, 1)}
-    return next((after[mark] for mark in position.shown if mark in after), None if position.index else 0)
+    return next((after[digest] for digest in position.shown if digest in after), None if position.index else 0)
 
 
 def _write(position: _Position) -> str:
@@ -155,5 +161,5 @@ def _read(key: str) -> _Position:
         raise bad_cursor() from None
 
 
-def _digest(cursor: str) -> str:
-    return hashlib.blake2b(cursor.encode(errors="replace"), digest_size=9).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=9).hexdigest()

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from wharfinger.sources.bounded_cache import BoundedCache
 
 __all__ = [
-    "Form",
+    "CodeUnit",
     "LineIndex",
     "LineIndexes",
     "LineStart",
@@ -59,7 +59,7 @@ class RandomAccess(Protocol):
         ...
 
 
-Form = tuple[int, bool]
+CodeUnit = tuple[int, bool]
 """The bytes of a code unit (2 for UTF-16), and whether the first of them is the high one."""
 
 
@@ -91,7 +91,7 @@ class LineIndex:
     """The counts of one content. Safe to use from several threads at once."""
 
     def __init__(self) -> None:
-        self.form: Form = (1, False)
+        self.code_unit: CodeUnit = (1, False)
         self.step = STEP_BYTES
         self._counts = array("Q", (0,))  # line ends before each multiple of `step`
         self._samples: list[tuple[int, bytes]] = []
@@ -106,7 +106,7 @@ class LineIndex:
         self,
         content: RandomAccess,
         line: int,
-        form: Form = (1, False),
+        code_unit: CodeUnit = (1, False),
         *,
         until: int | None = None,
         seconds: float = SCAN_SECONDS,
@@ -124,18 +124,20 @@ class LineIndex:
         late = False
         while True:
             with self._lock:  # for one step only, so that other threads can use the counts meanwhile
-                block = self._block(content, line - 1, form, until, late)
+                block = self._block(content, line - 1, code_unit, until, late)
             if block is not None:
                 break
             late = time.monotonic() > deadline
         if until is not None and block.begin > until:
             return LineStart(until, 0)
-        return _in_block(content, form, block, line)
+        return _in_block(content, code_unit, block, line)
 
-    def _block(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
+    def _block(
+        self, content: RandomAccess, number: int, code_unit: CodeUnit, until: int | None, late: bool
+    ) -> _Block | None:
         """Return the block that has line end `number` or ends the search, or None after counting one more block."""
-        if form != self.form:
-            self.form, self.step, self._counts, self._samples = form, STEP_BYTES, array("Q", (0,)), []
+        if code_unit != self.code_unit:
+            self.code_unit, self.step, self._counts, self._samples = code_unit, STEP_BYTES, array("Q", (0,)), []
         at = bisect_left(self._counts, number)
         known = at < len(self._counts)
         beyond = until is not None and self.scanned > until
@@ -155,7 +157,7 @@ class LineIndex:
             data = content.read(at, STEP_BYTES)
             if len(data) < STEP_BYTES:
                 return False
-            ends, mark = line_ends(data, self.form)
+            ends, mark = line_ends(data, self.code_unit)
             number += ends.count(mark)
         self._counts.append(number)
         self._samples.append((self.scanned - SAMPLE_BYTES, data[-SAMPLE_BYTES:]))
@@ -174,34 +176,34 @@ class LineIndex:
         return content.size >= scanned and all(content.read(at, len(was)) == was for at, was in samples)
 
 
-def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> LineStart:
+def _in_block(content: RandomAccess, code_unit: CodeUnit, block: _Block, line: int) -> LineStart:
     """Return where `line` begins in a block; the end of the content if that comes first."""
     offset, end, number = block
     while offset < end:
         data = content.read(offset, min(PIECE_BYTES, end - offset))
         if not data:
             break
-        ends, mark = line_ends(data, form)
+        ends, mark = line_ends(data, code_unit)
         here = ends.count(mark)
         if number + here >= line - 1:
-            return LineStart(offset + nth_end(ends, mark, line - 1 - number) * form[0], line)
+            return LineStart(offset + nth_end(ends, mark, line - 1 - number) * code_unit[0], line)
         number += here
         offset += len(data)
-    return LineStart(offset, number + (1 if not offset or ends_line(content, offset, form) else 2))
+    return LineStart(offset, number + (1 if not offset or ends_line(content, offset, code_unit) else 2))
 
 
-def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
-    """Return whether there is a line end just before this place."""
-    unit = form[0]
-    if not size or size % unit:
+def ends_line(content: RandomAccess, offset: int, code_unit: CodeUnit) -> bool:
+    """Return whether a line ends at this offset."""
+    unit = code_unit[0]
+    if not offset or offset % unit:
         return False
-    ends, mark = line_ends(content.read(size - unit, unit), form)
+    ends, mark = line_ends(content.read(offset - unit, unit), code_unit)
     return ends.endswith(mark)
 
 
-def line_ends(data: bytes, form: Form) -> tuple[bytes, bytes]:
+def line_ends(data: bytes, code_unit: CodeUnit) -> tuple[bytes, bytes]:
     """Return one byte for each code unit, and the value of those bytes that are line ends."""
-    unit, big = form
+    unit, big = code_unit
     if unit == 1:
         return data, b"\n"
     planes = [data[at : len(data) - len(data) % unit : unit] for at in range(unit)]

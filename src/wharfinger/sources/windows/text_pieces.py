@@ -25,7 +25,7 @@ def text_pieces(content: RandomAccess) -> Iterator[str]:
     if not text_encoding.is_text or head.startswith(b"%PDF-"):
         return
     decoder = codecs.getincrementaldecoder(text_encoding.encoding)("replace")
-    offset = text_encoding.mark
+    offset = text_encoding.bom_bytes
     while offset < size:
         data = content.read(offset, PIECE_BYTES)
         if not data:

@@ -41,7 +41,7 @@ __all__ = [
     "WINDOW",
     "WINDOW_BYTES",
     "WINDOW_LINES",
-    "Data",
+    "BytesContent",
     "LineIndex",
     "LineIndexes",
     "RandomAccess",
@@ -87,7 +87,7 @@ STREAM_ABOVE_BYTES = 1 << 20
 """A blob of more bytes can be read while it is sent."""
 
 
-class Data:
+class BytesContent:
     """Bytes in memory as a content."""
 
     def __init__(self, data: bytes) -> None:
@@ -175,7 +175,7 @@ def read_content(
     content: RandomAccess,
     window: Window | None,
     *,
-    whole: int = MAX_READ_BYTES,
+    max_bytes: int = MAX_READ_BYTES,
     meta: Mapping[str, object] | None = None,
     lines: LineIndex | None = None,
     keep: Callable[[], t.StoredBytes] | None = None,
@@ -187,9 +187,9 @@ def read_content(
         base: The URI without the window.
         name: The name of the file, for its MIME type.
         content: The bytes.
-        window: The requested window. None for the whole; if that is larger than `whole` or, for a text, than the
+        window: The requested window. None for the whole; if that is larger than `max_bytes` or, for a text, than the
             caller's budget, for its first window.
-        whole: Most bytes to read at once.
+        max_bytes: Most bytes to read at once.
         meta: Added to `_meta` of the first contents.
         lines: The index of the content's lines, if there is one.
         keep: Returns the content in a form that stays readable until it is released. A large blob is then read while it
@@ -199,11 +199,11 @@ def read_content(
         InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
     """
     facts = dict(meta or {})
-    if window is None and content.size <= limited(whole):
+    if window is None and content.size <= limited(max_bytes):
         return [_whole(uri, name, content, facts, keep)]
-    view = View(base, name, content, whole, lines)
+    view = View(base, name, content, max_bytes, lines)
     if window is None and has_budget():
-        if content.size <= whole and not view.text_encoding.is_text:
+        if content.size <= max_bytes and not view.text_encoding.is_text:
             return [_whole(uri, name, content, facts, keep)]
         window = Window("lines", 1) if view.text_encoding.is_text else None
     part = view.read(window)
@@ -214,7 +214,7 @@ def read_content(
     text = view.text(part)
     found = [_blob(uri, view.kind, part.data, facts)]
     if text is not None:
-        found = [_text(uri, view.kind, text, not view.text_encoding.mark, facts)]
+        found = [_text(uri, view.kind, text, not view.text_encoding.bom_bytes, facts)]
     if part.short and part.next is not None:
         following = with_query(base, str(part.next))
         found.append(continuation(following, view.words(part)))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.windows.line_index import (
-    Form,
+    CodeUnit,
     LineIndex,
     NotReached,
     RandomAccess,
@@ -73,7 +73,7 @@ class TextEncoding(NamedTuple):
     encoding: str
     unit: int = 1
     big: bool = False
-    mark: int = 0
+    bom_bytes: int = 0
 
     @property
     def is_text(self) -> bool:
@@ -81,7 +81,7 @@ class TextEncoding(NamedTuple):
         return bool(self.encoding)
 
     @property
-    def form(self) -> Form:
+    def code_unit(self) -> CodeUnit:
         """The bytes of a code unit and whether they are big-endian, for the functions that find line ends."""
         return self.unit, self.big
 
@@ -111,18 +111,18 @@ class WindowContent(NamedTuple):
 class View:
     """Reads windows of one content."""
 
-    def __init__(self, base: str, name: str, content: RandomAccess, whole: int, lines: LineIndex | None) -> None:
+    def __init__(self, base: str, name: str, content: RandomAccess, max_bytes: int, lines: LineIndex | None) -> None:
         self.base = base
         self.content = content
         self.size = content.size
-        self.whole = whole
+        self.max_bytes = max_bytes
         head = content.read(0, min(HEAD_BYTES, self.size))
         self.text_encoding = detect_encoding(head, self.size)
         self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.text_encoding.is_text)
         if self.kind == mime.PDF:
             self.text_encoding = BINARY
         if self.text_encoding.is_text:
-            self.whole = limited(whole)
+            self.max_bytes = limited(max_bytes)
         self.index = lines or LineIndex()
 
     def read(self, window: Window | None) -> WindowContent:
@@ -141,7 +141,7 @@ class View:
             return self.first_bytes(window)
         width = last - begin + 1
         previous = Window("bytes", max(0, begin - width), begin - 1) if begin else None
-        data = self.content.read(begin, min(width, self.whole))
+        data = self.content.read(begin, min(width, self.max_bytes))
         end = begin + len(data)
         if end > last or end >= self.size:
             following = Window("bytes", end, end + width - 1) if end < self.size else None
@@ -170,7 +170,7 @@ class View:
         """Return the data up to its last line end or whole character; the rest belongs to the next window."""
         if not self.text_encoding.is_text:
             return data
-        ends, mark = line_ends(data, self.text_encoding.form)
+        ends, mark = line_ends(data, self.text_encoding.code_unit)
         if lines and ends.count(mark) >= lines:
             return data[: nth_end(ends, mark, lines) * self.text_encoding.unit]
         if begin + len(data) >= self.size:
@@ -194,7 +194,7 @@ class View:
         previous = Window("lines", max(1, first - width), first - 1) if first > 1 else None
         data = self.lines_from(begin, last)
         end = begin + len(data)
-        ends, mark = line_ends(data, self.text_encoding.form)
+        ends, mark = line_ends(data, self.text_encoding.code_unit)
         following = first + ends.count(mark)
         complete = last is not None and following > last
         if end >= self.size or not data:
@@ -207,14 +207,14 @@ class View:
     def lines_from(self, begin: int, last: int | None) -> bytes:
         if last is None:
             return self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
-        end, line = self.find(last + 1, begin + self.whole)
-        if line and end - begin <= self.whole:
+        end, line = self.find(last + 1, begin + self.max_bytes)
+        if line and end - begin <= self.max_bytes:
             return self.content.read(begin, end - begin)
-        return self.up_to_line_end(self.content.read(begin, self.whole), begin)
+        return self.up_to_line_end(self.content.read(begin, self.max_bytes), begin)
 
     def find(self, line: int, until: int | None = None) -> tuple[int, int]:
         try:
-            return self.index.find(self.content, line, self.text_encoding.form, until=until)
+            return self.index.find(self.content, line, self.text_encoding.code_unit, until=until)
         except NotReached as error:
             ahead = with_query(self.base, str(Window("bytes", error.offset)))
             raise InvalidArgument(
@@ -238,13 +238,13 @@ class View:
     def tail_begin(self, lines: int) -> int:
         """Return where the last `lines` lines begin; if they are too long to read at once, fewer lines."""
         text_encoding = self.text_encoding
-        lowest = max(0, self.size - self.whole)
-        missing = lines + ends_line(self.content, self.size, self.text_encoding.form)
+        lowest = max(0, self.size - self.max_bytes)
+        missing = lines + ends_line(self.content, self.size, self.text_encoding.code_unit)
         at = self.size
         while at > lowest:
             begin = max(lowest, at - _BLOCK_BYTES) // text_encoding.unit * text_encoding.unit
             data = self.content.read(begin, at - begin)
-            ends, mark = line_ends(data, self.text_encoding.form)
+            ends, mark = line_ends(data, self.text_encoding.code_unit)
             here = ends.count(mark)
             if here >= missing:
                 return begin + nth_end(ends, mark, here - missing + 1) * text_encoding.unit
@@ -258,7 +258,7 @@ class View:
             return at
         at = at // self.text_encoding.unit * self.text_encoding.unit
         data = self.content.read(at, _BLOCK_BYTES)
-        ends, mark = line_ends(data, self.text_encoding.form)
+        ends, mark = line_ends(data, self.text_encoding.code_unit)
         first = ends.find(mark)
         if first >= 0:
             return at + (first + 1) * self.text_encoding.unit
@@ -270,9 +270,9 @@ class View:
     def text(self, part: WindowContent) -> mime.Decoded | None:
         """Return the text of a window; None if it is not text, or begins or ends inside a character."""
         text_encoding = self.text_encoding
-        if not text_encoding.is_text or part.begin % text_encoding.unit or 0 < part.end < text_encoding.mark:
+        if not text_encoding.is_text or part.begin % text_encoding.unit or 0 < part.end < text_encoding.bom_bytes:
             return None
-        data = part.data if part.begin else part.data[text_encoding.mark :]
+        data = part.data if part.begin else part.data[text_encoding.bom_bytes :]
         try:
             text = data.decode(text_encoding.encoding)
         except UnicodeDecodeError:
@@ -283,7 +283,7 @@ class View:
         """Return the place of a window in its content, for `_meta`."""
         facts = {"begin": part.begin, "end": part.end, "size": self.size}
         if part.line and self.text_encoding.is_text:
-            ends, mark = line_ends(part.data, self.text_encoding.form)
+            ends, mark = line_ends(part.data, self.text_encoding.code_unit)
             facts["firstLine"] = part.line
             facts["lastLine"] = part.line + ends.count(mark) - (ends.endswith(mark) or not part.data)
         return facts
