@@ -88,8 +88,8 @@ def command(
     parts = split_command(argv)
     if not timeout > 0 or max_bytes < 1 or (every is not None and every < MIN_INTERVAL_SECONDS):
         raise UnusableSource(f"timeout and max_bytes must be positive, and every at least {MIN_INTERVAL_SECONDS:g} s.")
-    program, place = find_program(parts, cwd)
-    return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, place)
+    program, folder = find_program(parts, cwd)
+    return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, folder)
 
 
 def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tuple[str, str]:
@@ -98,13 +98,13 @@ def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tu
     Raises:
         UnusableSource: there is no such program or folder.
     """
-    place = os.path.realpath(os.fsdecode(os.fspath(cwd)) if cwd is not None else os.curdir)
-    if not os.path.isdir(place):
-        raise UnusableSource(f"There is no folder {place} to run {parts[0]} in.")
-    program = os.path.join(place, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
+    folder = os.path.realpath(os.fsdecode(os.fspath(cwd)) if cwd is not None else os.curdir)
+    if not os.path.isdir(folder):
+        raise UnusableSource(f"There is no folder {folder} to run {parts[0]} in.")
+    program = os.path.join(folder, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
     if not program or not os.access(program, os.X_OK) or os.path.isdir(program):
         raise UnusableSource(f"There is no program {parts[0]!r}: give its path, or add its folder to PATH.")
-    return program, place
+    return program, folder
 
 
 def split_command(argv: str | Sequence[str]) -> list[str]:

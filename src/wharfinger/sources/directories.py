@@ -13,17 +13,30 @@ from wharfinger.content import mime
 from wharfinger.content.text import iso, size_text
 from wharfinger.sources.windows.window import SUMMARY
 
-__all__ = ["MAX_CHILDREN", "Say", "description_of", "listing_text", "modified_annotations", "modified_at", "summaries"]
+__all__ = [
+    "MAX_CHILDREN",
+    "Describe",
+    "description_of",
+    "listing_text",
+    "modified_annotations",
+    "modified_at",
+    "summaries",
+]
 
 MAX_CHILDREN = 1_000
 """The most entries that a read of a directory returns."""
 
-Say = Callable[[t.Resource], str]
+Describe = Callable[[t.Resource], str]
 """Returns a few words about a file, for the listing of its directory."""
 
 
 def listing_text(
-    where: str, counted: str, children: Sequence[t.Resource], template: str = "", *, say: Say | None = None
+    where: str,
+    counted: str,
+    children: Sequence[t.Resource],
+    template: str = "",
+    *,
+    describe: Describe | None = None,
 ) -> str:
     """Return the text about a directory: the numbers of its entries, and a line for each child.
 
@@ -32,7 +45,7 @@ def listing_text(
         counted: The numbers of its entries, such as `1 folder and 2 files`.
         children: The first entries, at most `MAX_CHILDREN`.
         template: If there are more entries, the template whose completion has them.
-        say: Returns a few words about a child; by default its size, type and time of change.
+        describe: Returns a few words about a child; by default its size, type and time of change.
     """
     lines = [f"{where} holds {counted}."]
     if template:
@@ -40,17 +53,17 @@ def listing_text(
         lines.append(f"Only the first {len(children):,} entries follow. {others}")
     if children:
         lines.append("")
-    lines += [f"{child.name}{_after_name(child, say or _facts)}  {child.uri}" for child in children]
+    lines += [f"{child.name}{_after_name(child, describe or _facts)}  {child.uri}" for child in children]
     return "\n".join(lines) + "\n"
 
 
-def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list[t.ResourceContents]:
+def summaries(children: Sequence[t.Resource], *, describe: Describe | None = None) -> list[t.ResourceContents]:
     """Return a content for each child of a directory.
 
     VS Code shows a child with an empty content as a directory, and any other as a file (mcpResourceFilesystem,
     `readdir`). So the content is a few words about the child, not the child's own.
     """
-    return [_summary(child, say or _brief) for child in children]
+    return [_summary(child, describe or _brief) for child in children]
 
 
 def description_of(child: t.Resource) -> str:
@@ -71,18 +84,18 @@ def modified_at(child: t.Resource) -> float:
     return timegm(time.strptime(str(child.annotations.last_modified), "%Y-%m-%dT%H:%M:%SZ"))
 
 
-def _summary(child: t.Resource, say: Say) -> t.ResourceContents:
+def _summary(child: t.Resource, describe: Describe) -> t.ResourceContents:
     directory = child.mime_type == mime.DIRECTORY
     return t.ResourceContents(
         uri=child.uri,
         mime_type=mime.DIRECTORY if directory else mime.TEXT,
-        text="" if directory else say(child),
+        text="" if directory else describe(child),
         meta={SUMMARY: True},
     )
 
 
-def _after_name(child: t.Resource, say: Say) -> str:
-    return "/" if child.mime_type == mime.DIRECTORY else f"  ({say(child)})"
+def _after_name(child: t.Resource, describe: Describe) -> str:
+    return "/" if child.mime_type == mime.DIRECTORY else f"  ({describe(child)})"
 
 
 def _brief(child: t.Resource) -> str:

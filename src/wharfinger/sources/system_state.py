@@ -127,9 +127,9 @@ class System(Source):
         """
         if uri == TOP:
             children = [_describe(name) for name in _readable_views()]
-            text = listing_text("system/", many(len(children), "view"), children, say=_title)
+            text = listing_text("system/", many(len(children), "view"), children, describe=_title)
             top = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
-            contents = [top, *summaries(children, say=_title)]
+            contents = [top, *summaries(children, describe=_title)]
             return t.ReadResourceResult(contents=contents, cache_scope=self.cache_scope)
         _, measured, _ = self._text(uri)
         shown = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})

@@ -105,9 +105,9 @@ def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> 
         if told.changes:
             seen.add(source.version(log))
     deadline = time.monotonic() + 40
-    while source._looked[log][1] != oid and time.monotonic() < deadline:
+    while source._known_versions[log][1] != oid and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert source._looked[log][1] == oid
+    assert source._known_versions[log][1] == oid
     assert told.changes
     assert len(told.changes) <= (time.monotonic() - began) / source._polling.every + 2
 
@@ -136,10 +136,10 @@ def test_watchers_of_many_files_cost_little_while_nothing_moves(source: ServedGi
     uris = [f"git://repo/tree/main/hull.txt?lines={number}-" for number in range(1, 3)] + [FILE, TREE]
     watched(source, *uris)
     deadline = time.monotonic() + 5
-    while len(source._looked) < len(uris) and time.monotonic() < deadline:
+    while len(source._known_versions) < len(uris) and time.monotonic() < deadline:
         time.sleep(0.01)
     moment = source.references()
-    assert all(seen[0] is moment for seen in source._looked.values())
+    assert all(seen[0] is moment for seen in source._known_versions.values())
 
 
 def test_no_reference_is_ever_missed_while_git_packs_them(source: ServedGit, history: Work) -> None:

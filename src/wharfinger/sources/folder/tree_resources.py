@@ -20,7 +20,14 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Document
-from wharfinger.sources.directories import MAX_CHILDREN, Say, listing_text, modified_annotations, modified_at, summaries
+from wharfinger.sources.directories import (
+    MAX_CHILDREN,
+    Describe,
+    listing_text,
+    modified_annotations,
+    modified_at,
+    summaries,
+)
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.annotating import annotations_of
 from wharfinger.sources.folder.file_content import (
@@ -97,7 +104,7 @@ class TreeResources:
         utf8_only: Whether a file in another encoding is read as bytes.
         annotated: Whether resources have the heading of the file as description, and a priority and audience.
         noun: The word for a file in the listing of a directory.
-        say: Returns the facts about a file that a listing shows.
+        describe: Returns the facts about a file that a listing shows.
     """
 
     def __init__(
@@ -113,7 +120,7 @@ class TreeResources:
         utf8_only: bool = False,
         annotated: bool = False,
         noun: str = "file",
-        say: Say | None = None,
+        describe: Describe | None = None,
     ) -> None:
         self.tree = tree
         self.uri = uri
@@ -126,7 +133,7 @@ class TreeResources:
         self._utf8_only = utf8_only
         self._headings = Headings() if annotated else None
         self._noun = noun
-        self._say = say
+        self._describe = describe
         self._lines = LineIndexes()
 
     # URIs
@@ -384,7 +391,7 @@ class TreeResources:
         children, _ = self._children(place, parts, None, MAX_CHILDREN)
         text = self._listing_text(parts, place, children)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
-        contents += summaries(children, say=self._say)
+        contents += summaries(children, describe=self._describe)
         view = self.view()
         if view is not None and not view.whole(parts):  # the time would reveal changes that the caller may not see
             return contents, None
@@ -403,7 +410,7 @@ class TreeResources:
         where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
         counted = f"{many(folders, 'folder')} and {many(others, self._noun)}"
         more = self.template if folders + others > MAX_CHILDREN else ""
-        return listing_text(where, counted, children, more, say=self._say)
+        return listing_text(where, counted, children, more, describe=self._describe)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:
         """Return a digest of the content of a window; None if it has no window, or too much would be read.

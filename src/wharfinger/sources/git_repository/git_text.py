@@ -75,20 +75,22 @@ def change_line(change: TreeChange) -> str:
     return f"  {change.status} {moved}{path}"
 
 
-def log_entry(commit: Commit, moved: bytes = b"") -> str:
-    """Return a commit of a log with its whole message. `moved` is the old path if the commit renamed the log's file."""
+def log_entry(commit: Commit, old_path: bytes = b"") -> str:
+    """Return a commit of a log with its whole message. `old_path` is set if it renamed the log's file."""
     lines = [
         f"{commit.oid[:12]} {local_time(commit.committer)}  {shown(commit.author.name)}",
         _indented(commit.message),
     ]
-    if moved:
-        lines.append(f"    [renamed from {shown(os.fsdecode(moved))}]")
+    if old_path:
+        lines.append(f"    [renamed from {shown(os.fsdecode(old_path))}]")
     return "\n".join(lines) + "\n"
 
 
-def top_text(name: str, head: str, counts: str, lists: Iterable[tuple[str, Iterable[str]]], how: Iterable[str]) -> str:
+def top_text(
+    name: str, head: str, counts: str, lists: Iterable[tuple[str, Iterable[str]]], forms: Iterable[str]
+) -> str:
     """Return the text about a repository: its HEAD, branches and tags, and the URIs of everything else."""
     lines = [f"{name} is a git repository: {head}; {counts}."]
     for title, names in lists:
         lines += ["", title, *[f"  {line}" for line in names]]
-    return "\n".join([*lines, "", *how]) + "\n"
+    return "\n".join([*lines, "", *forms]) + "\n"

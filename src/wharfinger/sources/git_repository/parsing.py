@@ -15,7 +15,7 @@ MAX_PERSON_BYTES = 1_000  # bytes of a person that are shown if they cannot be p
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
-_NO_NAMES = frozenset((b"", b".", b".."))
+_NOT_FILE_NAMES = frozenset((b"", b".", b".."))
 
 
 class NotParsed(ValueError):
@@ -113,7 +113,7 @@ def parse_tree(data: bytes, length: int = 20) -> GitTree:
     rows = _ENTRIES[length].findall(data)
     if sum([len(mode) + len(name) + 2 + length for mode, name, _ in rows]) != len(data):
         raise NotParsed("this is not a tree")
-    return GitTree([row for row in rows if row[1] not in _NO_NAMES and b"/" not in row[1]])
+    return GitTree([row for row in rows if row[1] not in _NOT_FILE_NAMES and b"/" not in row[1]])
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:

@@ -105,7 +105,7 @@ class GitSource(Source):
         self._loop: asyncio.AbstractEventLoop | None = None  # the server's
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
         self._references: References | None = None  # as of this round of polling
-        self._looked: dict[str | None, tuple[References, Hashable]] = {}
+        self._known_versions: dict[str | None, tuple[References, Hashable]] = {}
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
         """Return the patterns for a folder at every revision, and its differences, blame and uncommitted changes."""
@@ -125,7 +125,7 @@ class GitSource(Source):
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return the top, branches, tags, the newest commits of HEAD, and HEAD's files."""
-        return await git_listing.page(self.repository, await self._now(), after, limit)
+        return await git_listing.page(self.repository, await self._current(), after, limit)
 
     async def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -136,12 +136,12 @@ class GitSource(Source):
     async def stat(self, uri: str) -> t.Resource:
         """Return the resource of a URI, without reading all of its content."""
 
-        async def known(answer: GitAnswer) -> t.Resource:
+        async def resource(answer: GitAnswer) -> t.Resource:
             if answer.readable is None:  # a watch reports the changes of what is there
                 self._polling.record(uri, answer.version)
             return await answer.resource()
 
-        return await self._answered(uri, known)
+        return await self._answered(uri, resource)
 
     async def version(self, uri: str) -> str:
         """Return the name of the object that the URI refers to now; for a difference, of both objects."""
@@ -165,17 +165,17 @@ class GitSource(Source):
         if not any(template == known.uri_template for known in self.templates):
             return []
         try:
-            return await git_completion.complete(self.repository, await self._now(), argument, value, context)
+            return await git_completion.complete(self.repository, await self._current(), argument, value, context)
         except (LookupError, InvalidArgument, UnicodeError):
             return []
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the files of HEAD, and its newest commits."""
-        return await git_listing.documents(self.repository, await self._now(), after, limit)
+        return await git_listing.documents(self.repository, await self._current(), after, limit)
 
     async def text(self, uri: str) -> Iterable[str]:
         """Return the text of a file, or the message of a commit."""
-        return await self._answered(uri, _searched)
+        return await self._answered(uri, _searched_text)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
         """Show messages of commits only to callers who may read all files: they may describe any of them."""
@@ -230,7 +230,7 @@ class GitSource(Source):
 
     def _prepare(self) -> None:
         try:
-            self._references = self._on_loop(self._now())
+            self._references = self._on_loop(self._current())
         except InvalidArgument:  # the repository was moved or is damaged: until it is back, it has no resources
             self._references = None
 
@@ -239,18 +239,18 @@ class GitSource(Source):
         references = self._references
         if references is None:  # the repository is missing
             raise ResourceNotFound(uri or self.uri)
-        before = self._looked.get(uri)
+        before = self._known_versions.get(uri)
         if before is not None and before[0] is references:
             return before[1]
-        if len(self._looked) > 100_000:
-            self._looked.clear()
+        if len(self._known_versions) > 100_000:
+            self._known_versions.clear()
         if uri is None:
             version: Hashable = references.fingerprint
         else:
             version = self._on_loop(self._answered(uri, _version, references))
             if not answer_for(self.repository, references, uri).only_references:
                 return version
-        self._looked[uri] = references, version
+        self._known_versions[uri] = references, version
         return version
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -263,7 +263,7 @@ class GitSource(Source):
 
     # Answers
 
-    async def _now(self, within: float = 0.0) -> References:
+    async def _current(self, within: float = 0.0) -> References:
         return await self.repository.references.now(within)
 
     async def _answered(
@@ -273,7 +273,9 @@ class GitSource(Source):
         try:
             address = self.repository.uris.read(uri)
             pinned = address.kind != "top" and is_full(address.rev) and (address.to is None or is_full(address.to))
-            answer = answer_for(self.repository, references or await self._now(PINNED_SECONDS if pinned else 0.0), uri)
+            answer = answer_for(
+                self.repository, references or await self._current(PINNED_SECONDS if pinned else 0.0), uri
+            )
             await answer.load()
             return await use(answer)
         except LookupError:
@@ -284,7 +286,7 @@ async def _version(answer: GitAnswer) -> str:
     return answer.version
 
 
-async def _searched(answer: GitAnswer) -> tuple[str, ...]:
+async def _searched_text(answer: GitAnswer) -> tuple[str, ...]:
     """Return the text to search: the text of a file, or the message of a commit."""
     if isinstance(answer, CommitAnswer):
         commit = answer.commit

@@ -276,7 +276,7 @@ class Database(Source):
         result = self._single_content(
             uri, mime.TEXT, text, digest(self._schema_text(target, uri, catalogue, counted=False))
         )
-        result.contents += summaries(children, say=description_of)
+        result.contents += summaries(children, describe=description_of)
         return result
 
     def _single_content(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:

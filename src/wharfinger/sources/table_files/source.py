@@ -51,7 +51,7 @@ MAX_ROWS = 10_000
 """Rows of the largest window."""
 WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
-OPEN_CHARACTERS = 32_000
+DEFAULT_WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early, if its URI states no number of rows."""
 EXAMPLE_ROWS = 20
 """Rows of a sample."""
@@ -87,13 +87,13 @@ class Tables(Source):
         "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
     }
 
-    def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
+    def __init__(self, root: str, label: str, choice: PublishChoice, location: str) -> None:
         self.name = label
-        self.location = place
+        self.location = location
         self.root = root
         self.uri = f"table://{quote(label)}"
         self.files = TreeResources(
-            FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=description_of
+            FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", describe=description_of
         )
         self.template = self.files.template
         self.rows_template = f"{self.template}{{?rows,columns,order}}"
@@ -115,7 +115,7 @@ class Tables(Source):
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
         self._tables: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
-        self._watch = TreeWatch(self.files.tree, self._watched)
+        self._watch = TreeWatch(self.files.tree, self._locate_watched)
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
@@ -137,7 +137,7 @@ class Tables(Source):
         """
         return locate(uri, self.uri)
 
-    def _watched(self, uri: str) -> tuple[Parts, bool]:
+    def _locate_watched(self, uri: str) -> tuple[Parts, bool]:
         query = self._locate(uri)
         return query.parts, query.view == "directory"
 
@@ -278,7 +278,7 @@ class Tables(Source):
             last = file.table.count_matching(self._engine, file.open, choice)
             first = max(1, last - query.tail + 1)
         wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
-        most = WINDOW_CHARACTERS if last or has_budget() else OPEN_CHARACTERS
+        most = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
         lines, more = self._rows(file, first, wanted, choice, most)
         end = first + len(lines)
         base = self.files.uri_of(file.parts)

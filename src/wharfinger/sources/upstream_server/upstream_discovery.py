@@ -47,7 +47,7 @@ class Discovery:
         self._back = asyncio.Event()
         """Set when the server has come back, so that discovery continues immediately."""
         self._done = self._complete = False
-        self._connection = ""
+        self._connection_facts = ""
 
     async def start(self) -> None:
         """Start discovery, and wait at most `START_SECONDS` for its end."""
@@ -84,7 +84,7 @@ class Discovery:
         if not self._done:
             return "not listed yet"
         counted = f"{'' if self._complete else 'more than '}{many(len(self._index), 'resource')}"
-        return f"{counted}, {many(len(self._index.templates), 'template')}{self._connection}"
+        return f"{counted}, {many(len(self._index.templates), 'template')}{self._connection_facts}"
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
@@ -106,7 +106,7 @@ class Discovery:
                 await asyncio.wait_for(self._back.wait(), backoff.failed())
 
     async def _discover(self) -> None:
-        self._connection = await self._client.call(_connection)
+        self._connection_facts = await self._client.call(_connection_facts)
         changed = await self._fetch_templates()
         after, seen = None, 0
         while seen < MAX_RESOURCES:
@@ -139,7 +139,7 @@ class Discovery:
             return False
 
 
-async def _connection(client: Client) -> str:
+async def _connection_facts(client: Client) -> str:
     """Describe the revision of the connection, and whether the server reports changes."""
     resources = client.capabilities.resources
     subscribed = not isinstance(resources, UnsetType) and resources.subscribe is True
