@@ -120,10 +120,10 @@ class ReferenceReader:
         self._restart = restart
         self._last: References | None = None
         self._signature: object = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._next: asyncio.Task[References] | None = None
         self._lock = asyncio.Lock()
-        self._place: object = None  # changes if objects may have been pruned or replaced
+        self._objects_stamp: object = None  # changes if objects may have been pruned or replaced
         self.boundary = 0
         """How many times the boundary of a shallow clone changed. Running processes do not notice that."""
 
@@ -134,34 +134,34 @@ class ReferenceReader:
             RepositoryGone: the repository was moved or removed.
             GitFailed: git cannot read them.
         """
-        if self._last is not None and within and time.monotonic() - self._looked_at < within:
+        if self._last is not None and within and time.monotonic() - self._checked_at < within:
             return self._last
         loop = asyncio.get_running_loop()
         if self._next is None or self._next.get_loop() is not loop:
             if self._next is not None:
                 self._lock = asyncio.Lock()
-            self._next = loop.create_task(self._look())
+            self._next = loop.create_task(self._check())
         return await asyncio.shield(self._next)
 
-    async def _look(self) -> References:
+    async def _check(self) -> References:
         async with self._lock:
             began = time.monotonic()
             self._next = None  # later calls need another check
-            before = self._place
+            before = self._objects_stamp
             signature, hidden = await asyncio.to_thread(self._read_signature)
-            if before not in (None, self._place):
+            if before not in (None, self._objects_stamp):
                 self._restart()
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
                 read = await read_references(self._private, hidden)
                 self._last = self._last if self._last is not None and read.same(self._last) else read
                 self._signature = signature
-            self._looked_at = began
+            self._checked_at = began
             return self._last
 
     def forget(self) -> None:
         """Read the references again at the next call."""
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     async def tags(self, references: References) -> list[str]:
         """Return the names of tags without `TAGS`, newest first."""
@@ -196,7 +196,12 @@ class ReferenceReader:
         private.check_links()
         self.boundary += private.copy_shallow()
         common, own = private.found.common.path, private.found.own.path
-        self._place = self.boundary, private.made, _stamp(common, "objects")[:1], _stamp(common, "objects", "pack")
+        self._objects_stamp = (
+            self.boundary,
+            private.made,
+            _stamp(common, "objects")[:1],
+            _stamp(common, "objects", "pack"),
+        )
         stamps: list[tuple[str, int, int, int]] = []
         links: list[str] = []
         for path in (
@@ -224,7 +229,7 @@ def _stamp(*names: str) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_mtime_ns
 
 
-def _scan(folder: str, name: str, stamps: list[tuple[str, int, int, int]], links: list[str], deep: int) -> None:
+def _scan(folder: str, name: str, stamps: list[tuple[str, int, int, int]], links: list[str], depth: int) -> None:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -237,8 +242,8 @@ def _scan(folder: str, name: str, stamps: list[tuple[str, int, int, int]], links
                 if entry.is_symlink():
                     links.append(path)
                 elif entry.is_dir(follow_symlinks=False):
-                    if deep < MAX_FOLDER_LEVELS:
-                        _scan(entry.path, path, stamps, links, deep + 1)
+                    if depth < MAX_FOLDER_LEVELS:
+                        _scan(entry.path, path, stamps, links, depth + 1)
                 elif len(stamps) < MAX_REFERENCES:
                     status = entry.stat(follow_symlinks=False)
                     stamps.append((path, status.st_ino, status.st_size, status.st_mtime_ns))

@@ -44,7 +44,7 @@ from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cu
 from wharfinger.sources.sql_database.row_text import render
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
-__all__ = ["Other", "open_other"]
+__all__ = ["OtherDatabase", "open_other"]
 
 _SYSTEM_SCHEMAS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
 _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
@@ -76,7 +76,7 @@ def import_sqlalchemy() -> Any:
         raise MissingExtra("sql", "Publishing this database") from None
 
 
-def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
+def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> OtherDatabase:
     """Create the engine for a URL of SQLAlchemy.
 
     Raises:
@@ -104,10 +104,10 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
         raise UnusableSource(f"{shown} cannot be opened: {type(error).__name__}.") from None
     host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
     name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
-    return Other(engine, name, shown)
+    return OtherDatabase(engine, name, shown)
 
 
-class Other(DatabaseEngine):
+class OtherDatabase(DatabaseEngine):
     """One database, read with SQLAlchemy. Changes are found by polling."""
 
     queries = False
@@ -310,12 +310,12 @@ def _python_type(kind: Any) -> str:
 
 def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[DatabaseColumn]) -> DatabaseTable:
     is_table = kind == "table"
-    primary = tuple(_found(inspector.get_pk_constraint, name, schema, {})["constrained_columns"]) if is_table else ()
+    primary = tuple(_inspect(inspector.get_pk_constraint, name, schema, {})["constrained_columns"]) if is_table else ()
     usable = primary and all(column.cast in _KEY_TYPES for column in columns if column.name in primary)
-    foreign: list[Any] = _found(inspector.get_foreign_keys, name, schema, []) if is_table else []
-    indexes: list[Any] = _found(inspector.get_indexes, name, schema, []) if is_table else []
-    checks: list[Any] = _found(inspector.get_check_constraints, name, schema, []) if is_table else []
-    comment: Any = _found(inspector.get_table_comment, name, schema, {}) if is_table else {}
+    foreign: list[Any] = _inspect(inspector.get_foreign_keys, name, schema, []) if is_table else []
+    indexes: list[Any] = _inspect(inspector.get_indexes, name, schema, []) if is_table else []
+    checks: list[Any] = _inspect(inspector.get_check_constraints, name, schema, []) if is_table else []
+    comment: Any = _inspect(inspector.get_table_comment, name, schema, {}) if is_table else {}
     return DatabaseTable(
         schema=schema,
         name=name,
@@ -340,11 +340,11 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[Dat
         ),
         checks=tuple(str(check["sqltext"]) for check in checks),
         comment=comment.get("text") or None,
-        definition=None if is_table else _found(inspector.get_view_definition, name, schema, None),
+        definition=None if is_table else _inspect(inspector.get_view_definition, name, schema, None),
     )
 
 
-def _found(read: Callable[[str, str], Any], name: str, schema: str, otherwise: Any) -> Any:
+def _inspect(read: Callable[[str, str], Any], name: str, schema: str, otherwise: Any) -> Any:
     """Return what the inspector reads, or `otherwise` if the role or the database does not allow it."""
     try:
         return read(name, schema)
