@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +58,6 @@ async def settled(wire: Wire) -> None:
 
 async def finished(server: Server) -> None:
     """Wait until every change has been compared and sent."""
-    import asyncio
 
     while server.watching._work is not None or server.watching._waiting or server.watching._phases:
         await asyncio.sleep(0.01)
@@ -189,5 +189,30 @@ async def test_what_a_watcher_knew_is_forgotten_when_it_goes() -> None:
         bob.tell("notifications/cancelled", {"requestId": id})
         await settled(bob)
         await bob.until(lambda: True)
+        assert server.visible_changes._known == {}
+        await server.close()
+
+
+@looped
+async def test_nothing_is_remembered_of_a_watcher_that_goes_while_its_list_is_read() -> None:
+    server, box = boxed()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    page = box.page
+
+    async def slow(after: str | None, limit: int) -> ResourcePage:
+        asked.set()
+        await go_on.wait()
+        return page(after, limit)
+
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        id = await bob.watch(lists=("resources",))
+        box.page = slow  # type: ignore[method-assign, assignment]
+        server.list_changed("resources")
+        await asked.wait()
+        bob.tell("notifications/cancelled", {"requestId": id})
+        await settled(bob)
+        go_on.set()
+        await finished(server)
         assert server.visible_changes._known == {}
         await server.close()

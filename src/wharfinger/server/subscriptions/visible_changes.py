@@ -76,7 +76,8 @@ class VisibleChanges:
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):
             state = await self._state((name, is_list), access, watcher)
-            self._known.setdefault(watcher, {})[name, is_list] = state
+            if self._services.notify.is_watching(watcher):  # it may have gone meanwhile
+                self._known.setdefault(watcher, {})[name, is_list] = state
 
     def forget(self, watcher: Any, name: str | None = None) -> None:
         """Forget a URI that a watcher no longer watches, or everything about a watcher that has gone."""
@@ -146,6 +147,8 @@ class VisibleChanges:
             watcher.send(notice)
             return
         state = await self._state(change, access, watcher)
+        if not self._services.notify.is_watching(watcher):  # it has gone meanwhile
+            return
         known = self._known.setdefault(watcher, {})
         before = known.get(change)
         known[change] = state
