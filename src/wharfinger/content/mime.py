@@ -393,9 +393,9 @@ def decode_text(data: bytes) -> Decoded | None:
     guess.
     """
     found = encodings.decode(data)
-    if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]):
-        return None
-    return found
+    if found is None or found[1] == "utf-8":
+        return found
+    return None if is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]) else found
 
 
 def encoding_of(head: bytes, complete: bool) -> str:

@@ -17,10 +17,12 @@ MAX_TTL_MS = 60_000
 AGE_RATIO = 10
 """The age of the content divided by its `ttlMs`."""
 
+_MAX_AGE_SECONDS = MAX_TTL_MS * AGE_RATIO / 1000
+
 
 def ttl_ms(modified: float | None, now: float | None = None) -> int:
     """Return the `ttlMs` of content that changed at `modified` (Unix time); 0 if that is unknown or in the future."""
     if modified is None:
         return 0
     age = (time.time() if now is None else now) - modified
-    return int(max(0.0, min(age * 1000 / AGE_RATIO, MAX_TTL_MS)))
+    return 0 if age <= 0 else MAX_TTL_MS if age >= _MAX_AGE_SECONDS else int(age * 1000 / AGE_RATIO)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.sources.folder.file_uri import (
+    MAX_KEPT_CHARACTERS,
     MAX_PATH_CHARACTERS,
     UnreadableUri,
     join_parts,
@@ -76,3 +77,11 @@ def test_escapes_are_decoded_once() -> None:
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(UnreadableUri):
         split_path(path)
+
+
+def test_the_parts_of_a_long_path_are_not_kept() -> None:
+    kept, long = "k" * MAX_KEPT_CHARACTERS, "l" * (MAX_KEPT_CHARACTERS + 1)
+    assert split_path(kept) == ((kept,), False)
+    assert split_path(kept)[0] is split_path(kept)[0]
+    assert split_path(long) == ((long,), False)
+    assert split_path(long)[0] is not split_path(long)[0]

@@ -21,6 +21,8 @@ MAX_HEADINGS = 8_192
 class FileContent:
     """The first `size` bytes of an open file, which it does not close."""
 
+    __slots__ = ("descriptor", "size")
+
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor = descriptor
         self.size = size

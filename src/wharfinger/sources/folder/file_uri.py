@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 __all__ = ["MAX_PATH_CHARACTERS", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 MAX_PATH_CHARACTERS = 32_768
 """The most characters of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
+MAX_KEPT_CHARACTERS = 256
+"""The most characters of a path whose parts are kept."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
@@ -72,6 +75,10 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     Raises:
         UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.
     """
+    return _split_kept(path) if len(path) <= MAX_KEPT_CHARACTERS else _split(path)
+
+
+def _split(path: str) -> tuple[tuple[str, ...], bool]:
     if len(path) > MAX_PATH_CHARACTERS or "?" in path or "#" in path:
         raise UnreadableUri("too long, or more than a path")
     slashed = path.endswith("/")
@@ -82,3 +89,6 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     if _PLAIN_PATH(inner) and _NOT_FILE_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
         return tuple(parts), slashed
     return tuple([unquote(part) for part in parts]), slashed
+
+
+_split_kept = lru_cache(1_024)(_split)  # the same paths are read again and again

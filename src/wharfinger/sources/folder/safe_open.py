@@ -16,6 +16,7 @@ __all__ = [
     "NotServed",
     "OpenFile",
     "has_another_spelling",
+    "is_missing",
     "missing_as_not_served",
     "open_directory",
     "open_file",
@@ -68,12 +69,16 @@ class _MissingAsNotServed:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        missing = isinstance(error, OSError) and error.errno in NOT_SERVED_ERRNOS
-        if missing or isinstance(error, ValueError):  # ValueError: an embedded NUL
+        if error is not None and is_missing(error):
             raise NotServed from None
 
 
 _MISSING_AS_NOT_SERVED = _MissingAsNotServed()
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether an error of a file operation is in `NOT_SERVED_ERRNOS`, or a ValueError for an embedded NUL."""
+    return isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno in NOT_SERVED_ERRNOS)
 
 
 def missing_as_not_served() -> _MissingAsNotServed:

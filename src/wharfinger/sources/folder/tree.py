@@ -41,6 +41,7 @@ from wharfinger.sources.folder.safe_open import (
     OpenFile,
     close,
     has_another_spelling,
+    is_missing,
     missing_as_not_served,
     open_directory,
     open_file,
@@ -374,11 +375,15 @@ class FileTree:
         """
         if not parts:
             raise NotServed
+        name = parts[-1]
         place = self.open_directory(parts[:-1])
         try:
-            self._check(place, parts[-1], directory=False)
-            with missing_as_not_served():
-                return open_with_status(place.handle, parts[-1])
+            self._check(place, name, directory=False)
+            return open_with_status(place.handle, name)
+        except (OSError, ValueError) as error:
+            if is_missing(error):
+                raise NotServed from None
+            raise
         finally:
             self.close_directory(place)
 

@@ -62,9 +62,9 @@ from wharfinger.sources.windows.window import (
     Window,
     digest_of,
     need_no_window,
-    parse,
     read_content,
     split_query,
+    split_window,
 )
 
 __all__ = ["TreeResources", "found"]
@@ -306,8 +306,7 @@ class TreeResources:
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
-        base, query = split_query(uri)
-        window = parse(query)
+        base, window = split_window(uri)
         parts, only_directory = self.locate(base)
         opened = self._open(uri, parts, only_directory)
         try:
@@ -340,8 +339,7 @@ class TreeResources:
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
-        base, query = split_query(uri)
-        window = parse(query)
+        base, window = split_window(uri)
         parts, only_directory = self.locate(base)
         opened = self._open(uri, parts, only_directory)
         modified: float | None
@@ -420,7 +418,7 @@ class TreeResources:
             watched: How many URIs are watched.
         """
         try:
-            window = parse(split_query(uri)[1])
+            _, window = split_window(uri)
             if window is None or window.kind == "tail" or watched > COMPARED_WINDOWS:
                 return None
             contents = self.read(uri, COMPARED_BYTES).contents

@@ -55,6 +55,7 @@ __all__ = [
     "read_content",
     "remark",
     "split_query",
+    "split_window",
     "with_query",
 ]
 
@@ -125,6 +126,18 @@ def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]
             raise InvalidArgument("A query is written ?name=value, each name once, such as ?lines=1-200.")
         query[name] = unquote(value, errors=errors)
     return base, query
+
+
+def split_window(uri: str) -> tuple[str, Window | None]:
+    """Return a URI without its query, and the window that it asks for; None if it has no query.
+
+    Raises:
+        InvalidArgument: the query is not one window.
+    """
+    if "?" not in uri:
+        return uri, None
+    base, query = split_query(uri)
+    return base, parse(query)
 
 
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})?").fullmatch
@@ -264,7 +277,7 @@ def _whole(
     kind = mime.classify(name, data[: mime.SNIFFED_BYTES], decoded is not None)
     if decoded is None or kind == mime.PDF:
         return _blob(uri, kind, data, meta)
-    return _text(uri, kind, decoded, mime.is_guess(data, decoded[1]), meta)
+    return _text(uri, kind, decoded, decoded[1] != "utf-8" and mime.is_guess(data, decoded[1]), meta)
 
 
 def _blob(uri: str, kind: str, data: bytes, meta: dict[str, object]) -> t.ResourceContents:
