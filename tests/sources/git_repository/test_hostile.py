@@ -946,6 +946,24 @@ def test_revisions_are_names_and_never_options(
     assert recorder.arguments.isdisjoint(set(REVISIONS) - plain)
 
 
+@pytest.mark.parametrize("tags", [0, 1])
+def test_git_is_asked_for_the_times_of_tags_only_if_there_are_any(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tags: int
+) -> None:
+    for name in work.git("tag").split():
+        work.git("tag", "--delete", name)
+    for number in range(tags):
+        work.git("tag", f"v{number}")
+    recorder = Recorder(tmp_path, monkeypatch)
+    source = Published(work.path)
+    uris = [resource.uri for resource in source.page(None, 100)[0]]
+    source.close()
+    recorder.look()
+    recorder.close()
+    assert uris.count("git://repo/tree/v0") == tags
+    assert ("--format=%(creatordate:unix) %(refname)" in recorder.arguments) == (tags > 0)
+
+
 class Recorder:
     """A program called `git`, found before the others, that sends its arguments here and becomes git."""
 
