@@ -144,7 +144,7 @@ def test_a_bug_is_shown_with_file_line_and_exception(
 
 
 @pytest.mark.parametrize(
-    ("words", "function", "said"),
+    ("words", "function", "message"),
     [
         (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which JSON cannot express"),
         (["call", "buggy.py", "nan"], "nan", "the result is nan"),
@@ -155,13 +155,13 @@ def test_a_bug_is_shown_with_file_line_and_exception(
     ids=lambda value: value[2] if isinstance(value, list) else "",
 )
 def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
-    start: Start, buggy: Path, words: list[str], function: str, said: str
+    start: Start, buggy: Path, words: list[str], function: str, message: str
 ) -> None:
     process = start(*words)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert f"{function}() ({buggy}:{line_of(f'def {function}') - 1})" in err  # a function begins at its decorator
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 

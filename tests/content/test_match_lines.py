@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from wharfinger.content import match_lines
 from wharfinger.content.folding import fold
-from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, MAX_PASSAGES, Passage, TextMatch, look
+from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, MAX_PASSAGES, Passage, TextMatch, match_text
 from wharfinger.content.search_query import query_of
 
 
 def seen(text: str, query: str, **options: bool) -> TextMatch:
-    found = look([text], query_of(query), **options)
+    found = match_text([text], query_of(query), **options)
     assert found is not None
     return found
 
@@ -46,9 +46,9 @@ def test_words_on_lines_beside_each_other_count_together() -> None:
 
 
 def test_a_text_without_the_words_or_without_a_phrase_is_not_found() -> None:
-    assert look(["one two"], query_of("three")) is None
-    assert look(["one two"], query_of('one "two one"')) is None
-    assert look([], query_of("one")) is None
+    assert match_text(["one two"], query_of("three")) is None
+    assert match_text(["one two"], query_of('one "two one"')) is None
+    assert match_text([], query_of("one")) is None
     assert seen("one two", "one three").counts == (1, 0)
 
 
@@ -123,8 +123,8 @@ def test_where_a_text_is_cut_changes_nothing(text: str, cuts: list[int], words: 
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in itertools.pairwise(places)]
     query = query_of(" ".join(f'"{word}"' for word in words))
-    found = look(pieces, query)
-    assert found == look([text], query)
+    found = match_text(pieces, query)
+    assert found == match_text([text], query)
     assert (found is not None) == all(fold(word) in fold(text) for word in words)
     if found is not None:
         for passage in found.passages:
@@ -135,7 +135,7 @@ def test_where_a_text_is_cut_changes_nothing(text: str, cuts: list[int], words: 
 
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_any_text_and_any_query_give_lines_of_the_text(text: str, asked: str) -> None:
-    found = look([text], query_of(asked))
+    found = match_text([text], query_of(asked))
     if found is None:
         return
     lines = text.split("\n")

@@ -43,7 +43,7 @@ def test_the_nearest_comes_first_then_the_most_frequent() -> None:
 
 
 def test_words_that_are_too_long_or_too_many_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "x" * near_words.MOST
+    long = "x" * near_words.MAX_CHARACTERS
     assert nearest(long, long[:-1] + "y")
     assert nearest(long + "x", long + "y") == ""
     monkeypatch.setattr(near_words, "MAX_COMPARED_WORDS", 2)

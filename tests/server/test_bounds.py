@@ -36,10 +36,10 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (details, {"BLOCKED_SECONDS": 0.25}),
     (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
-    (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
-    (pages, {"MARKS": 16, "MARKS_LENGTH": 4_096}),
+    (lists, {"DEFAULT_PAGE_SIZE": 1_000, "PAGE_BYTES": MIB, "MAX_CACHED_PAGES": 64}),
+    (pages, {"MAX_CURSOR_URIS": 16, "MAX_CURSOR_URI_CHARACTERS": 4_096}),
     (arguments, {"MAX_DECODERS": 256}),
-    (resource_features, {"LONGEST_URI": 8_192}),
+    (resource_features, {"MAX_RESOURCE_URI_CHARACTERS": 8_192}),
     (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
     (searching, {"MAX_TERM_CHARACTERS": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
@@ -77,8 +77,8 @@ def test_a_bound_has_its_value(module: Any, bounds: dict[str, Any]) -> None:
 
 
 def test_what_is_sealed_has_its_length() -> None:
-    assert (cursors.CURSOR.mac, cursors.CURSOR.longest) == (12, 48 * 1024)
-    assert (cursors.STATE.mac, cursors.STATE.longest) == (32, 4 * MIB)
+    assert (cursors.CURSOR.mac_bytes, cursors.CURSOR.max_characters) == (12, 48 * 1024)
+    assert (cursors.STATE.mac_bytes, cursors.STATE.max_characters) == (32, 4 * MIB)
 
 
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples
 from wharfinger.errors import InvalidParams
 from wharfinger.server.cursors import CURSOR, Keys
-from wharfinger.server.features.resource import LONGEST_URI
+from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS
 
 KEYS = Keys("secret")
 
@@ -56,7 +56,7 @@ def test_processes_share_the_secret_of_the_environment(monkeypatch: pytest.Monke
 
 
 def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
-    longest = "é" * LONGEST_URI
+    longest = "é" * MAX_RESOURCE_URI_CHARACTERS
     assert KEYS.open("list", KEYS.seal("list", [1, longest])) == [1, longest]
     with pytest.raises(InvalidParams):
         KEYS.open("list", KEYS.seal("list", "x" * 100_000))
@@ -66,7 +66,7 @@ def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
 
 def test_a_sealed_text_is_looked_at_up_to_its_length_and_no_further() -> None:
     keys = Keys("secret")
-    kind = CURSOR._replace(longest=len(keys.seal("list", "x" * 30)))
+    kind = CURSOR._replace(max_characters=len(keys.seal("list", "x" * 30)))
     assert keys.open("list", keys.seal("list", "x" * 30, kind), kind) == "x" * 30
     with pytest.raises(InvalidParams):
         keys.open("list", keys.seal("list", "x" * 33, kind), kind)

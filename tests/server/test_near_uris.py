@@ -160,8 +160,8 @@ async def test_a_source_that_does_not_answer_delays_the_error_little(monkeypatch
 async def test_only_so_many_requests_look_for_suggestions_at_once() -> None:
     server = Server("s")
     server.include(Shelf(10))
-    server.resources.looking = module.MAX_CONCURRENT_SEARCHES
+    server.resources.near_uri_searches = module.MAX_CONCURRENT_SEARCHES
     assert await refused(server, "shelf://00003") == "Resource not found: shelf://00003"
-    server.resources.looking -= 1
+    server.resources.near_uri_searches -= 1
     assert "Did you mean" in await refused(server, "shelf://00003")
-    assert server.resources.looking == module.MAX_CONCURRENT_SEARCHES - 1
+    assert server.resources.near_uri_searches == module.MAX_CONCURRENT_SEARCHES - 1

@@ -24,7 +24,7 @@ from tests.sources.stalling_proxy import StallingProxy
 from wharfinger import Client, Server
 from wharfinger.client.subscriptions import Watch
 from wharfinger.errors import RemoteError, WharfingerError
-from wharfinger.server.source_calls import MISSING
+from wharfinger.server.source_calls import MISSING_META_KEY
 from wharfinger.source import Source
 from wharfinger.sources import files, resource_tools, sql, upstream
 
@@ -55,7 +55,7 @@ async def missing(client: Client) -> list[str]:
     found = (await client.call_tool("search", {"query": "lantern"})).data
     assert "file:///docs/harbour.md" in [hit["id"] for hit in found["results"]]
     assert "lit" in (await client.read_resource("file:///docs/harbour.md")).text
-    named: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
+    named: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING_META_KEY, [])
     messages = [each["message"] for each in named]
     if messages:
         assert "Not searched" in found["note"]

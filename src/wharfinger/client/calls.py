@@ -99,9 +99,9 @@ class Call(msgspec.Struct, eq=False):
     """Takes the notifications that belong to this call."""
     raw: Raw | UnsetType = UNSET
     """The encoded result; UNSET before it has arrived."""
-    ends: float | None = None
+    deadline: float | None = None
     """The deadline by the loop's clock; None before the first call of `left`."""
-    ends_last: float = math.inf
+    last_deadline: float = math.inf
 
     def __repr__(self) -> str:
         return f"<Call {self.row.name}>"
@@ -119,24 +119,24 @@ class Call(msgspec.Struct, eq=False):
         Raises:
             RequestTimeout: the time is up.
         """
-        if self.ends is None:
+        if self.deadline is None:
             timeout, max_timeout = self.timeout, self.max_timeout
-            self.ends, self.ends_last = now + timeout, now + max_timeout
+            self.deadline, self.last_deadline = now + timeout, now + max_timeout
             left = timeout if timeout < max_timeout else max_timeout  # exact, for error messages
         else:
-            left = min(self.ends, self.ends_last) - now
+            left = min(self.deadline, self.last_deadline) - now
             if left <= 0:
                 raise RequestTimeout(f"The call was not complete within {self.timeout:g} s.")
         return None if left == math.inf else left
 
     def put_off(self, seconds: float) -> None:
         """Extend the deadline by the seconds that a person took to answer."""
-        if self.ends is not None:
-            self.ends += seconds
+        if self.deadline is not None:
+            self.deadline += seconds
 
     def restart(self) -> None:
         """Restart the deadline, with the full `timeout`."""
-        self.ends = asyncio.get_running_loop().time() + self.timeout
+        self.deadline = asyncio.get_running_loop().time() + self.timeout
 
     def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
         """Return another request of the same call, with a timeout of `seconds`, or of the call's remaining time."""
@@ -203,7 +203,7 @@ class ProgressStep:
     ) -> None:
         """`asks_by_result` returns how the server asks; `unclaimed` gets notifications other than progress."""
         self._handlers = handlers
-        self._may_be_asked = handlers.any
+        self._may_be_asked = handlers.has_any
         self._asks_by_result = asks_by_result
         self._unclaimed = unclaimed
         self._name = name
@@ -223,8 +223,8 @@ class ProgressStep:
         inner, timeout = call, None
         if pausable:
             now = asyncio.get_running_loop().time()
-            timeout = PausableTimeout(call.left(now), max_seconds=call.ends_last - now)
-            inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, ends=None)
+            timeout = PausableTimeout(call.left(now), max_seconds=call.last_deadline - now)
+            inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, deadline=None)
 
         def take(message: Message) -> None:
             if message.method != PROGRESS:

@@ -56,7 +56,7 @@ from wharfinger.protocol.negotiation import (
 from wharfinger.protocol.revisions import REVISIONS, Revision
 from wharfinger.transports.timeouts import PausableTimeout, paused
 
-__all__ = ["Checked", "Connection", "LinkFactory", "Negotiated", "Settings", "Target", "check_target", "connect"]
+__all__ = ["CheckedTarget", "Connection", "LinkFactory", "Negotiated", "Settings", "Target", "check_target", "connect"]
 
 
 class Connection(Link, Protocol):
@@ -67,7 +67,7 @@ class Connection(Link, Protocol):
     transport: str
     header_params: Any
     rules: Any
-    """The negotiated revision."""
+    """The rules of the negotiated revision."""
 
     @property
     def is_lost(self) -> bool:
@@ -98,7 +98,7 @@ class Socket(msgspec.Struct, frozen=True):
     path: str
 
 
-Checked = str | list[str] | Socket | Service | LinkFactory
+CheckedTarget = str | list[str] | Socket | Service | LinkFactory
 """A URL, a command, a Unix socket, or a server."""
 
 MAX_STEPS = 5
@@ -151,7 +151,7 @@ class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
     """The `_meta` of every request."""
 
 
-def check_target(target: Any) -> Checked:
+def check_target(target: Any) -> CheckedTarget:
     """Check a target, and find out its kind.
 
     Raises:
@@ -188,7 +188,7 @@ def check_target(target: Any) -> Checked:
 
 
 async def connect(
-    target: Checked, settings: Settings, events: LinkEvents, revisions: RevisionCache | None = None
+    target: CheckedTarget, settings: Settings, events: LinkEvents, revisions: RevisionCache | None = None
 ) -> tuple[Connection, Negotiated]:
     """Open a connection and agree on a revision. If that fails, everything opened is closed again.
 
@@ -211,9 +211,9 @@ async def connect(
     finally:
         opening.timeouts.clear()  # a later sign-in must not pause the timeouts of this opening
     if isinstance(failure, TimeoutError) and (timeout.expired or isinstance(failure, RequestTimeout)):
-        raise opening.silent() from None
+        raise opening.timeout_error() from None
     if isinstance(failure, ConnectionLost):
-        failure = _failed(failure)
+        failure = _connection_failed(failure)
     raise opening.with_history(failure) from None
 
 
@@ -239,7 +239,7 @@ class _Opening:
 
     def __init__(
         self,
-        target: Checked,
+        target: CheckedTarget,
         settings: Settings,
         events: LinkEvents,
         timeout: PausableTimeout,
@@ -256,9 +256,9 @@ class _Opening:
         self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
         self.opened = False
         self._sent_discover = False
-        """Whether `server/discover` was sent on the link: at that some servers of the handshake era exit, and some
-        bridges open their own session."""
-        self._refused: WharfingerError | None = None
+        """Whether `server/discover` was sent on the link: some servers of the handshake era exit when they receive it,
+        and some bridges open a session of their own."""
+        self._first_failure: WharfingerError | None = None
         """The failure of the first link, on which `server/discover` was sent; None if there was no other link."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
@@ -402,7 +402,7 @@ class _Opening:
         discovered_first = self._sent_discover and self._known != "stateless" and self.settings.revision is None
         if not discovered_first or not isinstance(self.target, str | list | Socket):
             return False
-        self._refused = failure
+        self._first_failure = failure
         self._sent_discover = False
         await self._replace_link(await self._new_link())
         return True
@@ -534,11 +534,11 @@ class _Opening:
 
     def with_history(self, failure: BaseException) -> BaseException:
         """Return the failure, with a sentence about earlier attempts."""
-        if self._refused is None or not isinstance(failure, WharfingerError):
+        if self._first_failure is None or not isinstance(failure, WharfingerError):
             return failure
-        if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
+        if isinstance(self._first_failure, ConnectionLost) and isinstance(failure, ConnectionFailed):
             return failure  # the server exited both times
-        reason = str(self._refused).partition("\n")[0][:MAX_REASON_CHARACTERS]
+        reason = str(self._first_failure).partition("\n")[0][:MAX_REASON_CHARACTERS]
         first = f"server/discover and then initialize ({reason})"
         tried = f"Tried over two connections: {first}, and initialize alone."
         if isinstance(failure, RemoteError):
@@ -548,7 +548,7 @@ class _Opening:
             return ConnectionFailed(f"{text} {tried}", stderr=failure.stderr)
         return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
-    def silent(self) -> WharfingerError:
+    def timeout_error(self) -> WharfingerError:
         """Return the error to raise if the server did not respond in time."""
         waited = f"{self.settings.open_time:g} s"
         if not self.opened:
@@ -562,14 +562,14 @@ class _Opening:
         return ConnectionFailed(f"{self.link.name} gave no answer within {waited}.", stderr=stderr)
 
 
-def _failed(lost: ConnectionLost) -> ConnectionFailed:
+def _connection_failed(lost: ConnectionLost) -> ConnectionFailed:
     """Return the same error, for a connection that was never established."""
     text = str(lost)
     message = text.removesuffix(f"\n{lost.stderr}") if lost.stderr else text
     return ConnectionFailed(f"{message.removesuffix('.')}, before it had answered.", stderr=lost.stderr)
 
 
-def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
+def _no_endpoint(error: ConnectionFailed, target: CheckedTarget) -> ConnectionFailed:
     """Return the error for an HTTP response to `initialize` that is not a message. Suggests other paths."""
     if error.status not in _NO_ENDPOINT:
         return error
@@ -593,7 +593,7 @@ def _info_in(meta: Any) -> t.Implementation | None:
         return None
 
 
-def _revision_key(target: Checked, settings: Settings) -> Hashable:
+def _revision_key(target: CheckedTarget, settings: Settings) -> Hashable:
     """Return the cache key of a server's era: a URL without its query, or a command and its folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]

@@ -25,7 +25,7 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.client.calls import Call
-from wharfinger.client.connect import Checked, Connection, Negotiated, Settings, connect
+from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, Settings, connect
 from wharfinger.client.results import decode_result
 from wharfinger.client.retry import is_transient
 from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
@@ -68,7 +68,7 @@ class ConnectionManager:
 
     def __init__(
         self,
-        target: Checked,
+        target: CheckedTarget,
         settings: Settings,
         observer: ConnectionObserver,
         answer: Callable[[Message], Awaitable[Any]] | None = None,

@@ -76,7 +76,7 @@ class InputHandlers:
         self._elicitation, self._consent = elicitation, consent
         self._sampling, self._sampling_tools = sampling, sampling_tools
         self._roots = roots
-        self._open = 0
+        self._open_questions = 0
         self._timeouts: set[PausableTimeout] = set()
         self._by_method: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         if elicitation is not None or consent is not None:
@@ -101,7 +101,7 @@ class InputHandlers:
         return declared
 
     @property
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         """Whether there is any handler."""
         return bool(self._by_method)
 
@@ -172,7 +172,7 @@ class InputHandlers:
     def pausing(self, timeout: PausableTimeout) -> Generator[None]:
         """Pause a timeout whenever a question is open, until the `with` block ends."""
         self._timeouts.add(timeout)
-        if self._open:
+        if self._open_questions:
             timeout.pause()
         try:
             yield
@@ -181,15 +181,15 @@ class InputHandlers:
 
     @contextmanager
     def _asking(self) -> Generator[None]:
-        self._open += 1
-        if self._open == 1:
+        self._open_questions += 1
+        if self._open_questions == 1:
             for timeout in self._timeouts:
                 timeout.pause()
         try:
             yield
         finally:
-            self._open -= 1
-            if not self._open:
+            self._open_questions -= 1
+            if not self._open_questions:
                 for timeout in self._timeouts:
                     timeout.resume()
 

@@ -50,7 +50,7 @@ class MultiRoundStep:
 
     def applies_to(self, row: Method) -> bool:
         """Return whether the method's result may ask for input, or the server may send the user to a URL first."""
-        return row.name in MULTI_ROUND_METHODS or self._handlers.any
+        return row.name in MULTI_ROUND_METHODS or self._handlers.has_any
 
     async def __call__(self, call: Call, next: Next) -> Any:
         """Raises InvalidResponse if the server asks in too many rounds, or asks what this client does not offer."""
@@ -92,7 +92,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
     """
     now = asyncio.get_running_loop().time
     begun = now()
-    scope = asyncio.timeout_at(None if call.ends_last == math.inf else call.ends_last)
+    scope = asyncio.timeout_at(None if call.last_deadline == math.inf else call.last_deadline)
     try:
         async with scope:
             return await handlers.fulfil(questions)

@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.client.cache import Cache, CacheStep
 from wharfinger.client.callbacks import CallbackQueue
 from wharfinger.client.calls import Middleware, Next, ProgressStep, Step, compose
-from wharfinger.client.connect import Checked, Connection, Negotiated, Settings
+from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, Settings
 from wharfinger.client.connection import NOT_OPEN, ConnectionManager
 from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.client.multi_round import MultiRoundStep, URLCompletions
@@ -43,7 +43,7 @@ class ClientSession:
 
     def __init__(
         self,
-        target: Checked,
+        target: CheckedTarget,
         settings: Settings,
         *,
         handlers: InputHandlers,
@@ -60,7 +60,7 @@ class ClientSession:
             self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.track_list_changes())
             if settings.auth is not None:
                 settings = msgspec.structs.replace(settings, auth=self._cache.observe(settings.auth))
-        self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.any else None)
+        self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.has_any else None)
         changed = self._cache.changed if self._cache is not None else _nothing
         self.watches = Watches(self.connections, timeout, changed)
         self._log = None if log is None else CallbackQueue(log)

@@ -270,7 +270,7 @@ def _unbounded(call: Call) -> Call:
 
     The client's default timeout does not apply to it.
     """
-    return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, ends=None)
+    return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, deadline=None)
 
 
 async def _cancel(next: Next, row: Method, params: Any) -> None:

@@ -124,7 +124,7 @@ def _html(text: str) -> str:
     return _unescaped(found[1]) if found else ""
 
 
-def _rest(text: str) -> str:
+def _restructured_text(text: str) -> str:
     """Return the first line that is underlined with one kind of sign (reStructuredText, "Sections")."""
     before = ""
     for line in _lines(text):
@@ -230,7 +230,7 @@ _XML_COMMENTS = _commented(block=("<!--", "-->"))
 
 _TABLE: tuple[tuple[Callable[[str], str], str], ...] = (
     (_markdown, "text/markdown"),
-    (_rest, "text/x-rst"),
+    (_restructured_text, "text/x-rst"),
     (_html, "text/html application/xhtml+xml"),
     (_marked("= ", "== "), "text/asciidoc"),
     (_marked("#+TITLE:", "#+title:", "* "), "text/org"),

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from wharfinger.content.folding import fold
 from wharfinger.content.search_query import Query, Word, identifier_parts
 
-__all__ = ["LINE_LENGTH", "Passage", "TextMatch", "look", "score_of"]
+__all__ = ["LINE_LENGTH", "Passage", "TextMatch", "match_text", "score_of"]
 
 BLOCK_CHARACTERS = 1 << 18
 """Characters of a block, which is searched at once."""
@@ -39,18 +39,18 @@ MAX_PASSAGES = 5
 """The maximum number of places of one text that are returned."""
 MIN_LINES_APART = 12
 """The minimum number of lines between two such places."""
-REACH, DEFINED_REACH = 6, 24
-"""Lines after a line, and after a definition, that count for it; before it, only REACH lines do."""
+NEIGHBOUR_LINES, DEFINITION_LINES = 6, 24
+"""How many lines before and after a line count for it, and how many after a definition."""
 MAX_COUNTED_NEIGHBOURS = 5
 """Neighbours with a word that add to the score; more add nothing."""
-ENCLOSING, ENCLOSING_LINES = 4, 400
+MAX_ENCLOSING, MAX_ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
 LINE_LENGTH = 160
 """Characters of a line that are shown."""
 LONG_LINE_CHARACTERS = 2_000
 """A line of more characters is data rather than text, and scores lower."""
-BEFORE, AFTER, DEFINED_AFTER = 1, 2, 3
-"""Lines that are shown before the best one, after it, and after a definition."""
+SHOWN_BEFORE, SHOWN_AFTER, SHOWN_AFTER_DEFINITION = 1, 2, 3
+"""Lines that are shown before the best one, after it, and after it if it is a definition."""
 
 _MODIFIERS = frozenset(
     """
@@ -138,7 +138,9 @@ class TextMatch(NamedTuple):
     """The number of characters that were read."""
 
 
-def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False) -> TextMatch | None:
+def match_text(
+    pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False
+) -> TextMatch | None:
     """Find a query in a text that comes in pieces; None if it has none of the words, or lacks a phrase.
 
     `named` says how well each word fits the name of the text, from 0 to 1; a place need not repeat such a word. In
@@ -146,16 +148,16 @@ def look(pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, pr
     """
     words = query.words
     counts = [0] * len(words)
-    given = [0.5 * one for one in named] or [0.0] * len(words)
+    name_fits = [0.5 * one for one in named] or [0.0] * len(words)
     best: list[Passage] = []
     first, length = 1, 0
     for text, following in _blocks(pieces):
-        block = _Block(text, query, given, counts, first, prose)
+        block = _Block(text, query, name_fits, counts, first, prose)
         best = heapq.nlargest(MAX_PASSAGES * 4, [*best, *block.passages()], key=lambda one: (one.score, -one.line))
         first += text.count("\n", 0, following)
         length += following
     missing = any(
-        word.phrase and not count and not name for word, count, name in zip(words, counts, given, strict=True)
+        word.phrase and not count and not name for word, count, name in zip(words, counts, name_fits, strict=True)
     )
     if missing or not best:
         return None
@@ -195,12 +197,12 @@ def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
 class _Line:
     """A line with words of the query: how well each fits, and where it is."""
 
-    __slots__ = ("at", "evidence", "graded", "worth")
+    __slots__ = ("evidence", "graded", "occurrences", "worth")
 
     def __init__(self, size: int) -> None:
         self.evidence = [0.0] * size
-        self.at: list[tuple[int, int, int]] = []
-        """`(begin, end, number)` of occurrences of words."""
+        self.occurrences: list[tuple[int, int, int]] = []
+        """The occurrences of words: `(begin, end, number of the word)`."""
         self.graded = [0] * size
         self.worth = 0.0
 
@@ -212,7 +214,7 @@ class _Block:
         self,
         text: str,
         query: Query,
-        given: Sequence[float],
+        name_fits: Sequence[float],
         counts: list[int],
         first: int,
         prose: bool,
@@ -220,13 +222,13 @@ class _Block:
         self.text = text
         self.folded = fold(text)
         self.query = query
-        self.given = given
+        self.name_fits = name_fits
         self.first = first
         self.total = query.weight or 1.0
         self.prose = prose
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
-        """The results of `_defined` so far, by line."""
+        """The results of `_definition_fit` so far, by line."""
         places = [list(self._places(word)) for word in query.words]
         for number, found in enumerate(places):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
@@ -256,7 +258,7 @@ class _Block:
             if line.evidence[number] < 1 and line.graded[number] < MAX_GRADED_OCCURRENCES:
                 line.graded[number] += 1
                 quality = word.quality(self.text, self.folded, at, probe)
-                line.at.append((at, at + len(probe), number))
+                line.occurrences.append((at, at + len(probe), number))
                 if quality > line.evidence[number]:
                     line.worth += word.weight * (quality - line.evidence[number])
                     line.evidence[number] = quality
@@ -288,29 +290,29 @@ class _Block:
             return 1.0 if previous.endswith("(") and not _IMPORT.match(previous) and _OPTION.match(line) else 0.4
         return 1.0
 
-    def _defined(self, row: int) -> float:
+    def _definition_fit(self, row: int) -> float:
         """Return how well the name of what a line defines fits the query, from 0 to 1."""
         if row not in self.definitions:
-            self.definitions[row] = self._defined_by(row)
+            self.definitions[row] = self._compute_definition_fit(row)
         return self.definitions[row]
 
-    def _defined_by(self, row: int) -> float:
+    def _compute_definition_fit(self, row: int) -> float:
         line = self.lines[row][:_MATCHED_CHARACTERS]
         if name := _definition(line):
-            return self._of_name(name)
-        best = 0.9 * self._of_name(line) if self._is_heading(row) else 0.0
+            return self._name_fit(name)
+        best = 0.9 * self._name_fit(line) if self._is_heading(row) else 0.0
         for pattern, worth in _DEFINES:
             matched = pattern.match(line)
             if matched is not None and (pattern is not _OPTION or self._begins_value(row)):
-                best = max(best, worth * self._of_name(matched[1]))
+                best = max(best, worth * self._name_fit(matched[1]))
         return best
 
     def _begins_value(self, row: int) -> bool:
         """Return whether a line is a whole argument or entry, and not the rest of an earlier line."""
         return row > 0 and self.lines[row - 1].rstrip().endswith(("(", "[", "{", ",", ":"))
 
-    def _of_name(self, name: str) -> float:
-        """Return how well a name fits: the share of the query's words in it, and the share of its parts they make."""
+    def _name_fit(self, name: str) -> float:
+        """Return how well a name fits: by the share of the query in it, and the share of the name in the query."""
         parts = identifier_parts(name)
         if not parts:
             return 0.0
@@ -322,18 +324,18 @@ class _Block:
     def _with_neighbours(self, row: int) -> Passage:
         """Return the passage of a line, scored with its neighbours."""
         line = self.found[row]
-        evidence = [max(one, name) for one, name in zip(line.evidence, self.given, strict=True)]
-        defined = self._defined(row)
-        reach = DEFINED_REACH if defined > 0.15 else REACH
+        evidence = [max(one, name) for one, name in zip(line.evidence, self.name_fits, strict=True)]
+        defined = self._definition_fit(row)
+        reach = DEFINITION_LINES if defined > 0.15 else NEIGHBOUR_LINES
         often = [0] * len(evidence)
-        for other in range(row - REACH, row + reach + 1):
+        for other in range(row - NEIGHBOUR_LINES, row + reach + 1):
             beside = self.found.get(other)
             if beside is None or other == row:
                 continue
             if other > row and not self._belongs(other, row):
                 break
             distance = abs(other - row)
-            fade = 0.85 - 0.5 * distance / (reach if other > row else REACH)
+            fade = 0.85 - 0.5 * distance / (reach if other > row else NEIGHBOUR_LINES)
             for number, quality in enumerate(beside.evidence):
                 evidence[number] = max(evidence[number], fade * quality)
                 often[number] += quality > 0.4
@@ -352,12 +354,12 @@ class _Block:
         """Return a bonus if the line has the whole query, or words that follow each other as in the query."""
         if not self.query.whole:
             return 0.0
-        begin, end = line.at[0][0], line.at[0][1]
+        begin, end = line.occurrences[0][0], line.occurrences[0][1]
         row_begin = self.folded.rfind("\n", 0, begin) + 1
         row_end = self.folded.find("\n", end)
         if self.folded.find(self.query.whole, row_begin, row_end if row_end >= 0 else len(self.folded)) >= 0:
             return 0.6
-        places = sorted(line.at)
+        places = sorted(line.occurrences)
         pairs = sum(
             after[2] == before[2] + 1 and 0 <= after[0] - before[1] <= 6
             for at, before in enumerate(places)
@@ -372,7 +374,7 @@ class _Block:
         indent = _indent(self.lines[row])
         seen = 0
         deeper = " " * indent if indent else "\0"
-        for above in range(row - 1, max(-1, row - ENCLOSING_LINES), -1):
+        for above in range(row - 1, max(-1, row - MAX_ENCLOSING_LINES), -1):
             line = self.lines[above]
             if not line or line.startswith(deeper) or (line[0] == "\t" and indent):
                 continue
@@ -386,7 +388,7 @@ class _Block:
                 for number, quality in enumerate(found.evidence):
                     evidence[number] = max(evidence[number], 0.6 * quality)
             seen += 1
-            if seen == ENCLOSING or heading or indent == 0:
+            if seen == MAX_ENCLOSING or heading or indent == 0:
                 break
         return self._passage(row, evidence, passage.bonus, passage.factor)
 
@@ -407,8 +409,8 @@ class _Block:
     def _shown(self, passage: Passage) -> Iterator[tuple[int, str]]:
         """Yield the best line and the lines around it, without empty lines at either end."""
         row = passage.line - self.first
-        after = DEFINED_AFTER if self._defined(row) > 0.15 else AFTER
-        begin, end = max(0, row - BEFORE), min(len(self.lines), row + after + 1)
+        after = SHOWN_AFTER_DEFINITION if self._definition_fit(row) > 0.15 else SHOWN_AFTER
+        begin, end = max(0, row - SHOWN_BEFORE), min(len(self.lines), row + after + 1)
         while begin < row and not self.lines[begin].strip():
             begin += 1
         while end > row + 1 and not self.lines[end - 1].strip():
@@ -421,7 +423,7 @@ class _Block:
         line = self.lines[row].rstrip()
         if len(line) <= LINE_LENGTH:
             return line
-        at = min(self.found[row].at)[0] - self.starts[row] if row == best else 0
+        at = min(self.found[row].occurrences)[0] - self.starts[row] if row == best else 0
         begin = max(0, min(at - LINE_LENGTH // 3, len(line) - LINE_LENGTH)) if at > LINE_LENGTH - 40 else 0
         return (
             f"{'…' if begin else ''}{line[begin : begin + LINE_LENGTH]}{'…' if begin + LINE_LENGTH < len(line) else ''}"

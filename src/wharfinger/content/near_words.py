@@ -10,9 +10,9 @@ from wharfinger.content.search_query import identifier_parts
 
 __all__ = ["NearWords", "distance"]
 
-LEAST, LONG, MOST = 4, 8, 64
-"""Characters of a word. One shorter than LEAST or longer than MOST is not compared; from LONG on, it may differ in two
-places."""
+MIN_CHARACTERS, LONG_CHARACTERS, MAX_CHARACTERS = 4, 8, 64
+"""Characters of a word. Shorter and longer words are not compared; from LONG_CHARACTERS on, a word may differ in two
+places, a shorter one in one."""
 MAX_COMPARED_WORDS = 50_000
 """The maximum number of different words that are compared."""
 
@@ -24,53 +24,57 @@ class NearWords:
 
     def __init__(self, word: str) -> None:
         self._word = fold(word)
-        self._most = 0 if not LEAST <= len(word) <= MOST else 1 if len(word) < LONG else 2
+        self._max_distance = (
+            0 if not MIN_CHARACTERS <= len(word) <= MAX_CHARACTERS else 1 if len(word) < LONG_CHARACTERS else 2
+        )
         self._compared: set[str] = set()
         self._near: Counter[str] = Counter()
 
     def add(self, text: str) -> None:
         """Compare the words of a text, and the parts of its identifiers."""
-        if not self._most or len(self._compared) >= MAX_COMPARED_WORDS:
+        if not self._max_distance or len(self._compared) >= MAX_COMPARED_WORDS:
             return
-        size, most = len(self._word), self._most
+        size, limit = len(self._word), self._max_distance
         names = Counter(_NAME.findall(text))
         for name, count in names.items():
             whole = fold(name)
-            parts = () if len(name) < size - most else {whole, whole.strip("_"), *map(fold, identifier_parts(name))}
+            parts = () if len(name) < size - limit else {whole, whole.strip("_"), *map(fold, identifier_parts(name))}
             for part in parts:
-                if abs(len(part) - size) > most or part == self._word:
+                if abs(len(part) - size) > limit or part == self._word:
                     continue
                 if part in self._near:
                     self._near[part] += count
                 elif part not in self._compared and len(self._compared) < MAX_COMPARED_WORDS:
                     self._compared.add(part)
-                    if distance(self._word, part, most) <= most:
+                    if distance(self._word, part, limit) <= limit:
                         self._near[part] += count
 
     def best(self) -> str:
         """Return the nearest word, or an empty string. Of equally near words, the most frequent is returned."""
         if not self._near:
             return ""
-        return min(self._near, key=lambda word: (distance(self._word, word, self._most), -self._near[word], word))
+        return min(
+            self._near, key=lambda word: (distance(self._word, word, self._max_distance), -self._near[word], word)
+        )
 
 
-def distance(one: str, other: str, most: int) -> int:
-    """Return how many letters to add, remove, replace or swap with the next one; `most + 1` if it is over `most`.
+def distance(one: str, other: str, limit: int) -> int:
+    """Return how many letters to add, remove, replace or swap with the next one; `limit + 1` if more.
 
-    This is the optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `most`.
+    This is the optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `limit`.
     """
-    if abs(len(one) - len(other)) > most:
-        return most + 1
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):
-        before, last, row = row, before, [at] + [most + 1] * len(other)
-        for to in range(max(1, at - most), min(len(other), at + most) + 1):
+        before, last, row = row, before, [at] + [limit + 1] * len(other)
+        for to in range(max(1, at - limit), min(len(other), at + limit) + 1):
             same = letter == other[to - 1]
             value = min(before[to - 1] + (not same), before[to] + 1, row[to - 1] + 1)
             if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == other[to - 1]:
                 value = min(value, last[to - 2] + 1)
             row[to] = value
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)

@@ -76,7 +76,7 @@ _NOTES = _words("""
 """Extensions of notes, tables and settings."""
 _TOKEN_NOTES = frozenset(("", "txt", "text"))
 """The same for `token`: a `tokens.json` usually belongs to a design system or a tokenizer."""
-_PROSE = _words("""
+_CODE_AND_DOCUMENTATION = _words("""
     adoc asciidoc c cc cpp cs css cxx go h hpp hs htm html ipynb java jinja jl js jsx kt kts less lua m md mdx mjs cjs
     mm org php pl proto py pyi r rb rs rst scala scss sh sql svelte swift tf ts tsx vb vue zig
     """)
@@ -85,7 +85,7 @@ _PROSE = _words("""
 
 @lru_cache(4_096)  # called for every read of a file
 def looks_secret(name: str, *, directory: bool = False) -> bool:
-    """Return whether a file or directory of this name likely holds credentials, in any case of letters."""
+    """Return whether a file or directory of this name likely holds credentials, whatever the case of its letters."""
     name = _original(name)
     lower = name.lower()
     ending = lower.rpartition(".")[2]
@@ -95,9 +95,9 @@ def looks_secret(name: str, *, directory: bool = False) -> bool:
         return not _is_example(lower)
     if lower.startswith("id_"):
         # A directory such as `id_generator` is a package.
-        return ending not in _PROSE and (_PRIVATE_KEY if directory else _OWN_KEY)(lower) is not None
+        return ending not in _CODE_AND_DOCUMENTATION and (_PRIVATE_KEY if directory else _OWN_KEY)(lower) is not None
     if lower.startswith(_STARTS):
-        return ending not in _PROSE and not _is_example(lower)
+        return ending not in _CODE_AND_DOCUMENTATION and not _is_example(lower)
     return not directory and _HINT(lower) is not None and _names_secret(name)
 
 
@@ -121,9 +121,9 @@ def _names_secret(name: str) -> bool:
     """Return whether the words of a file's name say that the file holds a secret."""
     stem, dot, ending = name.rpartition(".")
     ending = ending.lower()
-    if not dot or (ending not in _NOTES and ending not in _PROSE):
+    if not dot or (ending not in _NOTES and ending not in _CODE_AND_DOCUMENTATION):
         stem, ending = name, ""  # `github_token`, `app.secrets`
-    if ending in _PROSE:
+    if ending in _CODE_AND_DOCUMENTATION:
         return False
     words = [word.lower() for word in _WORD.findall(_HUMP.sub(" ", stem))]
     if not _EXAMPLE.isdisjoint(words):

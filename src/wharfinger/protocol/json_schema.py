@@ -86,7 +86,7 @@ class CompiledSchema:
         MissingExtra: the extra `schema` is not installed.
     """
 
-    __slots__ = ("_paths", "_searches", "_validator", "patterns", "schema", "weight")
+    __slots__ = ("_may_backtrack", "_paths", "_validator", "patterns", "schema", "weight")
 
     schema: dict[str, Any]
     """The schema, unchanged."""
@@ -102,7 +102,7 @@ class CompiledSchema:
         patterns = list(_patterns(self.schema))
         self.patterns = len(patterns)
         self._validator, backtracks = _compile(self.schema, what, trusted)
-        self._searches = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)
+        self._may_backtrack = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)
         self._paths: _Paths | None = None
 
     def fits(self, value: Any) -> bool:
@@ -112,7 +112,7 @@ class CompiledSchema:
 
     def faults(self, value: Any) -> list[str]:
         """Return one line for each error, with its path and without the value. A value that matches has none."""
-        if self._searches and _searched(value) > MAX_PATTERN_STEPS:
+        if self._may_backtrack and _pattern_steps(value) > MAX_PATTERN_STEPS:
             return ["arguments: have texts that are too long for patterns with look-around"]
         if self.fits(value):
             return []
@@ -256,7 +256,7 @@ class _Paths:
         self.alternatives = any(not _ALTERNATIVES.isdisjoint(node) for node, _ in _schemas(schema))
 
     def through(self, value: Any) -> int:
-        """Return the number for this value, at most `MAX_EXPLAINED_SCHEMAS + 1`."""
+        """Return the number of visited subschemas for this value, at most `MAX_EXPLAINED_SCHEMAS + 1`."""
         try:
             return self._count(self._schema, _depth(value))
         except RecursionError:
@@ -281,14 +281,14 @@ def _patterns(schema: dict[str, Any]) -> Iterator[str]:
             yield from node["patternProperties"]
 
 
-def _searched(value: Any) -> int:
+def _pattern_steps(value: Any) -> int:
     """Return the sum of the squared lengths of all texts in a value, with the names of members."""
     if isinstance(value, str):
         return len(value) ** 2
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
-        return sum(len(name) ** 2 + _searched(member) for name, member in members.items())
-    return sum(map(_searched, cast("list[object]", value))) if isinstance(value, list) else 0
+        return sum(len(name) ** 2 + _pattern_steps(member) for name, member in members.items())
+    return sum(map(_pattern_steps, cast("list[object]", value))) if isinstance(value, list) else 0
 
 
 def _size(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What is observed of a request: its beginning, its end, and its size; for records, metrics and traces."""
+"""Observers of requests, for records, metrics and traces: their interface, and what they see of a request."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ObserverHub(Protocol):
         ...
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Report that the session or the request ended that watched these URIs."""
+        """Report that the session or request that watched these URIs has ended."""
         ...
 
     def read(self, outer: Request, request: Request, handler: Callable[[Request], Awaitable[Any]]) -> Awaitable[Any]:
@@ -149,7 +149,7 @@ class RequestObserver(Protocol):
         ...
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Observe that what a request began to watch is watched no more, because its session or stream ended."""
+        """Observe that a request no longer watches these URIs, because its session or stream ended."""
         ...
 
     def refused(self, refusal: Refusal) -> None:

@@ -69,7 +69,7 @@ def _fold(data: bytes) -> bytes:
 class EventDecoder:
     """Decodes an event stream from chunks of any size, in linear time, with at most `limit` bytes in memory."""
 
-    __slots__ = ("_data", "_event", "_held", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
+    __slots__ = ("_buffered_bytes", "_data", "_event", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
 
     def __init__(self, limit: int) -> None:
         self.last_id = ""
@@ -77,7 +77,7 @@ class EventDecoder:
         """The last reconnection time that the stream asked for, in milliseconds."""
         self._limit = limit
         self._line: list[bytes] = []  # pieces of the unfinished line: joined once, so that a big line stays linear
-        self._held = 0  # bytes in _line and _data
+        self._buffered_bytes = 0  # bytes in _line and _data
         self._data: list[bytes] = []
         self._event = ""
         self._skip_lf = False  # the last chunk ended in CR: an LF that opens the next one belongs to it
@@ -104,7 +104,7 @@ class EventDecoder:
         events: list[Event] = []
         for end in ends:
             self._line.append(end)
-            self._hold(len(end))
+            self._add_bytes(len(end))
             line = b"".join(self._line) if len(self._line) > 1 else end
             self._line.clear()
             event = self._take(line)
@@ -112,12 +112,12 @@ class EventDecoder:
                 events.append(event)
         if rest:
             self._line.append(rest)
-            self._hold(len(rest))
+            self._add_bytes(len(rest))
         return events
 
-    def _hold(self, size: int) -> None:
-        self._held += size
-        if self._held > self._limit:
+    def _add_bytes(self, size: int) -> None:
+        self._buffered_bytes += size
+        if self._buffered_bytes > self._limit:
             raise EventTooLarge(f"the peer sent an event larger than {self._limit} bytes")
 
     def _take(self, line: bytes) -> Event | None:
@@ -130,10 +130,10 @@ class EventDecoder:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._held -= len(line) - len(value)
-            self._held += 1  # the line end that joins it to the next one: empty lines count too
+            self._buffered_bytes -= len(line) - len(value)
+            self._buffered_bytes += 1  # the line end that joins it to the next one: empty lines count too
             return None
-        self._held -= len(line)
+        self._buffered_bytes -= len(line)
         if name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
@@ -145,7 +145,7 @@ class EventDecoder:
     def _dispatch(self) -> Event | None:
         lines, name = self._data, self._event
         self._event = ""
-        self._held = 0
+        self._buffered_bytes = 0
         if not lines:
             return None
         self._data = []

@@ -1,4 +1,4 @@
-"""Enforces a policy: every request is checked here, outside of all middleware, before anything of it is done.
+"""Enforces a policy: every request is checked here, outside of all middleware, before it has any effect.
 
 What a caller may not read or call looks exactly like what does not exist: the same error, and neither the source nor
 the middleware is called. Whatever an answer contains besides is filtered where it is made, by `request.access`: lists

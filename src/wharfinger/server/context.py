@@ -1,4 +1,4 @@
-"""`Context`: what a handler can learn from and do for the request that it serves.
+"""`Context`: gives a handler its request, and ways to report, to ask for input and to read for the same caller.
 
 One object is made for each call whose handler takes one.
 """

@@ -20,10 +20,10 @@ __all__ = ["CURSOR", "STATE", "Keys", "Kind", "keys_for"]
 class Kind(NamedTuple):
     """One kind of sealed text: its bounds, and the error message for a text that cannot be opened."""
 
-    mac: int
-    """Bytes of the seal."""
-    longest: int
-    """The maximum length of a sealed text, in characters."""
+    mac_bytes: int
+    """The length of the seal."""
+    max_characters: int
+    """The maximum length of a sealed text."""
     refusal: str
 
 
@@ -67,15 +67,15 @@ class Keys:
         import base64
         import hmac
 
-        if len(sealed) > kind.longest or not sealed.isascii():
+        if len(sealed) > kind.max_characters or not sealed.isascii():
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
         except ValueError:
             raise InvalidParams(kind.refusal) from None
-        if not hmac.compare_digest(data[: kind.mac], self._mac(purpose, data[kind.mac :], kind)):
+        if not hmac.compare_digest(data[: kind.mac_bytes], self._mac(purpose, data[kind.mac_bytes :], kind)):
             raise InvalidParams(kind.refusal)
-        return msgspec.json.decode(data[kind.mac :], type=type)
+        return msgspec.json.decode(data[kind.mac_bytes :], type=type)
 
     def private(self, binding: str) -> Keys:
         """Return keys whose sealed texts are also encrypted and padded, and open only with the same binding.
@@ -90,7 +90,7 @@ class Keys:
     def _mac(self, purpose: str, body: bytes, kind: Kind) -> bytes:
         import hmac
 
-        return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac]
+        return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac_bytes]
 
 
 def keys_for(keys: Keys, request: Request) -> Keys:
@@ -130,7 +130,7 @@ class _PrivateKeys(Keys):
 
         from cryptography.exceptions import InvalidTag
 
-        if len(sealed) > 2 * kind.longest or not sealed.isascii():
+        if len(sealed) > 2 * kind.max_characters or not sealed.isascii():
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)

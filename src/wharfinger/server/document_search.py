@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
 
 from wharfinger.content.folding import fold
-from wharfinger.content.match_lines import look
+from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
@@ -222,7 +222,7 @@ class _DocumentSearch:
                     texts += 1
                     text = self.reader.text(self.source, document.uri)
                     pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.deadline)
-                    match = look(pieces, self.query, name_matches, prose=is_prose(document.title))
+                    match = match_text(pieces, self.query, name_matches, prose=is_prose(document.title))
                     left -= pieces.read
             ranking.add(
                 FoundDocument(self.source, document.uri, document.title, document.mime_type, name_matches, match)

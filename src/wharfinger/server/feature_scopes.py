@@ -96,11 +96,11 @@ class FeatureScopes:
 class ScopedAccess:
     """What a caller with these scopes may do: what the rules allow, except for features that need other scopes."""
 
-    def __init__(self, rules: Access | None, held: frozenset[str], scopes: FeatureScopes) -> None:
+    def __init__(self, rules: Access | None, token_scopes: frozenset[str], scopes: FeatureScopes) -> None:
         self._rules = rules
-        self._held = held
+        self._token_scopes = token_scopes
         self._scopes = scopes
-        text = f"{'' if rules is None else rules.key} {sorted(held)}"
+        text = f"{'' if rules is None else rules.key} {sorted(token_scopes)}"
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
@@ -109,7 +109,7 @@ class ScopedAccess:
         if not decision.allowed and not decision.missing_scopes:
             return decision
         needed = self._scopes.needed(action, target)
-        if not needed or self._held.issuperset(needed):
+        if not needed or self._token_scopes.issuperset(needed):
             return decision
         return Decision(False, "scopes", tuple(dict.fromkeys((*decision.missing_scopes, *needed))))
 
@@ -122,7 +122,7 @@ class ScopedAccess:
         if not self.may_read_below(text.partition("{")[0]):
             return Decision(False)
         needed = self._scopes.of_template(text)
-        return ALLOWED if self._held.issuperset(needed) else Decision(False, "scopes", needed)
+        return ALLOWED if self._token_scopes.issuperset(needed) else Decision(False, "scopes", needed)
 
     def readable_names(self, prefix: str) -> Callable[[str], bool]:
         """Return a function that returns whether an entry of a directory may be read, by its decoded name."""
@@ -138,7 +138,7 @@ class ScopedAccess:
         """Return whether every URI that begins with a text is allowed."""
         if self._rules is not None and not self._rules.reads_all_below(prefix):
             return False
-        return all(self._held.issuperset(scopes) for scopes in self._scopes.below(prefix).values())
+        return all(self._token_scopes.issuperset(scopes) for scopes in self._scopes.below(prefix).values())
 
     def is_public(self, uri: str) -> bool:
         """Return whether every caller may read a URI."""
@@ -146,7 +146,7 @@ class ScopedAccess:
 
 
 class NestedAccess:
-    """What a caller may do in a mounted server: what its own rules allow, and of URIs what the outer server allows too.
+    """What a caller may do in a mounted server: what its rules allow and, for URIs, the outer server allows too.
 
     The outer server has checked the name of a tool or prompt already, which has a prefix there.
     """

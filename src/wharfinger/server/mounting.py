@@ -87,8 +87,8 @@ class Mount:
         self.name = other.info.name
         self.prefix = f"{prefix}_" if prefix else ""
         self.direct: dict[str, bool] = {}
-        self._watcher = _Silent()
-        self._list_watcher = _Silent()
+        self._watcher = _SilentWatcher()
+        self._list_watcher = _SilentWatcher()
         owner = parent.info.name
         tools = MountedFeatures(self, other.tools.features, parent.tools.features, owner, prefix=self.prefix)
         prompts = MountedFeatures(self, other.prompts.features, parent.prompts.features, owner, prefix=self.prefix)
@@ -148,7 +148,7 @@ class Mount:
             self.other.watching.unwatch(self._watcher, uri)
 
 
-class _Silent:
+class _SilentWatcher:
     """A watcher that only keeps a part's sources watching. Changes reach the whole through the part's `observers`."""
 
     __slots__ = ()

@@ -49,13 +49,13 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     if resources.may_differ():
         error.suggest(())  # a mounted server does not know of middleware around it
         return
-    if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.looking >= MAX_CONCURRENT_SEARCHES:
+    if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.near_uri_searches >= MAX_CONCURRENT_SEARCHES:
         return
     sources = [source for source in resources.every_source() if source.cache_scope == "public"]
     # If the URI belongs to a source, only that one is listed, because others may be slow.
     likely = [source for source in sources if source.matches(error.uri)] or sources
     reader = SourceReader(asyncio.get_running_loop(), LISTING_SECONDS)
-    resources.looking += 1
+    resources.near_uri_searches += 1
     try:
         async with asyncio.timeout(2 * LISTING_SECONDS):
             known = [uri for uri in resources.uris() if may_read(uri)][:MAX_COMPARED_URIS]
@@ -63,7 +63,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
     finally:
-        resources.looking -= 1
+        resources.near_uri_searches -= 1
         reader.stopped.set()
 
 

@@ -1,7 +1,7 @@
-"""Calls those who observe the requests of a server: the record, metrics, traces.
+"""Calls the observers of a server's requests: the record, metrics, traces.
 
 The handlers of a server are wrapped while it has an observer, outside of middleware and of the policy. So an observer
-sees every request, also what is refused, and a server without one pays nothing. The wrapper keeps how the handler
+sees every request, refused ones too, and a server without one pays nothing. The wrapper keeps how the handler
 ended; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
 
 What a handler reads for its caller is observed too, through the request that it serves (`nested_requests`): so the
@@ -132,7 +132,7 @@ class Observers:
             _call_logged(observer.watched, request, uris, refused)
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Report that the session or the request ended that watched these URIs."""
+        """Report that the session or request that watched these URIs has ended."""
         for observer in self._all:
             _call_logged(observer.unwatched, request, uris)
 

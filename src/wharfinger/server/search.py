@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, Matcher, compile_glob
-from wharfinger.content.match_lines import look
+from wharfinger.content.match_lines import match_text
 from wharfinger.content.search_query import MAX_QUERY_CHARACTERS, Query, query_of
 from wharfinger.errors import (
     InternalError,
@@ -334,7 +334,7 @@ def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
     """Return the best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
     name = f"{hit.title}\n{hit.uri}"
     name_matches = query.match_name(name, fold(name))
-    match = look([text], query, name_matches, prose=is_prose(hit.title))
+    match = match_text([text], query, name_matches, prose=is_prose(hit.title))
     counts = match.counts if match is not None else (0,) * len(name_matches)
     needed = hit.words if isinstance(hit, FoundHit) else {word.text for word in query.words}
     for word, count, name_match in zip(query.words, counts, name_matches, strict=True):

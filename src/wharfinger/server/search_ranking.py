@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENOUGH_FACTOR",
-    "LEAST_BASE",
-    "LEAST_SHARE",
+    "MIN_BASE",
+    "MIN_SHARE",
     "FoundDocument",
     "FoundHit",
     "Ranking",
@@ -52,9 +52,9 @@ LATER_HIT_FACTOR = 0.85
 """The factor of a document's second hit; its third has the square."""
 ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a place if the document has it only elsewhere."""
-LEAST_SHARE, LEAST_BASE, LEAST_SCORE = 0.5, 0.6, 0.4
-"""A document that lacks words is a hit only if its words have LEAST_SHARE of the query's weight, or LEAST_BASE of the
-weight regardless of how rare words are, and if its score is at least LEAST_SCORE of the best one."""
+MIN_SHARE, MIN_BASE, MIN_SCORE = 0.5, 0.6, 0.4
+"""A document that lacks words is a hit only if its words have MIN_SHARE of the query's weight, or MIN_BASE of the
+weight regardless of how rare words are, and if its score is at least MIN_SCORE of the best one."""
 MAX_RANKED_DOCUMENTS = 500
 """Documents kept for ranking; more if more hits are wanted."""
 FULL_HITS = 8
@@ -65,14 +65,14 @@ ALSO_SHOWN_SHARE = 0.6
 MAX_CORRECTED_WORDS = 8
 """Words of a query whose spelling is checked."""
 
-_ASIDE = re.compile(
+_SECONDARY = re.compile(
     r"(?:^|/)(?:tests?|testing|specs?|__tests__|testdata|test-data|fixtures|vendor(?:ed)?|third_party|node_modules"
     r"|typeshed|locales?|dist|build)/"
     r"|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*_test\.\w+|[^/]*\.(?:lock|min\.js|map|svg|csv|po|pyi))$"
     r"|(?:^|/)(?:change(?:s|log)|history|news|release[-_]?notes)\b[^/]*$|(?:^|/)(?:[^/]*-lock|_?version)\.\w+$",
     re.IGNORECASE,
 )
-_ASIDE_FACTOR = 0.6
+_SECONDARY_FACTOR = 0.6
 """The factor of tests, copies of other projects, changelogs and generated files, which explain little."""
 
 
@@ -118,7 +118,7 @@ class Ranking:
         self.number = 0
         """Documents that have at least one word."""
         self._found: list[tuple[list[bool], list[_Place]]] = []
-        self._kept = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
+        self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
 
     @property
@@ -140,8 +140,8 @@ class Ranking:
         self.seen = [before or now for before, now in zip(self.seen, has_words, strict=True)]
         self._complete += all(one or not word.weight for one, word in zip(has_words, self.query.words, strict=True))
         self._found.append((has_words, list(self._places(found))))
-        if len(self._found) > 2 * self._kept:
-            self._found = heapq.nlargest(self._kept, self._found, key=lambda one: self._worth(*one))
+        if len(self._found) > 2 * self._max_documents:
+            self._found = heapq.nlargest(self._max_documents, self._found, key=lambda one: self._worth(*one))
 
     def _worth(self, has_words: Sequence[bool], places: Sequence[_Place]) -> tuple[bool, float]:
         return all(has_words), max(place.score for place in places)
@@ -149,7 +149,7 @@ class Ranking:
     def _places(self, found: FoundDocument) -> Iterator[_Place]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
         name = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
-        factor = _ASIDE_FACTOR if is_aside(found.title) and not self._asks_for_tests() else 1.0
+        factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
             evidence = tuple(0.8 * one for one in found.name_matches)
             share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
@@ -178,9 +178,9 @@ class Ranking:
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
         return sum(weight for weight, one in zip(weights, has_words, strict=True) if one) / (known or 1.0)
 
-    def _is_enough(self, has_words: Sequence[bool]) -> bool:
+    def _has_enough_words(self, has_words: Sequence[bool]) -> bool:
         """Return whether a document that lacks words has enough of the others."""
-        return self._share(has_words) >= LEAST_SHARE or self._share(has_words, base=True) >= LEAST_BASE
+        return self._share(has_words) >= MIN_SHARE or self._share(has_words, base=True) >= MIN_BASE
 
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
@@ -196,7 +196,7 @@ class Ranking:
             if lacks:
                 share = self._share(has_words)
                 each = [place._replace(score=place.score * (0.5 + 0.5 * share)) for place in each]
-                each = [place for place in each if self._is_enough(has_words) and place.score >= LEAST_SCORE * top]
+                each = [place for place in each if self._has_enough_words(has_words) and place.score >= MIN_SCORE * top]
             places += each
         places.sort(key=lambda place: (-round(place.score, 6), -place.found.changed, place.order))
         hits = Hits()
@@ -245,9 +245,9 @@ def name_text(title: str, uri: str) -> str:
     return title if last in title else f"{title}\n{last}"
 
 
-def is_aside(title: str) -> bool:
+def is_secondary(title: str) -> bool:
     """Return whether the path is that of a test, a copy of another project, a changelog or a generated file."""
-    return _ASIDE.search(title) is not None
+    return _SECONDARY.search(title) is not None
 
 
 def is_prose(title: str) -> bool:

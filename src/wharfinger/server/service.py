@@ -161,7 +161,7 @@ class FeatureService:
             mount.parent.enforce_scopes()
 
     def _refresh_mounts(self) -> None:
-        """Make the servers in which this one is mounted call its handlers, if there is anything around them."""
+        """Let the servers in which this one is mounted find out again which of its features they may call directly."""
         for mount in self.parents:
             mount.refresh()
 
@@ -289,7 +289,7 @@ class FeatureService:
             self.observers.add(Tracing())
 
     async def _start_index(self, stack: AsyncExitStack) -> None:
-        """Start the index, which reads the sources: after those that take long to start, or have used up patience."""
+        """Start the index after the sources, which it reads. Sources that start slowly do not delay the server."""
         index, calls = self.resources.index, self.resources.calls
         if index is None:
             return

@@ -31,20 +31,20 @@ from wharfinger.server.threads import Pool, is_async
 from wharfinger.source import Source, SourceUnavailable, outage_of
 from wharfinger.transports.background import BackgroundTasks, retrieve
 
-__all__ = ["MISSING", "SourceCalls"]
+__all__ = ["MISSING_META_KEY", "SourceCalls"]
 
 log = logging.getLogger("wharfinger.server.sources")
 
-MISSING = "wharfinger/missing"
+MISSING_META_KEY = "wharfinger/missing"
 """The key in the `_meta` of a list for the sources that are missing from it, each as `{"source", "uri", "message"}`."""
 
 START_SECONDS = 0.25
 """Longest time for which a starting server waits for its sources, which then continue to start in the background."""
 LATE_PAGE_SECONDS = 30.0
 """How long a page that came too late for its list is kept for the next one."""
-LOST_PATIENCE = 0.9
+PROBE_RATIO = 0.9
 """If a caller gives up a call after this share of the patience, the source is probed."""
-LEAST_PROBE_SECONDS = 0.1
+MIN_PROBE_SECONDS = 0.1
 """Shortest time between two probes."""
 
 Page = tuple[Sequence[t.Resource], Any]
@@ -120,7 +120,7 @@ class SourceCalls:
         call = _Call(task, breaker.clock())
         state.waiting[call] = None
         if state.timer is None:
-            self._arm(source, state)
+            self._start_timer(source, state)
         try:
             if state.starting is not None:
                 await asyncio.wait((state.starting,))
@@ -134,7 +134,7 @@ class SourceCalls:
         except asyncio.CancelledError:
             if call.given_up and task.cancelling() - 1 <= call.cancelling:
                 raise self.unavailable(source) from None
-            if breaker.clock() - call.began >= LOST_PATIENCE * source.patience:  # a search gives up before our timer
+            if breaker.clock() - call.began >= PROBE_RATIO * source.patience:  # a search gives up before our timer
                 self._probe_once(source, state)
             raise
         finally:
@@ -212,12 +212,12 @@ class SourceCalls:
         return SourceUnavailable(f"{why}: try again later.")
 
     def missing(self, source: Source) -> str:
-        """Return a sentence about a source that is missing from a list, or an empty string if it is not missing."""
+        """Return a sentence about a source that is missing from a list, or an empty string if it is listed."""
         why = self.why_missing(source)
         return f"{why}; its resources are missing from this list." if why else ""
 
     def why_missing(self, source: Source) -> str:
-        """Return a clause that says why a source is missing from lists and searches; empty if it is not missing."""
+        """Return a clause that says why a source is missing from lists and searches; empty if it is listed."""
         outage = outage_of(source)
         state = self._states.get(source)
         if outage or state is None:
@@ -234,7 +234,7 @@ class SourceCalls:
             state = self._states[source] = _SourceState()
         return state
 
-    def _arm(self, source: Source, state: _SourceState) -> None:
+    def _start_timer(self, source: Source, state: _SourceState) -> None:
         loop = asyncio.get_running_loop()
         state.timer = loop.call_later(source.patience, self._look_for_long_calls, source, state)
 
@@ -246,7 +246,7 @@ class SourceCalls:
             return
         if source.breaker.clock() - oldest.began >= source.patience:
             self._probe_once(source, state)
-        self._arm(source, state)
+        self._start_timer(source, state)
 
     def _probe_once(self, source: Source, state: _SourceState) -> None:
         if self._loop is not None and (state.probe is None or state.probe.done()):
@@ -274,7 +274,7 @@ class SourceCalls:
         began = breaker.clock()
         answer = state.answer
         if answer is None:
-            answer = state.answer = asyncio.ensure_future(self._ask(source, state))
+            answer = state.answer = asyncio.ensure_future(self._run_probe(source, state))
             answer.add_done_callback(partial(self._answered, source, state))
         try:
             done, _ = await asyncio.wait((answer,), timeout=source.patience)
@@ -287,7 +287,7 @@ class SourceCalls:
             self._record(source, answer, began)
         self._give_up(source, state)
 
-    async def _ask(self, source: Source, state: _SourceState) -> None:
+    async def _run_probe(self, source: Source, state: _SourceState) -> None:
         if state.starting is not None:
             await asyncio.wait((state.starting,))
         if state.unstarted:
@@ -315,7 +315,7 @@ class SourceCalls:
         """Probe a source until it is back."""
         breaker = source.breaker
         while breaker.down:
-            await asyncio.sleep(max(breaker.probe_in(), LEAST_PROBE_SECONDS))
+            await asyncio.sleep(max(breaker.probe_in(), MIN_PROBE_SECONDS))
             if breaker.try_probe():
                 await self._probe(source, state)
 

@@ -13,7 +13,7 @@ from joserfc import jwk, jwt
 
 from wharfinger.auth import InvalidToken, VerifierUnavailable
 from wharfinger.auth.server import dpop
-from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, ReplayedProofs, check_proof
+from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, UsedProofs, check_proof
 from wharfinger.store.memory import MemoryStore
 
 URL = "https://docs.example/mcp"
@@ -115,7 +115,7 @@ class Clock:
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_proof_is_accepted_once(shared: bool) -> None:
     async def main() -> None:
-        proofs = ReplayedProofs(MemoryStore() if shared else None, time.time)
+        proofs = UsedProofs(MemoryStore() if shared else None, time.time)
         await proofs.use("key", "1")
         await proofs.use("key", "2")
         await proofs.use("other key", "1")
@@ -128,9 +128,9 @@ def test_a_proof_is_accepted_once(shared: bool) -> None:
 def test_a_proof_used_at_one_process_is_not_accepted_by_another() -> None:
     async def main() -> None:
         store = MemoryStore()
-        await ReplayedProofs(store).use("key", "1")
+        await UsedProofs(store).use("key", "1")
         with pytest.raises(InvalidToken, match="used before"):
-            await ReplayedProofs(store).use("key", "1")
+            await UsedProofs(store).use("key", "1")
 
     asyncio.run(main())
 
@@ -138,7 +138,7 @@ def test_a_proof_used_at_one_process_is_not_accepted_by_another() -> None:
 def test_proofs_are_forgotten_when_they_are_too_old_to_be_accepted() -> None:
     async def main() -> None:
         clock = Clock()
-        proofs = ReplayedProofs(None, clock)
+        proofs = UsedProofs(None, clock)
         await proofs.use("key", "1")
         clock.now += 2 * PROOF_SECONDS
         with pytest.raises(InvalidToken):
@@ -154,7 +154,7 @@ def test_proofs_that_fit_no_more_are_refused_for_now_and_not_as_used(monkeypatch
 
     async def main() -> None:
         now = [NOW]
-        used = ReplayedProofs(None, lambda: now[0])
+        used = UsedProofs(None, lambda: now[0])
         await used.use("key", "1")
         await used.use("key", "2")
         with pytest.raises(VerifierUnavailable):

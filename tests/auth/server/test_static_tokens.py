@@ -12,7 +12,7 @@ import pytest
 
 from wharfinger.auth import InvalidToken, StaticTokens, VerifierUnavailable
 from wharfinger.auth.server.static_tokens import (
-    LOOK_SECONDS,
+    CHECK_INTERVAL_SECONDS,
     MAX_NAME_CHARACTERS,
     TokenFileError,
     create_token,
@@ -103,7 +103,7 @@ def test_a_revoked_token_stops_working_and_a_new_one_starts_without_a_restart(fi
     tokens.on_change(lambda: forgotten.append(True))
     revoke_token(file, record.id)
     other, _ = create_token(file, "bob")
-    clock.now += LOOK_SECONDS
+    clock.now += CHECK_INTERVAL_SECONDS
     assert (verified(tokens, token), verified(tokens, other)) == (None, "bob")
     assert forgotten == [True]
 
@@ -113,7 +113,7 @@ def test_the_file_is_looked_at_once_a_second(file: Path) -> None:
     token, record = create_token(file, "ann")
     tokens = StaticTokens(file, clock=clock)
     revoke_token(file, record.id)
-    clock.now += LOOK_SECONDS - 0.001
+    clock.now += CHECK_INTERVAL_SECONDS - 0.001
     assert verified(tokens, token) == "ann"
     clock.now += 0.001
     assert verified(tokens, token) is None
@@ -125,12 +125,12 @@ def test_a_file_that_breaks_while_the_server_runs_lets_nobody_in(file: Path) -> 
     tokens = StaticTokens(file, clock=clock)
     whole = file.read_bytes()
     file.write_text("{")
-    clock.now += LOOK_SECONDS
+    clock.now += CHECK_INTERVAL_SECONDS
     with pytest.raises(VerifierUnavailable):
         verified(tokens, token)
     assert verified(tokens, token) is None
     file.write_bytes(whole)
-    clock.now += LOOK_SECONDS
+    clock.now += CHECK_INTERVAL_SECONDS
     assert verified(tokens, token) == "ann"
 
 

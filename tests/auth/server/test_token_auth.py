@@ -304,7 +304,7 @@ def test_a_token_and_the_memory_of_it_end_after_the_same_leeway(leeway: float) -
 
 
 def test_refused_tokens_are_not_remembered_and_accepted_ones_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_auth, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(token_auth, "MAX_REMEMBERED_TOKENS", 2)
     table = Table(a=ANN, b=ANN, c=ANN)
     auth = TokenAuth(table)
     refusal(auth, "Bearer x")

@@ -15,7 +15,7 @@ from tests.server.driving import ALL, ERAS, ask, listed, looped, named
 from wharfinger import types as t
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.app import Server
-from wharfinger.server.features.listing import KEPT, PAGE, PAGE_BYTES
+from wharfinger.server.features.listing import DEFAULT_PAGE_SIZE, MAX_CACHED_PAGES, PAGE_BYTES
 from wharfinger.server.threads import MEMBER_SEPARATOR
 from wharfinger.source import Source
 
@@ -264,10 +264,10 @@ async def test_a_page_is_encoded_once_until_the_list_changes() -> None:
 @looped
 async def test_only_so_many_pages_are_kept() -> None:
     server = Server("s", page_size=1)
-    for number in range(KEPT + 10):
+    for number in range(MAX_CACHED_PAGES + 10):
         server.resources.add(f"a:{number}", lambda: "")
-    assert len(await listed(server)) == KEPT + 10
-    assert len(server.resources.listing._kept) == KEPT
+    assert len(await listed(server)) == MAX_CACHED_PAGES + 10
+    assert len(server.resources.listing._cached_pages) == MAX_CACHED_PAGES
 
 
 @looped
@@ -333,7 +333,7 @@ def test_pages_are_as_full_as_bytes_allow_and_nothing_is_lost_or_doubled(
 ) -> None:
     server = Server("s")
     listing = server.resources.listing
-    listing.size, listing.most_bytes = size, room
+    listing.size, listing.max_bytes = size, room
     for number, length in enumerate(registered):
         server.resources.add(f"a:{number:03}", lambda: "", description="é" * length)
     rows = [Described(prefix, lengths) for prefix, lengths in zip("bcd", (first, second, third), strict=True)]
@@ -367,19 +367,19 @@ async def test_a_page_of_exactly_the_bytes_is_one_page(more: int) -> None:
     for number in range(10):
         server.resources.add(f"a:{number}", lambda: "", description="d" * 100)
     listing = server.resources.listing
-    listing.most_bytes = len(encode([feature.definition for feature in server.resources.static])) - more
+    listing.max_bytes = len(encode([feature.definition for feature in server.resources.static])) - more
     uris, cursor = await page(server)
     assert (len(uris), cursor is None) == (10 - more, not more)
 
 
-@pytest.mark.parametrize("number", [PAGE, PAGE + 1])
+@pytest.mark.parametrize("number", [DEFAULT_PAGE_SIZE, DEFAULT_PAGE_SIZE + 1])
 @looped
 async def test_a_thousand_are_one_page(number: int) -> None:
     server = Server("s")
     for each in range(number):
         server.resources.add(f"notes://of-the-harbour/{each:05}", lambda: "", description="A note on the tide. " * 5)
     uris, cursor = await page(server)
-    assert (len(uris), cursor is None) == (PAGE, number == PAGE)
+    assert (len(uris), cursor is None) == (DEFAULT_PAGE_SIZE, number == DEFAULT_PAGE_SIZE)
 
 
 @looped
@@ -404,7 +404,7 @@ async def test_the_page_size_of_an_author_is_exact() -> None:
 @looped
 async def test_an_entry_larger_than_a_page_is_a_page() -> None:
     server = Server("s")
-    server.resources.listing.most_bytes = 200
+    server.resources.listing.max_bytes = 200
     server.include(Described("a", [0, 1_000, 1_000, 0]))
     assert [resource["uri"] for resource in await listed(server)] == ["a:000", "a:001", "a:002", "a:003"]
     uris, _ = await page(server)

@@ -12,7 +12,7 @@ from tests.server.driving import Wire, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.app import Server
-from wharfinger.server.source_calls import MISSING
+from wharfinger.server.source_calls import MISSING_META_KEY
 from wharfinger.source import Source
 
 
@@ -74,12 +74,12 @@ async def test_a_source_that_cannot_be_listed_is_named_with_the_reason_and_logge
         top, row = result["resources"]
         assert (top["uri"], top["name"], row["uri"]) == ("one:", "one", "two:0")
         assert top["title"] == message
-        assert result["_meta"][MISSING] == [{"source": "one", "uri": "one:", "message": message}]
+        assert result["_meta"][MISSING_META_KEY] == [{"source": "one", "uri": "one:", "message": message}]
     assert caplog.text.count("tried again in the background") == 1
     one.error = None
     result = (await ask(server, "resources/list"))["result"]
     assert [shown["uri"] for shown in result["resources"]] == ["one:0", "two:0"]
-    assert MISSING not in result.get("_meta", {})
+    assert MISSING_META_KEY not in result.get("_meta", {})
     one.error = error
     await listed(server)
     one.uri = ""
@@ -94,7 +94,7 @@ async def test_a_list_names_what_is_missing_from_a_mounted_server() -> None:
     whole.include(part)
     one.error = InternalError("away")
     result = (await ask(whole, "resources/list"))["result"]
-    assert [missing["source"] for missing in result["_meta"][MISSING]] == ["one"]
+    assert [missing["source"] for missing in result["_meta"][MISSING_META_KEY]] == ["one"]
 
 
 @looped

@@ -30,7 +30,7 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(source: Folder, uri: str) -> None:
+def assert_not_found(source: Folder, uri: str) -> None:
     """Every way to ask gives the same answer as for what was never there."""
     for ask in (source.read, source.stat, source.children):
         with pytest.raises(ResourceNotFound) as caught:
@@ -52,7 +52,7 @@ def refused(source: Folder, uri: str) -> None:
     ],
 )  # fmt: skip
 def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: str) -> None:
-    refused(source, f"{source.uri}/{path}")
+    assert_not_found(source, f"{source.uri}/{path}")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: s
 )  # fmt: skip
 def test_no_trick_with_the_rest_of_the_uri_leads_out(source: Folder, outside: Path, uri: str) -> None:
     assert not source.matches(uri)
-    refused(source, uri)
+    assert_not_found(source, uri)
 
 
 def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path, outside: Path) -> None:
@@ -87,7 +87,7 @@ def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path,
         "zero",
         "proc/environ",
     ):
-        refused(source, f"{source.uri}/{path}")
+        assert_not_found(source, f"{source.uri}/{path}")
     listed = [resource.uri for resource in source.page(None, 100)[0]]
     assert not [
         uri for uri in listed if uri.endswith(("file", "directory", "inside.md", "loop", "self", "zero", "proc"))
@@ -107,7 +107,7 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(source: Folder, charts
         os.mknod(charts / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
     for name in ("fifo", "socket", "device"):
         for _ in range(45):
-            refused(source, f"{source.uri}/{name}")
+            assert_not_found(source, f"{source.uri}/{name}")
     server.close()
     assert source.read(f"{source.uri}/README.md").contents[0].text
 
@@ -193,9 +193,9 @@ def test_what_may_not_be_read_is_not_found() -> None:
         source = files(root)
         try:
             with without_privileges():
-                refused(source, f"{source.uri}/locked.txt")
-                refused(source, f"{source.uri}/closed")
-                refused(source, f"{source.uri}/closed/in.txt")
+                assert_not_found(source, f"{source.uri}/locked.txt")
+                assert_not_found(source, f"{source.uri}/closed")
+                assert_not_found(source, f"{source.uri}/closed/in.txt")
                 names = [resource.name for resource in source.page(None, 100)[0]]
                 assert names == [source.label, "locked.txt", "open.txt"]
         finally:

@@ -220,8 +220,8 @@ def test_a_slow_reader_gets_errors_for_some_reads_and_holds_up_nobody() -> None:
         assert other.ask("ping", id="p")["id"] == "p"
         app = find_app(http)
         assert app.sse is not None
-        held = [server.parked_bytes + server.down._size for server in app.sse._table.values()]
-        assert max(held) < 8 * 1024 * 1024
+        buffered = [server.parked_bytes + server.down._size for server in app.sse._table.values()]
+        assert max(buffered) < 8 * 1024 * 1024
         answers = [slow.down.event() for _ in range(40)]
         assert sorted(answer["id"] for answer in answers) == list(range(1, 41))
         assert {"result" in answer for answer in answers} == {True, False}

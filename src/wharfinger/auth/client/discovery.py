@@ -32,8 +32,9 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint
 class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     """The authorization server that issues tokens for an MCP server.
 
-    `resource` is what the server publishes as its resource; None if it publishes no metadata (2025-03-26). `assumed`
-    is true if the authorization server has no metadata either, and the default endpoints of 2025-03-26 are used.
+    `server` is the URL of the MCP server. `resource` is what it publishes as its resource; None if it publishes no
+    metadata (2025-03-26). `assumed` is true if the authorization server has no metadata either, and the default
+    endpoints of 2025-03-26 are used.
     """
 
     server: str

@@ -18,9 +18,9 @@ from typing import Any, cast
 from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable, read_header
 from wharfinger.protocol.interfaces import Store
 
-__all__ = ["PROOF", "ReplayedProofs", "check_proof"]
+__all__ = ["PROOF_HEADER", "UsedProofs", "check_proof"]
 
-PROOF = b"dpop"
+PROOF_HEADER = b"dpop"
 """The header with the proof."""
 MAX_PROOF_CHARACTERS = 8 * 1024
 PROOF_SECONDS = 60.0
@@ -84,7 +84,7 @@ def _bare(url: Any) -> str:
     return f"{scheme.lower()}{separator}{host}{slash}{path}"
 
 
-class ReplayedProofs:
+class UsedProofs:
     """The ids of used proofs, in this process or in a `Store` that several processes share."""
 
     def __init__(self, store: Store | None, clock: Callable[[], float] = time.time) -> None:

@@ -135,11 +135,11 @@ class JWTVerifier:
         from joserfc.errors import JoseError, SecurityWarning
 
         kind = {"R": "RSA", "P": "RSA"}.get(algorithm[0], "OKP" if algorithm.startswith("Ed") else "EC")
-        fitting = [key for key in keys if key.key_type == kind and key.get("alg") in (None, algorithm)]
+        candidates = [key for key in keys if key.key_type == kind and key.get("alg") in (None, algorithm)]
         with warnings.catch_warnings():
             # RFC 9864 renames EdDSA to Ed25519, and joserfc warns about the name that most issuers still write.
             warnings.simplefilter("ignore", SecurityWarning)
-            for key in fitting[:MAX_KEYS_TRIED]:
+            for key in candidates[:MAX_KEYS_TRIED]:
                 try:
                     return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
                 except (JoseError, ValueError, TypeError, RecursionError):

@@ -25,7 +25,7 @@ from wharfinger.protocol.principal import Principal
 __all__ = ["IssuedToken", "StaticTokens", "TokenFileError", "create_token", "read_tokens", "revoke_token"]
 
 PREFIX = "wf_"
-LOOK_SECONDS = 1.0
+CHECK_INTERVAL_SECONDS = 1.0
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_NAME_CHARACTERS = 256
 
@@ -67,10 +67,10 @@ class StaticTokens:
         self.path = Path(path)
         self._clock = clock
         self._on_change: list[Callable[[], None]] = []
-        self._looked_at = clock()
+        self._checked_at = clock()
         self._version, self._tokens = _load(self.path)
 
-    trusted_seconds = LOOK_SECONDS
+    trusted_seconds = CHECK_INTERVAL_SECONDS
     """Seconds after which a verified token is verified again."""
 
     @property
@@ -89,9 +89,9 @@ class StaticTokens:
             VerifierUnavailable: the file cannot be used.
         """
         now = self._clock()
-        if 0 <= now - self._looked_at < LOOK_SECONDS:
+        if 0 <= now - self._checked_at < CHECK_INTERVAL_SECONDS:
             return
-        self._looked_at = now
+        self._checked_at = now
         try:
             if _version(self.path) != self._version:
                 self._version, self._tokens = _load(self.path)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from wharfinger.auth.server.dpop import ALGORITHMS, PROOF, ReplayedProofs, check_proof
+from wharfinger.auth.server.dpop import ALGORITHMS, PROOF_HEADER, UsedProofs, check_proof
 from wharfinger.auth.server.token_verifier import InvalidToken, TokenVerifier, VerifierUnavailable
 from wharfinger.errors import StoreUnusable
 from wharfinger.protocol.http.rules import CLOSE_HEADERS, HttpRefusal
@@ -34,7 +34,7 @@ __all__ = ["TokenAuth", "as_token_auth", "metadata_url"]
 
 log = logging.getLogger("wharfinger.auth")
 
-MAX_REMEMBERED = 10_000
+MAX_REMEMBERED_TOKENS = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
 WARN_SECONDS = 60.0
 """How often the log says at most that tokens cannot be verified."""
@@ -81,14 +81,14 @@ class TokenAuth:
         self.scopes = tuple(dict.fromkeys((*require_scopes, *scopes)))
         self.issuers = tuple(dict.fromkeys(issuer for verifier in verifiers for issuer in verifier.issuers))
         self._clock = clock
-        self._proofs = ReplayedProofs(store, clock)
+        self._proofs = UsedProofs(store, clock)
         self._turns = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
-        """One for each verifier, so that a slow authorization server holds up no tokens of another or of a file."""
+        """One for each verifier, so that a slow authorization server delays no tokens of another verifier."""
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
         """The tokens that were verified, by the digest of the header `Authorization`."""
         self._warned_at = float("-inf")
         self._generation = 0
-        """How often the tokens were forgotten: what was verified before that is not remembered after it."""
+        """The number of calls of `forget`. A token whose verification began before such a call is not remembered."""
         for verifier in verifiers:
             verifier.on_change(self.forget)
 
@@ -172,7 +172,7 @@ class TokenAuth:
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
         self._remembered[digest] = _Remembered(principal, until, is_bound)
-        while len(self._remembered) > MAX_REMEMBERED:
+        while len(self._remembered) > MAX_REMEMBERED_TOKENS:
             self._remembered.popitem(last=False)
         return principal
 
@@ -187,7 +187,7 @@ class TokenAuth:
                 raise InvalidToken("The token is not bound to a key that this server can check: send it as Bearer.")
             if scheme != b"dpop":
                 raise InvalidToken("The token is bound to a key: send it as Authorization: DPoP, with a proof.")
-            proof = headers.get(PROOF, b"").decode("latin-1")
+            proof = headers.get(PROOF_HEADER, b"").decode("latin-1")
             id = check_proof(proof, method=method, url=url, token=token, thumbprint=thumbprint, now=self._clock())
             await self._proofs.use(thumbprint, id)
         except InvalidToken as error:

@@ -87,7 +87,7 @@ def principal_of(
     It expires `leeway` seconds after `exp`. Without `audiences` the token may be meant for any server.
 
     Raises:
-        InvalidToken: the token is meant for another server, has no subject, or its times are no numbers.
+        InvalidToken: the token is meant for another server, has no subject, or its times are not numbers.
     """
     if audiences and not set(audiences).intersection(_audiences(claims)):
         raise InvalidToken("The token is meant for another server: its aud does not name this one.")

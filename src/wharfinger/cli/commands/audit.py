@@ -30,7 +30,7 @@ def audit() -> None:
     """Read the record of a server: who read, called and searched what, and who was refused."""
 
 
-def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     """Return a time such as 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z in RFC 3339."""
     if value is None:
         return ""
@@ -54,10 +54,10 @@ Examples:
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("--since", callback=moment, metavar="TIME", help="Only from then on: 7d, 12h, or a date (UTC).")
-@click.option("--until", callback=moment, metavar="TIME", help="Only before then.")
-@click.option("--who", default="", metavar="NAME", help="Only of this subject, or this address.")
-@click.option("--what", default="", metavar="PATTERN", help="Only URIs and names that match; * is any characters.")
+@click.option("--since", callback=parse_time, metavar="TIME", help="Only lines since TIME: 7d, 12h, or a date (UTC).")
+@click.option("--until", callback=parse_time, metavar="TIME", help="Only lines before TIME.")
+@click.option("--who", default="", metavar="NAME", help="Only lines of this subject or address.")
+@click.option("--what", default="", metavar="PATTERN", help="Only URIs and names that match; * matches any text.")
 @click.option(
     "--limit", default=10, show_default=True, type=click.IntRange(1, MAX_ROWS), metavar="N", help="Rows in each table."
 )
@@ -96,7 +96,7 @@ def print_report(summary: AuditReport, limit: int) -> None:
     from wharfinger.content.text import size_text
 
     if not summary.line_count:
-        click.echo("No lines fit.")
+        click.echo("No lines match.")
         return
     counted = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.outcomes.items() if count)
     click.echo(f"{summary.first} to {summary.last}: {summary.line_count:,} lines, {counted or 'no requests'}")

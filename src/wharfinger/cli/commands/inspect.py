@@ -229,6 +229,6 @@ def abilities(capabilities: Any) -> list[str]:
         if name in ("extensions", "experimental"):
             continue
         table = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
-        adds = [word for word, value in table.items() if value or value == {}]
-        found.append(f"{name} ({', '.join(adds)})" if adds else name)
+        options = [word for word, value in table.items() if value or value == {}]
+        found.append(f"{name} ({', '.join(options)})" if options else name)
     return found

@@ -37,7 +37,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `find` returns the names, URIs or facts with the fault, or True if the server has it."""
+    """One check. `find` returns the names, URIs or facts with the fault, or True if the server itself has the fault."""
 
     severity: Severity
     name: str

@@ -45,7 +45,7 @@ def is_control(character: str) -> bool:
 def slug(*labels: str, fallback: str = "files", limit: int = 40) -> str:
     """Return a server name that every host accepts: ASCII letters, digits, `_` and `-`.
 
-    Hosts call a tool `mcp__name__tool`, of which model APIs accept 64 characters.
+    Hosts call a tool `mcp__NAME__TOOL`, and model APIs accept at most 64 characters for that.
     """
     import re
 

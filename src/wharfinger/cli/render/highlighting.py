@@ -12,7 +12,7 @@ __all__ = ["print_highlighted", "summary"]
 
 COLOURED_CHARACTERS = 512 * 1024
 """The longest text that is coloured; a lexer takes a second for a megabyte or two."""
-BY_KIND = {
+LANGUAGES = {
     "application/json": "json",
     "application/toml": "toml",
     "application/xml": "xml",
@@ -28,7 +28,7 @@ PLAIN_TYPES = frozenset(("text/plain", "text/csv", ""))
 
 
 def print_highlighted(text: str, kind: str, uri: str) -> bool:
-    """Print text with syntax highlighting; returns False if there is none for it, without printing."""
+    """Print text with syntax highlighting; if there is none for it, return False and print nothing."""
     if os.environ.get("NO_COLOR") or len(text) > COLOURED_CHARACTERS:
         return False
     try:
@@ -52,7 +52,7 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
 def language_of(kind: str, uri: str) -> str:
     """Return the language for a MIME type or the suffix of a URI, or an empty string if it is plain or unknown."""
     base = kind.partition(";")[0].strip().lower()
-    known = BY_KIND.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
+    known = LANGUAGES.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
     if known:
         return known
     from mimetypes import guess_extension

@@ -39,7 +39,7 @@ class PageData:
         self._lock = asyncio.Lock()
         self._reading = asyncio.Semaphore(CONCURRENT_READS)
         self._items = PageItems()
-        self._until = float("-inf")
+        self._fresh_until = float("-inf")
 
     async def items(self) -> PageItems:
         """Return the current items, without a list that fails or takes too long."""
@@ -47,9 +47,9 @@ class PageData:
             return PageItems()
         loop = asyncio.get_running_loop()
         async with self._lock:
-            if loop.time() >= self._until:
+            if loop.time() >= self._fresh_until:
                 self._items = await self._load()
-                self._until = loop.time() + CACHE_SECONDS
+                self._fresh_until = loop.time() + CACHE_SECONDS
             return self._items
 
     async def read(self, uri: str) -> tuple[str, bytes]:

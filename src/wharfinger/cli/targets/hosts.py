@@ -109,7 +109,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="",
         after_add="Restart codex; /mcp shows it",
-        after_remove="Codex omits it from its next start on",
+        after_remove="Codex omits it after a restart",
     ),
     "gemini": Host(
         title="Gemini CLI",
@@ -121,7 +121,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="${%s}",
         after_add="Restart gemini; /mcp shows it",
-        after_remove="Gemini omits it from its next start on",
+        after_remove="Gemini omits it after a restart",
     ),
 }
 

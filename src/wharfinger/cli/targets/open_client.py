@@ -84,7 +84,7 @@ def with_client(
             return await work(client)
 
     try:
-        exit_code = asyncio.run(session())
+        result = asyncio.run(session())
     except WharfingerError as error:
         raise explained(error, target, stderr) from error.__cause__
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
@@ -96,7 +96,7 @@ def with_client(
     failed = own_failure(target, stderr)
     if failed is not None:
         report_error(failed)
-    return exit_code
+    return result
 
 
 def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:

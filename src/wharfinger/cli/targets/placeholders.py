@@ -47,8 +47,8 @@ class Placeholders(NamedTuple):
         kind, name, default = match["kind"], match["name"], match["default"]
         if kind == "input":
             return self._input(name, place)
-        if kind is None and name in FIXED:
-            return FIXED[name](self.folder)
+        if kind is None and name in PREDEFINED:
+            return PREDEFINED[name](self.folder)
         if kind not in (None, "env"):
             raise click.UsageError(
                 f"{self.owner} needs {match.group()} ({place}), which only its own host can fill in."
@@ -99,7 +99,7 @@ def options_of(described: Mapping[str, Any]) -> list[str]:
     return found
 
 
-FIXED: dict[str, Callable[[Path], str]] = {
+PREDEFINED: dict[str, Callable[[Path], str]] = {
     "workspaceFolder": str,
     "workspaceFolderBasename": lambda folder: folder.name,
     "userHome": lambda _: str(Path.home()),

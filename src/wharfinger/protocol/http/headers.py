@@ -72,8 +72,8 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     """Return the annotated properties of a tool's input schema (2026-07-28, `x-mcp-header`).
 
     Raises:
-        InvalidHeaderAnnotation: not a token, used twice, not on a string, integer or boolean, or not reachable from the
-            root through `properties` alone.
+        InvalidHeaderAnnotation: an annotation is not a token, is used twice, is not on a string, integer or boolean, or
+            is not reachable from the root through `properties` alone.
     """
     found: list[HeaderParam] = []
     stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
@@ -81,7 +81,7 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
         node, path, reachable = stack.pop()
         if _is_object(node):
             if "x-mcp-header" in node:
-                found.append(_mirror(node, path, reachable))
+                found.append(_header_param(node, path, reachable))
             for key, value in node.items():
                 if key == "properties" and _is_object(value):
                     stack.extend((child, (*path, name), reachable) for name, child in value.items())
@@ -89,9 +89,9 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
                     stack.append((value, path, False))
         elif _is_array(node):
             stack.extend((child, path, False) for child in node)
-    if len({mirror.header for mirror in found}) != len(found):
+    if len({param.header for param in found}) != len(found):
         raise InvalidHeaderAnnotation("Two properties use the same x-mcp-header name.")
-    return tuple(sorted(found, key=lambda mirror: mirror.header))
+    return tuple(sorted(found, key=lambda param: param.header))
 
 
 def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
@@ -102,7 +102,7 @@ def _is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
+def _header_param(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
     token = node["x-mcp-header"]
     if not isinstance(token, str) or not token or not _TOKEN.issuperset(token):
         raise InvalidHeaderAnnotation("x-mcp-header must be a header name (RFC 9110 token).")

@@ -137,6 +137,8 @@ class TemplateIndex(Generic[T]):
 
 
 class _Entry(Generic[T]):
+    """A template and its value, with the literal texts by which it is found."""
+
     __slots__ = ("core", "edges", "ending", "head", "prefix", "rank", "tail", "template", "value")
 
     def __init__(self, template: UriTemplate, value: T) -> None:
@@ -147,6 +149,7 @@ class _Entry(Generic[T]):
         self.edges, self.head = _edges(template)
         self.tail = template.atoms[-1] if template.atoms and isinstance(template.atoms[-1], str) else ""
         self.ending = _ending(template)
+        # The longest literal text after the first one.
         self.core = max((atom for atom in template.atoms[1:] if isinstance(atom, str)), key=len, default="")
         self.rank = _measure(template)
 

@@ -51,11 +51,13 @@ class Completions:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
             return completed
         others = {} if params.context is UNSET else params.context.arguments or {}
-        keeps = _keeps_all
+        is_shown = _show_all
         if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
-            keeps = functools.partial(_may_lead, request.access, UriTemplate(ref.uri), others, params.argument.name)
-        values = await self._find(request, ref, params.argument.name, keeps)(params.argument.value, others)
-        return t.CompleteResult(completion=completion_of(values, keeps))
+            is_shown = functools.partial(
+                _leads_to_readable, request.access, UriTemplate(ref.uri), others, params.argument.name
+            )
+        values = await self._find(request, ref, params.argument.name, is_shown)(params.argument.value, others)
+        return t.CompleteResult(completion=completion_of(values, is_shown))
 
     def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
         """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
@@ -68,17 +70,17 @@ class Completions:
         return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
     def _find(
-        self, request: Request, ref: t.CompletionReference, argument: str, keeps: Callable[[str], bool]
+        self, request: Request, ref: t.CompletionReference, argument: str, is_shown: Callable[[str], bool]
     ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.get(ref.name)
-            return self._by_marker(request, prompt.signature.parameters, prompt.completers, argument, keeps)
+            return self._by_marker(request, prompt.signature.parameters, prompt.completers, argument, is_shown)
         feature = self._resources.templates.by_key.get(ref.uri)
         if feature is not None and feature.template is not None:
-            return self._by_marker(request, feature.template.variables, feature.completers, argument, keeps)
+            return self._by_marker(request, feature.template.variables, feature.completers, argument, is_shown)
         for source in self._resources.sources:
             if any(template.uri_template == ref.uri for template in source.templates):
-                return functools.partial(self._of_source, request, source, ref.uri, argument, keeps)
+                return functools.partial(self._of_source, request, source, ref.uri, argument, is_shown)
         if ref.uri in self._resources.static.by_key:
             raise InvalidParams("This resource has no variables.")
         raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
@@ -89,13 +91,13 @@ class Completions:
         source: Source,
         template: str,
         argument: str,
-        keeps: Callable[[str], bool],
+        is_shown: Callable[[str], bool],
         value: str,
         others: Mapping[str, str],
     ) -> t.Completion:
         complete = functools.partial(self._resources.calls.call, source, source.complete, owner_of(request))
         values = await complete(template, argument, value, others)
-        found = completion_of(values, keeps)
+        found = completion_of(values, is_shown)
         if found.has_more is True and not isinstance(values, t.Completion):
             found.total = UNSET  # a source stops there, so it does not know how many there are
         return found
@@ -106,13 +108,13 @@ class Completions:
         names: Any,
         completers: Mapping[str, Complete],
         argument: str,
-        keeps: Callable[[str], bool],
+        is_shown: Callable[[str], bool],
     ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
         if argument not in names:
             raise InvalidParams(f"There is no such argument: one of {', '.join(names) or 'none'} was expected.")
         marker = completers.get(argument)
 
-        async def complete_it(typed: str, others: Mapping[str, str]) -> Any:
+        async def run_completer(typed: str, others: Mapping[str, str]) -> Any:
             if marker is None:
                 return ()
             if not callable(marker.values):
@@ -127,19 +129,21 @@ class Completions:
                 await opened.fill(marker.needs, filled)
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
                 values = await complete(owner_of(request), *given)
-                return completion_of(values, keeps)  # read while its dependencies are open
+                return completion_of(values, is_shown)  # read while its dependencies are open
 
-        return complete_it
+        return run_completer
 
 
-def _keeps_all(value: str) -> bool:
+def _show_all(value: str) -> bool:
     return True
 
 
-def _may_lead(access: Access, template: UriTemplate, others: Mapping[str, str], argument: str, value: str) -> bool:
-    """Return whether a URI results that the caller may read if the variable `argument` has this value.
+def _leads_to_readable(
+    access: Access, template: UriTemplate, others: Mapping[str, str], argument: str, value: str
+) -> bool:
+    """Return whether the caller may read the URI that results if the variable `argument` has this value.
 
-    If other variables are missing, it may if the caller may read anything that begins like the URI up to there.
+    If other variables are missing, return whether the caller may read a URI with the same beginning.
     """
     uri, names, whole = template.beginning({**others, argument: value})
     if not whole:
@@ -147,18 +151,18 @@ def _may_lead(access: Access, template: UriTemplate, others: Mapping[str, str], 
     return access.allows("read", uri) or (uri.endswith("/") and access.may_read_below(uri))
 
 
-def completion_of(values: Any, keeps: Callable[[str], bool] = _keeps_all) -> t.Completion:
-    """Convert what a completer returned to a result with the values that `keeps` accepts, up to the protocol's limit.
+def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t.Completion:
+    """Convert what a completer returned to a result with the shown values, up to the protocol's limit.
 
     A total that the completer gave is left out if values are, since it would count these too.
     """
     if isinstance(values, t.Completion):
-        shown = [value for value in values.values if keeps(value)]
+        shown = [value for value in values.values if is_shown(value)]
         if len(shown) < len(values.values):
             return t.Completion(values=shown[:MAX_VALUES])
         more = True if len(shown) > MAX_VALUES else values.has_more
         return t.Completion(values=shown[:MAX_VALUES], total=values.total, has_more=more)
     if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):
         raise TypeError(f"a completer returned {type(values).__name__}: return a list of texts")
-    found = [text for value in values or () if keeps(text := str(value))]
+    found = [text for value in values or () if is_shown(text := str(value))]
     return t.Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)

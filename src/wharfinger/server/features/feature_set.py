@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from wharfinger.server.part import Part
 
-__all__ = ["Feature", "Features", "Found", "MountedFeatures"]
+__all__ = ["Feature", "Features", "MountedFeatures", "VisibleFeature"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 
@@ -36,7 +36,7 @@ class Feature(Protocol):
 F = TypeVar("F", bound=Feature)
 
 
-class Found(NamedTuple, Generic[F]):
+class VisibleFeature(NamedTuple, Generic[F]):
     """A visible feature, and the part that it belongs to."""
 
     feature: F
@@ -69,7 +69,7 @@ class Features(Generic[F]):
         self._next = 1
         self._hidden: dict[str, bool] = {}
         """Keys of parts' features that this set hides: True if they were disabled here, False if they were removed."""
-        self._visible: dict[str, Found[F]] | None = None
+        self._visible: dict[str, VisibleFeature[F]] | None = None
         self._places: list[tuple[tuple[int, ...], str]] = []
         """The places and keys of the visible features, in order."""
 
@@ -192,11 +192,11 @@ class Features(Generic[F]):
         """Return whether this set hides a part's feature of this key."""
         return key in self._hidden
 
-    def find(self, key: str) -> Found[F] | None:
+    def find(self, key: str) -> VisibleFeature[F] | None:
         """Return the enabled feature of this key, the set's own or a part's."""
         if not self.parts:
             feature = self.by_key.get(key)
-            return None if feature is None else Found(feature, key in self._fallbacks)
+            return None if feature is None else VisibleFeature(feature, key in self._fallbacks)
         return self._shown().get(key)
 
     def items(self) -> Iterator[tuple[str, F]]:
@@ -249,11 +249,11 @@ class Features(Generic[F]):
         if self.holder(key) is None:
             raise KeyError(f"There is no {self.kind} {key!r}.")
 
-    def _shown(self) -> dict[str, Found[F]]:
+    def _shown(self) -> dict[str, VisibleFeature[F]]:
         """Return the visible features by key: enabled, and not replaced by another one."""
         if self._visible is None:
             places: list[tuple[tuple[int, ...], str]] = []
-            best: dict[str, tuple[tuple[int, ...], Found[F]]] = {}
+            best: dict[str, tuple[tuple[int, ...], VisibleFeature[F]]] = {}
             for place, key, found in self._candidates():
                 present = best.get(key)
                 if present is None or (present[1].fallback and not found.fallback):
@@ -263,10 +263,10 @@ class Features(Generic[F]):
             self._visible = {key: best[key][1] for _, key in places}
         return self._visible
 
-    def _candidates(self) -> Iterator[tuple[tuple[int, ...], str, Found[F]]]:
+    def _candidates(self) -> Iterator[tuple[tuple[int, ...], str, VisibleFeature[F]]]:
         for number in self._order:
             key = self._keys[number]
-            yield (0, number), key, Found(self.by_key[key], key in self._fallbacks)
+            yield (0, number), key, VisibleFeature(self.by_key[key], key in self._fallbacks)
         for index, mounted in enumerate(self.parts, 1):
             features = mounted.features
             shown = features._shown()
@@ -274,7 +274,7 @@ class Features(Generic[F]):
                 key, found = mounted.prefix + inner, shown[inner]
                 taken = key in self.disabled and key not in self._fallbacks
                 if key not in self._hidden and not taken:
-                    yield (index, *place), key, Found(found.feature, found.fallback, mounted.part, inner)
+                    yield (index, *place), key, VisibleFeature(found.feature, found.fallback, mounted.part, inner)
 
     def __iter__(self) -> Iterator[F]:
         return (feature for _, feature in self.items())
@@ -287,7 +287,7 @@ class _Holder(NamedTuple):
     """The server whose feature has a key."""
 
     server: str
-    """The name of the part; empty for the set itself."""
+    """The name of the part; empty if the set itself has the feature."""
     fallback: bool
 
 

@@ -22,17 +22,17 @@ from wharfinger.server.feature_scopes import decide_template
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
 
-__all__ = ["PAGE", "PAGE_BYTES", "CallerView", "PagedList", "Provider", "joined_page", "view_of"]
+__all__ = ["DEFAULT_PAGE_SIZE", "PAGE_BYTES", "CallerView", "PagedList", "Provider", "joined_page", "view_of"]
 
-PAGE = 1000
+DEFAULT_PAGE_SIZE = 1000
 """Most entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
-EXAMINED = 256
+MIN_EXAMINED = 256
 """Least number of entries that are requested at a time if the caller may not see all of them."""
 MAX_EXAMINED = 200_000
 """Most entries that are examined for one page. If so many are hidden, the page is shorter than others."""
 PAGE_BYTES = 1024 * 1024
 """Most encoded bytes of the entries in such a page; a single entry may be larger."""
-KEPT = 64
+MAX_CACHED_PAGES = 64
 """Most encoded pages that one list caches."""
 
 F = TypeVar("F", bound=Feature)
@@ -64,7 +64,7 @@ def view_of(name: str, access: Access, keys: Keys) -> CallerView:
 class PagedList(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
-    Pages have `size` entries; if it is None, at most `PAGE` entries and `PAGE_BYTES` bytes.
+    Pages have `size` entries; if it is None, at most `DEFAULT_PAGE_SIZE` entries and `PAGE_BYTES` bytes.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class PagedList(Generic[F]):
         self.providers: list[Provider] = []
         """Listed after the features; add to it with `add_provider` and `add_part`."""
         self._parts: list[PagedList[F]] = []
-        self.size = PAGE if size is None else size
-        self.most_bytes = PAGE_BYTES if size is None else None
+        self.size = DEFAULT_PAGE_SIZE if size is None else size
+        self.max_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
         """Returns a feature's definition for the list. Pages are not cached if definitions are `computed`."""
         self.shown_in_full: Callable[[F], Any] | None = None
@@ -88,7 +88,7 @@ class PagedList(Generic[F]):
         self.cache_scope = "private"
         self._keys = keys
         self._result = result
-        self._kept: dict[tuple[int, bool], tuple[int, Raw]] = {}
+        self._cached_pages: dict[tuple[int, bool], tuple[int, Raw]] = {}
 
     def add_provider(self, provider: Provider) -> None:
         """List the entries of a provider after all others."""
@@ -103,12 +103,12 @@ class PagedList(Generic[F]):
         """Return a page of the providers without the features, for the list of the parent server."""
         return await joined_page(self.providers, owner, place, limit)
 
-    def _may_be_kept(self) -> bool:
+    def _is_cacheable(self) -> bool:
         """Return whether every change of the list changes the version of its features."""
         return (
             not self.computed
             and len(self.providers) == len(self._parts)
-            and all(part._may_be_kept() for part in self._parts)
+            and all(part._is_cacheable() for part in self._parts)
         )
 
     async def serve(self, request: Request) -> Any:
@@ -138,15 +138,15 @@ class PagedList(Generic[F]):
             InvalidParams: the cursor does not belong to this list.
         """
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, self._keys)
-        if self._may_be_kept():
-            kept = self._kept.get((key, full))
-            if kept is not None and kept[0] == self.features.version:
-                return kept[1]
+        if self._is_cacheable():
+            cached = self._cached_pages.get((key, full))
+            if cached is not None and cached[0] == self.features.version:
+                return cached[1]
             version = self.features.version
             page = Raw(encode(await self.build(number, key, full=full)))
-            if len(self._kept) >= KEPT and (key, full) not in self._kept:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key, full] = (version, page)
+            if len(self._cached_pages) >= MAX_CACHED_PAGES and (key, full) not in self._cached_pages:
+                del self._cached_pages[next(iter(self._cached_pages))]
+            self._cached_pages[key, full] = (version, page)
             return page
         return await self.build(number, key, owner, full)
 
@@ -168,20 +168,20 @@ class PagedList(Generic[F]):
         """
         keys = self._keys if view is None else view.keys
         shown: list[Any] = []
-        held = 0
+        used_bytes = 0
         while True:
             before = after
             more, after = await self._take(number, before, self.size - len(shown), owner, full, view)
-            if more and self.most_bytes is not None:
+            if more and self.max_bytes is not None:
                 size = len(encode(more))
-                if size > self.most_bytes - held:
-                    fitting = _fitting(more, self.most_bytes - held)
-                    if not fitting and shown:
+                if size > self.max_bytes - used_bytes:
+                    number_that_fits = _count_that_fit(more, self.max_bytes - used_bytes)
+                    if not number_that_fits and shown:
                         return self._result(shown, keys.seal(self.name, [number, before]))
                     # Only the provider knows the key after an entry: call it again with a lower limit.
-                    more, after = await self._take(number, before, max(fitting, 1), owner, full, view)
+                    more, after = await self._take(number, before, max(number_that_fits, 1), owner, full, view)
                     size = len(encode(more))
-                held += size
+                used_bytes += size
             shown.extend(more)
             if after is not None:
                 break
@@ -198,7 +198,7 @@ class PagedList(Generic[F]):
         for number in range(len(self.providers) + 1):
             after: Any = None if number else 0
             while left > 0:
-                entries, after = await self._take(number, after, PAGE, owner, False, view)
+                entries, after = await self._take(number, after, DEFAULT_PAGE_SIZE, owner, False, view)
                 update(encode(list(entries)))
                 left -= len(entries)
                 if after is None:
@@ -214,7 +214,7 @@ class PagedList(Generic[F]):
         examined = 0
         while True:
             before = after
-            more, after = await self._take_any(number, before, max(limit - len(shown), EXAMINED), owner, full)
+            more, after = await self._take_any(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
             visible = [index for index, entry in enumerate(more) if view.shows(entry)]
             if len(shown) + len(visible) > limit:
                 # Only the provider knows the key after an entry: call it again with a lower limit.
@@ -254,7 +254,7 @@ async def joined_page(
     return shown, (number, key) if number < len(providers) else None
 
 
-def _fitting(definitions: Sequence[Any], room: int) -> int:
+def _count_that_fit(definitions: Sequence[Any], room: int) -> int:
     """Return how many of the first definitions fit in `room` bytes as a JSON list."""
     room -= 1  # two brackets, and one comma less than there are definitions
     for number, definition in enumerate(definitions):

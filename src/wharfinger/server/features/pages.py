@@ -18,7 +18,7 @@ from wharfinger.source import Source
 
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
 
-MARKS, MARKS_LENGTH = 16, 4096
+MAX_CURSOR_URIS, MAX_CURSOR_URI_CHARACTERS = 16, 4096
 """How many of the last shown URIs, and how many of their characters, a catalogue's cursor holds. One of the URIs must
 still be listed."""
 
@@ -80,28 +80,31 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        count, marks = cast("tuple[int, list[str]]", key or (0, []))
-        shown = await _first(_after(function(), marks, count, limit + 1), limit + 1)
+        count, last_uris = cast("tuple[int, list[str]]", key or (0, []))
+        shown = await _first(_after(function(), last_uris, count, limit + 1), limit + 1)
         if len(shown) <= limit:
             return shown, None
         shown.pop()
-        return shown, (count + limit, _marks(marks + [resource.uri for resource in shown]))
+        return shown, (count + limit, _uris_for_cursor(last_uris + [resource.uri for resource in shown]))
 
     return page
 
 
 async def _after(
-    resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
+    resources: AsyncIterator[t.Resource], last_uris: list[str], count: int, most: int
 ) -> AsyncIterator[t.Resource]:
-    """Yield the resources after the last of `marks` that is still listed; if none is, skip `count` less the marks."""
-    left: set[str] = set(marks)
-    skip = count - len(marks)
+    """Yield the resources after the last of `last_uris` that is still listed.
+
+    If none is, skip as many resources as were shown before them: `count` minus their number.
+    """
+    left: set[str] = set(last_uris)
+    skip = count - len(last_uris)
     later: list[t.Resource] = []
     try:
         async for resource in resources:
             if resource.uri in left:
                 skip, later = 0, []
-                if resource.uri == marks[-1]:
+                if resource.uri == last_uris[-1]:
                     left = set()
             elif not left:
                 yield resource
@@ -133,13 +136,13 @@ async def _close(resources: AsyncIterator[t.Resource]) -> None:
         await resources.aclose()
 
 
-def _marks(uris: list[str]) -> list[str]:
+def _uris_for_cursor(uris: list[str]) -> list[str]:
     """Return the last of these URIs, at least one, within the bounds of a cursor."""
     kept: list[str] = []
     length = 0
-    for uri in reversed(uris[-MARKS:]):
+    for uri in reversed(uris[-MAX_CURSOR_URIS:]):
         length += len(uri)
-        if kept and length > MARKS_LENGTH:
+        if kept and length > MAX_CURSOR_URI_CHARACTERS:
             break
         kept.append(uri)
     return kept[::-1]

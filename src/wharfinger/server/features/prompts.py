@@ -19,7 +19,7 @@ from wharfinger.server.features.feature_registration import (
     refuse_generator,
     unwrapped,
 )
-from wharfinger.server.features.feature_set import Features, Found
+from wharfinger.server.features.feature_set import Features, VisibleFeature
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.media import Media
@@ -195,7 +195,7 @@ class Prompts:
         """
         return self._find(name).feature
 
-    def _find(self, name: str) -> Found[PromptFeature]:
+    def _find(self, name: str) -> VisibleFeature[PromptFeature]:
         found = self.features.find(name)
         if found is None:
             raise InvalidParams(f"Unknown prompt: {printable(name)}")

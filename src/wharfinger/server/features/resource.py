@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
 __all__ = [
-    "LONGEST_URI",
+    "MAX_RESOURCE_URI_CHARACTERS",
     "ResourceFeature",
     "ResourceOptions",
     "check_scheme",
@@ -40,7 +40,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
 """The start of a template: a scheme, or variables that may contain one."""
 _LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
-LONGEST_URI = 8192
+MAX_RESOURCE_URI_CHARACTERS = 8192
 
 
 class ResourceFeature:
@@ -132,12 +132,12 @@ def make_resource(
     template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
     shared: dict[str, Any] = {
         "name": options.get("name") or getattr(function, "__name__", uri),
-        "title": _given(options.get("title")),
-        "description": _given(options.get("description") or _summary(function)),
-        "mime_type": _given(options.get("mime_type")),
+        "title": _or_unset(options.get("title")),
+        "description": _or_unset(options.get("description") or _summary(function)),
+        "mime_type": _or_unset(options.get("mime_type")),
         "icons": UNSET if (icons := options.get("icons")) is None else list(icons),
-        "meta": _given(options.get("meta")),
-        "annotations": UNSET if callable(annotations) else _given(annotations),
+        "meta": _or_unset(options.get("meta")),
+        "annotations": UNSET if callable(annotations) else _or_unset(annotations),
     }
     definition: t.Resource | t.ResourceTemplate
     if template is not None and template.variables:
@@ -151,7 +151,7 @@ def make_resource(
             except InvalidParams as error:
                 raise ValueError(f"{place_of(function)}: {uri!r}: {error}") from None
         template = None
-        definition = t.Resource(uri=uri, size=_given(size), **shared)
+        definition = t.Resource(uri=uri, size=_or_unset(size), **shared)
     variables = template.variables if template else ()
     return ResourceFeature(
         definition,
@@ -199,7 +199,7 @@ def _template_of(text: str, allow_traversal: bool) -> UriTemplate:
     return template
 
 
-def _given(value: Any) -> Any:
+def _or_unset(value: Any) -> Any:
     return UNSET if value is None else value
 
 
@@ -211,7 +211,7 @@ def _summary(function: Callable[..., Any]) -> str | None:
 
 def is_literal(uri: str) -> bool:
     """Return whether a text is certainly a URI and no template. Faster than parsing it as a template."""
-    return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
+    return len(uri) <= MAX_RESOURCE_URI_CHARACTERS and _LITERAL.match(uri) is not None
 
 
 def is_uri(text: str) -> bool:
@@ -233,7 +233,7 @@ def check_uri(uri: str) -> None:
     Raises:
         InvalidParams: it is not an absolute URI, or too long.
     """
-    if len(uri) > LONGEST_URI:
-        raise InvalidParams(f"A URI may have {LONGEST_URI} characters.")
+    if len(uri) > MAX_RESOURCE_URI_CHARACTERS:
+        raise InvalidParams(f"A URI may have {MAX_RESOURCE_URI_CHARACTERS} characters.")
     if not _URI.match(uri):
         raise InvalidParams("uri must be an absolute URI (RFC 3986), such as file:///notes/today.md, without spaces.")

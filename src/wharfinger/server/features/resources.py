@@ -31,7 +31,7 @@ from wharfinger.server.features.feature_set import Features, MountedFeatures
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.features.resource import (
-    LONGEST_URI,
+    MAX_RESOURCE_URI_CHARACTERS,
     ResourceFeature,
     ResourceOptions,
     check_uri,
@@ -44,7 +44,7 @@ from wharfinger.server.near_uris import add_near_uris
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, SearchRequest, search
-from wharfinger.server.source_calls import MISSING, SourceCalls
+from wharfinger.server.source_calls import MISSING_META_KEY, SourceCalls
 from wharfinger.source import Hits, Source
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Resources:
         """Calls the sources, and knows which ones are missing."""
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
-        self.looking = 0
+        self.near_uri_searches = 0
         """Number of requests that search for URIs near one that does not exist."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
@@ -334,7 +334,7 @@ class Resources:
         found = self.static.find(uri)
         if found is not None:
             return found.feature
-        match = self._index.find(uri) if len(uri) <= LONGEST_URI else None
+        match = self._index.find(uri) if len(uri) <= MAX_RESOURCE_URI_CHARACTERS else None
         return None if match is None else match[0][0]
 
     async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
@@ -353,24 +353,24 @@ class Resources:
                     found: t.ReadResourceResult = await (
                         resources.read_source(request, uri) if part.direct["resources/read"] else part.serve(request)
                     )
-                    self._scope(request)
+                    self._set_cache_scope(request)
                     return found
             raise ResourceNotFound(uri)
         result: t.ReadResourceResult = await self.calls.call(source, source.read, owner_of(request), uri)
         for content in result.contents:
             if content.blob is not UNSET and (stored := t.find_stored_blob(content)) is not None:
-                await self._settle_stored(request, content, stored)
+                await self._prepare_stored_blob(request, content, stored)
         result = take_hints(request, result)
-        self._scope(request)
+        self._set_cache_scope(request)
         return result
 
-    def _scope(self, request: Request) -> None:
+    def _set_cache_scope(self, request: Request) -> None:
         """Make a result private if another caller may be refused, or get a different one."""
         by_principal = request.caller.principal.key and request.access is None  # else the policy decides
         if by_principal or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
-    async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
+    async def _prepare_stored_blob(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
         """Arrange for a stored blob to be read while it is sent, or load it now if it is needed as a whole.
 
         Middleware needs it as a whole. So does stdio: a line that has begun cannot be taken back if reading fails.
@@ -534,7 +534,7 @@ class Resources:
             if may_read_below(f"{source.uri.rstrip('/')}/" if source.uri else "")
         ]
         if missing:
-            page.meta = {**(page.meta or {}), MISSING: missing}
+            page.meta = {**(page.meta or {}), MISSING_META_KEY: missing}
         return missing
 
     def missing(self) -> Iterator[tuple[Source, str]]:

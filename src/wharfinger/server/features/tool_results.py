@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
 
 BLOCKS = get_args(t.ContentBlock)
-_SHOWN = (*BLOCKS, Media)
+_CONTENT = (*BLOCKS, Media)
 
 
 def is_content(value: Any) -> bool:
     """Return whether a value is a block of content, or a list that holds one."""
-    if isinstance(value, _SHOWN):
+    if isinstance(value, _CONTENT):
         return True
-    return isinstance(value, (list, tuple)) and any(isinstance(item, _SHOWN) for item in cast("list[Any]", value))
+    return isinstance(value, (list, tuple)) and any(isinstance(item, _CONTENT) for item in cast("list[Any]", value))
 
 
 async def with_media_read(services: Services, request: Request, value: Any) -> Any:
@@ -41,11 +41,11 @@ async def with_media_read(services: Services, request: Request, value: Any) -> A
         if any(isinstance(item, Media) for item in blocks):
             return msgspec.structs.replace(value, content=await with_media_read(services, request, blocks))
         return value
-    most = services.limits.content
+    max_bytes = services.limits.content
     if isinstance(value, Media):
         if value.path is None:
-            return value.block(most)
-        return await services.pool.run(owner_of(request), value.block, most)
+            return value.block(max_bytes)
+        return await services.pool.run(owner_of(request), value.block, max_bytes)
     if isinstance(value, t.PromptMessage):
         content: Any = value.content
         if not isinstance(content, Media):
@@ -96,16 +96,16 @@ def _holds_non_finite(value: Any) -> bool:
 class Output:
     """Makes the results of a tool from its return annotation, or from an explicit output schema."""
 
-    __slots__ = ("_annotation", "_checked", "_exact", "_given", "_wrapped", "schema")
+    __slots__ = ("_annotation", "_decoder", "_exact", "_explicit_schema", "_wrapped", "schema")
 
     schema: dict[str, Any] | None
     """JSON Schema of the structured content; None if the tool declares none."""
 
     def __init__(self, annotation: Any, given: CompiledSchema | None = None) -> None:
-        self._given = given
+        self._explicit_schema = given
         self._annotation = annotation
         self._exact: Any = None
-        self._checked: msgspec.json.Decoder[Any] | None = None
+        self._decoder: msgspec.json.Decoder[Any] | None = None
         self._wrapped: dict[str, Any] | None = None
         if given is not None:
             self.schema = given.schema
@@ -113,12 +113,12 @@ class Output:
         self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
         if self.schema is not None:
             self._exact = annotation if isinstance(annotation, type) else None
-            self._checked = msgspec.json.Decoder(annotation, dec_hook=from_json)
+            self._decoder = msgspec.json.Decoder(annotation, dec_hook=from_json)
 
     @property
     def direct(self) -> Any:
         """The return annotation if its values need no check: a scalar or struct type. None for all others."""
-        if self._given is None and self.schema is not None:
+        if self._explicit_schema is None and self.schema is not None:
             kind = self._exact
             is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
             return self._exact if is_struct or kind in (int, bool, str) else None
@@ -145,7 +145,7 @@ class Output:
             TypeError, ValueError: the value cannot be sent as content, or does not match the schema.
         """
         if isinstance(value, t.CallToolResult):
-            return self._own(value)
+            return self._check_own_result(value)
         if self.schema is None:
             if value is None:
                 if not _permits_none(self._annotation):
@@ -163,18 +163,18 @@ class Output:
         return t.CallToolResult(content=[text], structured_content=Raw(encoded))
 
     def _check(self, value: Any, encoded: bytes) -> None:
-        if self._given is not None:
-            faults = self._given.faults(msgspec.json.decode(encoded))
+        if self._explicit_schema is not None:
+            faults = self._explicit_schema.faults(msgspec.json.decode(encoded))
             if faults:
                 raise TypeError(f"it does not match its output_schema: {'; '.join(faults)}")
-        elif self._checked is not None and (self._exact is None or type(value) is not self._exact):
+        elif self._decoder is not None and (self._exact is None or type(value) is not self._exact):
             try:
-                self._checked.decode(encoded)
+                self._decoder.decode(encoded)
             except msgspec.ValidationError as error:
                 message = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
                 raise TypeError(message + (" (is a return missing?)" if value is None else "")) from None
 
-    def _own(self, result: t.CallToolResult) -> t.CallToolResult:
+    def _check_own_result(self, result: t.CallToolResult) -> t.CallToolResult:
         """Check a result that the author made, also against an explicit output schema."""
         content: Any = result.content
         if not isinstance(content, (list, tuple)):
@@ -185,7 +185,7 @@ class Output:
                 raise TypeError(f"a CallToolResult with {name} in its content: write types.TextContent(text=…)")
         structured = result.structured_content
         encoded = b"" if structured is UNSET or isinstance(structured, Raw) else to_wire(structured)
-        if self._given is not None and result.is_error is not True:
+        if self._explicit_schema is not None and result.is_error is not True:
             if structured is UNSET:
                 raise TypeError("a CallToolResult without structured_content, which its output_schema promises")
             self._check(structured, encoded or bytes(structured))
@@ -198,12 +198,12 @@ def _named(annotation: Any) -> str:
 
 def _permits_none(annotation: Any) -> bool:
     """Return whether a function with this return annotation may return None."""
-    if isinstance(annotation, str) or annotation in _NOTHING:
+    if isinstance(annotation, str) or annotation in _PERMITTING_NONE:
         return True
     return get_origin(annotation) in (Union, UnionType) and any(map(_permits_none, get_args(annotation)))
 
 
-_NOTHING = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolResult)
+_PERMITTING_NONE = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolResult)
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
@@ -225,14 +225,14 @@ def _moved(part: Any) -> Any:
         return part
     moved: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", part).items():
-        if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_STAYS):
+        if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_DEFINITIONS):
             moved[name] = f"#/properties/result{value[1:]}"
         else:
             moved[name] = value if name in _VALUES else _moved(value)
     return moved
 
 
-_STAYS = ("#/$defs/", "#/definitions/")
+_DEFINITIONS = ("#/$defs/", "#/definitions/")
 _VALUES = ("const", "default", "enum", "examples")
 """Keywords that hold values, not schemas."""
 
@@ -248,7 +248,7 @@ def _is_unstructured(annotation: Any) -> bool:
         return True
     origin, arms = get_origin(annotation), get_args(annotation)
     if origin is None:
-        return isinstance(annotation, type) and issubclass(annotation, _SHOWN)
+        return isinstance(annotation, type) and issubclass(annotation, _CONTENT)
     if origin in (Union, UnionType):
         return all(map(_is_unstructured, arms))
     if origin in (list, tuple, Sequence):
@@ -257,7 +257,7 @@ def _is_unstructured(annotation: Any) -> bool:
 
 
 def _holds_blocks(annotation: Any) -> bool:
-    return any(isinstance(arm, type) and issubclass(arm, _SHOWN) for arm in get_args(annotation) or (annotation,))
+    return any(isinstance(arm, type) and issubclass(arm, _CONTENT) for arm in get_args(annotation) or (annotation,))
 
 
 def _output_schema(annotation: Any) -> dict[str, Any] | None:

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 __all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "reports_tool_errors"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
-_REPORTED = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
+_ERRORS_FOR_THE_MODEL = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
 """Errors that authors raise for the model; they are sent as a result with `isError` (2025-11-25, tools)."""
-_UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
-_UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
+_RESULT_ERRORS = (TypeError, ValueError, OSError, RecursionError)
+_DECODE_ERRORS = (msgspec.MsgspecError, TypeError, RecursionError)
 
 TaskKind = Literal[False, True, "required", "later"]
 
@@ -199,13 +199,13 @@ class ToolFeature:
         self.wraps = self._output.wraps
         self.full_definition = t.Tool(
             name=self.name,
-            title=_given(options.get("title")),
+            title=_or_unset(options.get("title")),
             description=options.get("description") or self.signature.summary or UNSET,
             input_schema=self.signature.schema,
             output_schema=UNSET if self._output.schema is None else self._output.schema,
             annotations=_hints(options),
             icons=UNSET if (icons := options.get("icons")) is None else list(icons),
-            meta=_given(options.get("meta")),
+            meta=_or_unset(options.get("meta")),
         )
         self.definition = self.full_definition
         if self.wraps:
@@ -244,7 +244,7 @@ class ToolFeature:
         request.wraps = self.wraps
         try:
             result = self._output.result(await with_media_read(self._services, request, value))
-        except _UNUSABLE as error:
+        except _RESULT_ERRORS as error:
             raise unusable(self.function, value, error) from error
         check_texts(self.function, result.content)
         return result
@@ -383,7 +383,7 @@ class Tools:
             else:
                 try:
                     arguments = asdict(tool.decode(request.params.arguments))
-                except _UNFIT:
+                except _DECODE_ERRORS:
                     arguments = tool.decode_again(request)
                 try:
                     value = await tool.function(**arguments)
@@ -391,7 +391,7 @@ class Tools:
                     raise tool.needs_url(request, error) from None
         except BadArguments as error:
             return _failed("Invalid arguments:\n" + str(error))
-        except _REPORTED as error:
+        except _ERRORS_FOR_THE_MODEL as error:
             return error_result(error)
         except ExceptionGroup as group:
             return group_result(group)
@@ -443,13 +443,13 @@ def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
                 raise TypeError(f"{name!r} is not an annotation of a tool: there are {', '.join(known)}.")
         given = msgspec.convert(given, t.ToolAnnotations)
     short = {f"{word}_hint": options.get(word) for word in ("read_only", "destructive", "idempotent", "open_world")}
-    said: dict[str, Any] = {name: value for name, value in short.items() if value is not None}
-    if said:
-        return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
+    hints: dict[str, Any] = {name: value for name, value in short.items() if value is not None}
+    if hints:
+        return msgspec.structs.replace(given or t.ToolAnnotations(), **hints)
     return UNSET if given is None else given
 
 
-def _given(value: Any) -> Any:
+def _or_unset(value: Any) -> Any:
     return UNSET if value is None else value
 
 
@@ -475,7 +475,7 @@ def reports_tool_errors(handler: Handler) -> Handler:
 
 def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
     """Return the result that reports the errors of a task group; re-raises a group with any other exception."""
-    reported, others = group.split(_REPORTED)
+    reported, others = group.split(_ERRORS_FOR_THE_MODEL)
     if reported is None or others is not None:
         raise group
     lines: list[str] = []

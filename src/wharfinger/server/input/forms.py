@@ -22,7 +22,7 @@ from wharfinger.protocol.revisions import Revision
 
 __all__ = ["Form", "InvalidAnswer", "form_of"]
 
-ALONE = "value"
+SINGLE_FIELD = "value"
 """The name of the only field of a form that asks for a single value."""
 _MAX_CACHED_FORMS = 512
 """Number of forms in the cache `_forms`."""
@@ -120,12 +120,14 @@ def _is_record(kind: type[Any]) -> bool:
 
 def _from_value_type(schema: Any) -> Form:
     """Return a form of one field."""
-    field, required, nullable = _field(ALONE, _Member(ALONE, schema, True, UNSET), {})
+    field, required, nullable = _field(SINGLE_FIELD, _Member(SINGLE_FIELD, schema, True, UNSET), {})
 
     def read(values: dict[str, Any]) -> Any:
-        return _converted({ALONE: values.get(ALONE)}, dict[str, schema])[ALONE]
+        return _converted({SINGLE_FIELD: values.get(SINGLE_FIELD)}, dict[str, schema])[SINGLE_FIELD]
 
-    return Form({ALONE: field}, [ALONE] if required else [], read, frozenset({ALONE} if nullable else ()))
+    return Form(
+        {SINGLE_FIELD: field}, [SINGLE_FIELD] if required else [], read, frozenset({SINGLE_FIELD} if nullable else ())
+    )
 
 
 # --- from types -------------------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def _converted(values: dict[str, Any], kind: Any) -> Any:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         name = re.match(r"\.?(\w*)", place)
-        field = name[1] if name and name[1] else ALONE
+        field = name[1] if name and name[1] else SINGLE_FIELD
         cause = error.__cause__
         own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
         message = message.replace("`", "")
@@ -264,7 +266,7 @@ def _from_model(model: Any) -> Form:
         except ValueError as error:
             found: Any = getattr(error, "errors", None)
             errors: list[Any] = [] if found is None else found()
-            lines = [f"{'.'.join(map(str, one['loc'])) or ALONE}: {one['msg']}" for one in errors]
+            lines = [f"{'.'.join(map(str, one['loc'])) or SINGLE_FIELD}: {one['msg']}" for one in errors]
             raise InvalidAnswer("\n".join(lines) or "content: does not fit") from None
 
     return Form(fields, [name for name in fields if name in needed - nullable], build, frozenset(nullable))
@@ -291,7 +293,7 @@ def _from_schema(schema: Mapping[str, Any]) -> Form:
 
 # --- from JSON Schema -------------------------------------------------------------------------------------------------
 
-_COPIED = {
+_ATTRIBUTES = {
     "title": "title",
     "description": "description",
     "minLength": "min_length",
@@ -301,7 +303,7 @@ _COPIED = {
     "minItems": "min_items",
     "maxItems": "max_items",
 }
-_OF_TYPE = {
+_ATTRIBUTES_OF_TYPE = {
     "string": ("title", "description", "min_length", "max_length"),
     "number": ("title", "description", "minimum", "maximum"),
     "integer": ("title", "description", "minimum", "maximum"),
@@ -349,11 +351,11 @@ def _primitive(
     """Make one field; `titles` are the titles of its choices."""
     options = _options(schema, place, titles)
     kind = "string" if options else schema.get("type")
-    if kind not in _OF_TYPE or "contentEncoding" in schema:
+    if kind not in _ATTRIBUTES_OF_TYPE or "contentEncoding" in schema:
         raise TypeError(_no_field(place, str(kind or "anything")))
     field = t.PrimitiveSchema(type=cast("Any", kind))
-    for name, attribute in _COPIED.items():
-        if name in schema and attribute in _OF_TYPE[kind]:
+    for name, attribute in _ATTRIBUTES.items():
+        if name in schema and attribute in _ATTRIBUTES_OF_TYPE[kind]:
             setattr(field, attribute, schema[name])
     if kind == "integer":
         if "exclusiveMinimum" in schema:

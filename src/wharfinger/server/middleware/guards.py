@@ -131,15 +131,15 @@ def limit_rate(
     `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
     when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429 with the
     header `Retry-After`. It remembers `max_callers` callers of each kind; if so many are under way, others share one
-    limit. The limits of a policy also count bytes, and calls at the same time.
+    limit. The limits of a policy also count bytes and concurrent calls.
 
     Raises:
         ValueError: a bound is not positive.
     """
-    room = max(1.0, per_second) if burst is None else float(burst)
-    if per_second <= 0 or room < 1 or max_callers < 1:
+    burst_size = max(1.0, per_second) if burst is None else float(burst)
+    if per_second <= 0 or burst_size < 1 or max_callers < 1:
         raise ValueError("limit_rate() needs a positive rate, and a burst and a number of callers of at least 1.")
-    rate = Rate("", room, room / per_second, max_callers)
+    rate = Rate("", burst_size, burst_size / per_second, max_callers)
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:

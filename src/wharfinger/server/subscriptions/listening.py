@@ -52,7 +52,7 @@ class Listening:
         """Handle `resources/subscribe` (handshake era).
 
         Raises:
-            ResourceNotFound: it is missing, or forbidden: watching it would reveal its changes (security: U02).
+            ResourceNotFound: it is missing, or forbidden: watching it would reveal its changes.
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
@@ -64,7 +64,7 @@ class Listening:
             raise InvalidParams(f"A session may watch {limit} resources: unsubscribe from some.")
         owner = share_of(request)
         self._check_total(owner, 1)
-        self._end_with(watcher)
+        self._drop_on_close(watcher)
         if request.observers:
             self._first_requests.setdefault(watcher.session, request)
         self._watching.watch(watcher, uri, owner)
@@ -87,13 +87,13 @@ class Listening:
     def initialized(self, session: Session | None, params: Any) -> None:
         assert session is not None
         watcher = SessionWatcher(session)
-        self._end_with(watcher)
+        self._drop_on_close(watcher)
         for name in self._listed():
             self._watching.watch_list(watcher, name)
             if self._services.restricts:
                 self._remembering.start(self._changes.remember(watcher, name, True))
 
-    def _end_with(self, watcher: SessionWatcher) -> None:
+    def _drop_on_close(self, watcher: SessionWatcher) -> None:
         """Drop the watcher when its session ends. A client may subscribe before it confirms the handshake."""
         if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)

@@ -1,4 +1,4 @@
-"""Decides at delivery, under a policy, which watchers may receive a notice.
+"""Decides, under a policy, which watchers may receive a notice that is about to be sent.
 
 A watcher of a resource or list gets a notice only if what it sees has changed. Otherwise a notice would reveal that
 something hidden did: a file added to a directory of which a caller sees a part, or a tool that the caller may not call.
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["VisibleChanges"]
 
-MISSING = "missing"
+MISSING_STATE = "missing"
 """The state of a resource that cannot be read now."""
 
-REST = 4.0
+PAUSE_FACTOR = 4.0
 """After computing a state, it is not computed again for this many times as long: a large list changes often."""
-MAX_RESTS = 10_000
+MAX_PAUSES = 10_000
 
 Notice = Callable[[subscriptions.Tag], bytes]
 Change = tuple[str, bool]
@@ -67,7 +67,7 @@ class VisibleChanges:
         """The states that are being computed, by change and `Access.key`."""
         self._comparing: dict[tuple[Any, Change], bool] = {}
         """The comparisons in progress, and whether another change was reported meanwhile."""
-        self._rests: dict[tuple[Change, str], float] = {}
+        self._pauses: dict[tuple[Change, str], float] = {}
         """The time before which a state is not computed again."""
         self._jobs = BackgroundTasks(report_failures=True)
 
@@ -170,14 +170,14 @@ class VisibleChanges:
 
     async def _compute(self, change: Change, access: Access, principal: Principal) -> str:
         loop, key = asyncio.get_running_loop(), (change, access.key)
-        await asyncio.sleep(self._rests.get(key, 0.0) - loop.time())
+        await asyncio.sleep(self._pauses.get(key, 0.0) - loop.time())
         began = loop.time()
         try:
             return await self._read_state(change, access, principal)
         finally:
-            if len(self._rests) >= MAX_RESTS:
-                self._rests.clear()
-            self._rests[key] = loop.time() + REST * (loop.time() - began)
+            if len(self._pauses) >= MAX_PAUSES:
+                self._pauses.clear()
+            self._pauses[key] = loop.time() + PAUSE_FACTOR * (loop.time() - began)
 
     async def _read_state(self, change: Change, access: Access, principal: Principal) -> str:
         CURRENT_ACCESS.set(access)  # for the task of `_compute` alone
@@ -191,8 +191,8 @@ class VisibleChanges:
                 return digest.hexdigest()
             source = self._resources.source_of(name)
             if source is None:
-                return MISSING
+                return MISSING_STATE
             version = await self._resources.calls.call(source, source.version, owner, name)
             return f"version {version}"
         except (WharfingerError, OSError):
-            return MISSING
+            return MISSING_STATE

@@ -241,14 +241,14 @@ class Watching:
     def updated(self, uri: str) -> None:
         """Report that a resource changed. Can be called from any thread."""
         if uri in self._by_uri:
-            for whole in self.observers:
-                whole.updated(uri)
+            for observer in self.observers:
+                observer.updated(uri)
             self._note((uri, False))
 
     def list_changed(self, name: str) -> None:
         """Report that a list changed. Can be called from any thread."""
-        for whole in self.observers:
-            whole.list_changed(name)
+        for observer in self.observers:
+            observer.list_changed(name)
         if self._by_list[name]:
             self._note((name, True))
 

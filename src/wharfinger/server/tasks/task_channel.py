@@ -77,7 +77,7 @@ class RunningTask:
         self.save_lock = asyncio.Lock()
         self.stored: bytes | None = None
         """The state in the store; None before the first write."""
-        self._asked = 0
+        self._question_count = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET
         self._error: t.ErrorObject | UnsetType = UNSET
@@ -97,8 +97,8 @@ class RunningTask:
         return False
 
     async def _ask(self, method: str, params: Any) -> Message:
-        self._asked += 1
-        key = f"question-{self._asked}"
+        self._question_count += 1
+        key = f"question-{self._question_count}"
         question = self.questions[key] = TaskQuestion(method, params)
         self._touch()
         try:
@@ -200,5 +200,5 @@ class RunningTask:
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as ISO 8601 in UTC."""
+    """Return seconds since 1970 as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

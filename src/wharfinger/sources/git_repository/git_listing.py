@@ -18,8 +18,8 @@ from wharfinger.policy.current import may_read
 from wharfinger.source import Document, document_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answer_commit import commit_resource
+from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_tree import entry_resources
-from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import Repository
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed

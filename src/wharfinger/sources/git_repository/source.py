@@ -19,9 +19,9 @@ from wharfinger.source import Changed, Document, Source, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
+from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import INLINE_BYTES, TreeAnswer
-from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_directory import find_repository
 from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree

@@ -17,7 +17,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.cursors import keys_for
 from wharfinger.server.feature_scopes import decide_template
 from wharfinger.server.owners import owner_of
-from wharfinger.server.source_calls import MISSING
+from wharfinger.server.source_calls import MISSING_META_KEY
 from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.answer_budget import NOTES_CHARACTERS, Budget, count_fitting
 from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
@@ -138,7 +138,7 @@ def _open_key(ctx: Context[Any], uri: str, cursor: str) -> str | None:
 
 def _missing(page: t.ListResourcesResult) -> list[str]:
     """Return the messages about sources that are missing from a page."""
-    missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING, [])
+    missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING_META_KEY, [])
     return [each["message"] for each in missing]
 
 

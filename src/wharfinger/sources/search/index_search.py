@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from wharfinger.content.match_lines import look
+from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word
 from wharfinger.errors import InternalError
@@ -16,8 +16,8 @@ from wharfinger.server.search_ranking import (
     FoundDocument,
     Ranking,
     correct,
-    is_aside,
     is_prose,
+    is_secondary,
     name_text,
 )
 from wharfinger.source import Document, Hits, Source
@@ -31,7 +31,7 @@ READING_SECONDS = 2.0
 """Longest time for which one search reads documents."""
 MIN_READ_DOCUMENTS = 100
 """Fewest documents that a search reads if it has time."""
-ASIDE_PENALTY = 0.3
+SECONDARY_PENALTY = 0.3
 """Subtracted from the promise of a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
 """After this time, a search with enough hits ends, even if it has read fewer documents."""
@@ -89,7 +89,7 @@ class IndexedSearch:
 
     def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
         """Read the documents until there are enough hits, and return how many were tried."""
-        rows = sorted(rows, key=lambda row: ASIDE_PENALTY * is_aside(row.title) - row.promise)
+        rows = sorted(rows, key=lambda row: SECONDARY_PENALTY * is_secondary(row.title) - row.promise)
         quick = time.monotonic() + QUICK_SECONDS
         least = ENOUGH_FACTOR * self._limit
         read = 0
@@ -115,7 +115,7 @@ class IndexedSearch:
         name_matches = query.match_name(name_text(row.title, row.uri), row.name)
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
-            match = look(
+            match = match_text(
                 BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._deadline),
                 query,
                 name_matches,

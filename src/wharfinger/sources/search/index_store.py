@@ -23,7 +23,7 @@ import msgspec
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
 from wharfinger.content.search_query import Query
-from wharfinger.server.search_ranking import LEAST_BASE, LEAST_SHARE, name_of
+from wharfinger.server.search_ranking import MIN_BASE, MIN_SHARE, name_of
 from wharfinger.source import Document
 
 __all__ = [
@@ -351,7 +351,7 @@ class IndexStore:
                 for at, word in enumerate(query.words)
                 if word.weight
             )
-            least = f"({weight} >= {LEAST_SHARE * query.weight:.6f} - 1e-5 OR {base} >= ?)"
+            least = f"({weight} >= {MIN_SHARE * query.weight:.6f} - 1e-5 OR {base} >= ?)"
             named = " + ".join(f"coalesce(held{at}.named, 0)" for at in numbers)
             needed = "".join(
                 f" AND held{at}.document IS NOT NULL" for at, word in enumerate(query.words) if word.phrase
@@ -364,7 +364,7 @@ class IndexStore:
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
             base_weight = sum(word.base for word in query.words if word.weight)
-            values = (*([likely] if likely else []), *filter_values, LEAST_BASE * base_weight - 1e-5, most)
+            values = (*([likely] if likely else []), *filter_values, MIN_BASE * base_weight - 1e-5, most)
             found = [IndexRow(*row) for row in reader.execute(statement, values)]
             return IndexRows(found, query, counts)
 

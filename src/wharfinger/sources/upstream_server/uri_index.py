@@ -10,7 +10,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
-from wharfinger.server.features.resource import LONGEST_URI, check_uri
+from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS, check_uri
 from wharfinger.sources.upstream_server.upstream_lists import Cursor
 
 __all__ = ["UriIndex", "is_uri"]
@@ -60,7 +60,7 @@ class UriIndex:
         index: TemplateIndex[None] = TemplateIndex()
         for template in templates[:MAX_TEMPLATES]:
             text = template.uri_template
-            if not template.name or text in usable or len(text) > LONGEST_URI or not _SCHEME(text):
+            if not template.name or text in usable or len(text) > MAX_RESOURCE_URI_CHARACTERS or not _SCHEME(text):
                 continue
             try:
                 parsed = UriTemplate(text)

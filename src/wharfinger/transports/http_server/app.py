@@ -418,7 +418,7 @@ class HttpApp:
                 return None
             if call.cancel_reason is CancelReason.BODY_TIMEOUT:
                 error = HttpRefusal(408, "The body did not arrive in time (--limit body_time).", CLOSE_HEADERS)
-        sealer = _StatelessSealer(self.service.result_meta, None if message is None else message.id)
+        sealer = _SessionlessEncoder(self.service.result_meta, None if message is None else message.id)
         data, failure = answer_exception(request, error, sealer, self.message_limits, reason=call.cancel_reason)
         assert data is not None
         if failure is None:
@@ -449,7 +449,7 @@ class HttpApp:
                 try:
                     self.calls.check_unread(call, data)
                 except Overloaded as error:
-                    data, status = _StatelessSealer(self.service.result_meta).fail(request, error), error.http_status
+                    data, status = _SessionlessEncoder(self.service.result_meta).fail(request, error), error.http_status
             if request is not None and request.on_answer:
                 answered(request, data)
             if call.stream is not None:
@@ -660,7 +660,7 @@ def _fault(error: Exception) -> ProtocolError:
     return InternalError(report(error, "HTTP").message, http_status=500)
 
 
-class _StatelessSealer:
+class _SessionlessEncoder:
     """Encodes the answers of requests without a session, and of messages that never became requests."""
 
     def __init__(self, result_meta: ResultMeta, id: Id | UnsetType | None = None) -> None:
