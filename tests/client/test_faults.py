@@ -103,7 +103,7 @@ def test_line_over_the_limit_is_not_kept() -> None:
 
 def test_request_over_the_servers_limit_is_reported_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its id cannot be read, so that the refusal has none."""
-    monkeypatch.setattr(stream_client, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     server = Server("narrow", limits=Limits(message=10_000))
 
     @server.tool

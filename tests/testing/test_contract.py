@@ -20,7 +20,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, SourceUnavailable
 from wharfinger.testing import SourceContract
-from wharfinger.testing.source_suite import read_tests, watch_tests
+from wharfinger.testing.source_suite import suite_helpers, watch_tests
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -649,7 +649,7 @@ class EndsOnce(Tiny):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What never happens is not waited for long."""
-    monkeypatch.setattr(read_tests, "DEADLINE_SECONDS", 0.4)
+    monkeypatch.setattr(suite_helpers, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "QUIET_SECONDS", 0.1)
 

@@ -348,7 +348,7 @@ class RawClient:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = port
-        self.held = b""
+        self.buffered = b""
 
     def __enter__(self) -> RawClient:
         return self
@@ -364,28 +364,28 @@ class RawClient:
 
     def more(self) -> bytes:
         data = self.socket.recv(1 << 16)
-        self.held += data
+        self.buffered += data
         return data
 
     def until(self, mark: bytes) -> bytes:
         """The bytes up to and with `mark`."""
-        while mark not in self.held:
+        while mark not in self.buffered:
             if not self.more():
-                raise EOFError(self.held)
-        found, _, self.held = self.held.partition(mark)
+                raise EOFError(self.buffered)
+        found, _, self.buffered = self.buffered.partition(mark)
         return found + mark
 
     def exactly(self, size: int) -> bytes:
-        while len(self.held) < size:
+        while len(self.buffered) < size:
             if not self.more():
-                raise EOFError(self.held)
-        found, self.held = self.held[:size], self.held[size:]
+                raise EOFError(self.buffered)
+        found, self.buffered = self.buffered[:size], self.buffered[size:]
         return found
 
     def closed(self) -> bool:
         """Wait for the server to close; False where it sends something instead."""
         try:
-            return not self.held and not self.socket.recv(1)
+            return not self.buffered and not self.socket.recv(1)
         except ConnectionResetError:
             return True
 

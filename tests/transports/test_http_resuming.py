@@ -164,7 +164,7 @@ def test_session_stream_without_places_says_that_something_may_be_missed() -> No
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
             link.events.on_missed = lambda _: missed.put_nowait(None)
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             await missed.get()
 
     run(test())
@@ -227,7 +227,7 @@ def test_question_on_the_session_s_stream_is_answered() -> None:
                 raise InvalidParams("no")
 
             link.events.on_request = refused
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             reported = await asking.answers.get()
         assert (reported["id"], reported["error"]["code"]) == (1, -32602)
 
@@ -277,7 +277,7 @@ def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
 
         async with linked(serve, rules=HANDSHAKE) as link:
             link.events.on_request = person
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             await stopped.wait()
             assert (await asking.answers.get())["id"] == 2
             assert asking.answers.empty()
@@ -296,7 +296,7 @@ def test_questions_at_once_are_bounded() -> None:
                 return {}
 
             link.events.on_request = slow
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             refused = [await asking.answers.get() for _ in range(8)]
             assert {a["error"]["code"] for a in refused} == {-32603}
             hold.set()
@@ -318,7 +318,7 @@ def test_no_question_outlives_the_connection() -> None:
 
         async with linked(AskingServer({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
             link.events.on_request = person
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             await begun.wait()
         await stopped.wait()
 

@@ -310,7 +310,7 @@ def test_what_is_kept_of_whoever_has_most_gives_way() -> None:
         (greedy, also)[number % 2].keep(0, number, b"x" * 1000)
     assert len(modest) == 1
     assert len(greedy) + len(also) == 7
-    assert buffers.held.total <= 10_000
+    assert buffers.sizes.total <= 10_000
     for buffer in (modest, greedy, also):
         buffer.clear()
-    assert (buffers.held.total, buffers.buffers) == (0, {})
+    assert (buffers.sizes.total, buffers.buffers) == (0, {})

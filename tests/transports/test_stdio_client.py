@@ -141,7 +141,7 @@ read()
 
 def test_request_that_cannot_be_read_does_not_wait_for_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has read all else, so that only this request can be meant; sooner, if it shows no life."""
-    monkeypatch.setattr(stream_client, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     code = """
 answer(read())
 read()
@@ -164,7 +164,7 @@ read()
 
 
 def test_progress_shows_that_a_request_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_client, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     code = """
 m = read()
 send(error={"code": -32700, "message": "no"})

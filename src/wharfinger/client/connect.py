@@ -74,7 +74,7 @@ class Connection(Link, Protocol):
         """Whether the connection is lost."""
         ...
 
-    async def listen_in(self, timeout: float | None) -> None:
+    async def open_session_stream(self, timeout: float | None) -> None:
         """Open the stream for notifications that belong to no request."""
         ...
 
@@ -349,7 +349,7 @@ class _Opening:
         """Open the session's own stream for requests, which some servers send only there (2025-11-25, HTTP)."""
         if self._events.on_request is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
-                await self.link.listen_in(self.settings.probe_time)
+                await self.link.open_session_stream(self.settings.probe_time)
 
     # The stateless era.
 
@@ -486,7 +486,7 @@ class _Opening:
             return step
 
     async def _over_sse(self) -> bool:
-        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not support it (spec: §2.5)."""
+        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not support it."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True

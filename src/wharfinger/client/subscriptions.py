@@ -411,7 +411,7 @@ class Watches:
             lost = self._lost = asyncio.get_running_loop().create_future()
         if self._connections.link is not link:
             raise ConnectionLost(f"The connection to {link.name} is gone.")
-        await link.listen_in(self._timeout)
+        await link.open_session_stream(self._timeout)
         done: list[str] = []
         try:
             for uri in subscription.uris:

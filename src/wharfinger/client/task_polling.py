@@ -248,7 +248,7 @@ class TaskStep:
             raise
 
     async def _answer(self, task_call: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
-        """Answer the new questions: a key is never used twice (spec: §2.19)."""
+        """Answer the new questions: a key is never used twice."""
         requests = getattr(state, "input_requests", UNSET)
         new = (
             {}

@@ -72,7 +72,7 @@ class KnownTools:
     ) -> bool:
         """Return whether a call failed because its tool must be called in another way; list the tools again to see.
 
-        In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it
+        In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, x-mcp-header), or it
         must be called as a task, or must not (2025-11-25, tasks: -32601). Some servers report that in a result: its
         text shows whether listing the tools again may help.
         """

@@ -60,7 +60,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.OPENING, "initialize"): Phase.OPENING,
     (Phase.OPENING, "ping"): Phase.OPENING,
     (Phase.OPENING, "notifications/initialized"): Phase.OPEN,
-    # A client may send a call right after initialize: both are answered (security: L07).
+    # A client may send a call right after initialize: both are answered.
     (Phase.OPENING, ""): Phase.OPENING,
     (Phase.OPEN, "initialize"): Phase.OPEN,
     (Phase.OPEN, "ping"): Phase.OPEN,
@@ -124,7 +124,7 @@ class Session:
     def agree(self, params: t.InitializeRequestParams) -> None:
         """Agree on the revision: the client's if this server supports it, else the server's latest.
 
-        Works once: a repeated `initialize` gets the same answer as the first and changes nothing (security: L03).
+        Works once: a repeated `initialize` gets the same answer as the first and changes nothing.
 
         Raises:
             InvalidRequest: `params` asks for a different revision than the first `initialize`.

@@ -89,7 +89,7 @@ class _Supported(msgspec.Struct):
 
 
 _STATELESS_CODES = frozenset({HeaderMismatch.code, MissingClientCapability.code})
-"""Errors that only a stateless server sends: falling back to the handshake would hide the cause (spec: §2.5)."""
+"""Errors that only a stateless server sends: falling back to the handshake would hide the cause."""
 
 _decode_error = msgspec.json.Decoder(t.ErrorObject).decode
 _decode_discovered = msgspec.json.Decoder(t.DiscoverResult).decode
@@ -157,7 +157,7 @@ def decide_discover(request: Discover, answer: Message | None, pinned: str | Non
         error = read_error(answer)
         supported = _supported_of(error.data)
         if error.code == UnsupportedVersion.code and supported:
-            # A server may refuse a revision that it lists itself: try a second time (spec: §2.4).
+            # A server may refuse a revision that it lists itself: try a second time.
             shared = _first_shared(STATELESS, supported, pinned)
             if shared and not request.again:
                 return Discover(shared, again=True)

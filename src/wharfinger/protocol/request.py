@@ -489,7 +489,7 @@ def seal_error(request: Request, error: ProtocolError, result_meta: ResultMeta) 
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
     if isinstance(error, PermissionDenied) and request.row is not None and request.row.name_param == "uri":
-        # A refusal must not reveal what exists: respond as for a missing resource (security: U02).
+        # A refusal must not reveal what exists: respond as for a missing resource.
         return seal_error(request, ResourceNotFound(request.params.uri), result_meta)
     return encode_error(request.id, error)
 

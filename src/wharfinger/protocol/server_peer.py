@@ -139,8 +139,7 @@ class ServerPeer:
             if id is UNSET:
                 return self._take_notification(message)
             if id in self.in_flight:
-                # Refused without the id, which belongs to the first request: its caller must get its own response
-                # (security: J18).
+                # Refused without the id, which belongs to the first request: its caller must get its own response.
                 return Reply(encode_error(None, InvalidRequest("This id is in flight: use another.")))
             if self.refusing:
                 raise Overloaded("Responses are waiting to be read: read them first.")

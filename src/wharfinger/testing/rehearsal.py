@@ -25,7 +25,7 @@ from wharfinger.testing.mismatch import Mismatch
 __all__ = ["rehearse"]
 
 _META = "io.modelcontextprotocol/"
-_EVERYTHING: dict[str, Any] = {
+_CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
@@ -69,19 +69,19 @@ async def rehearse(
         before = effects() if effects else None
         run.result = await run.call(tool, dict(arguments or {}))
         run.effects = _change(before, effects() if effects else None)
-    waits, again = runs
+    waiting, repeating = runs
     differing = [
         f"{what}: {one!r} if it waits, {other!r} if it runs again"
         for what, one, other in (
-            ("questions", waits.questions, again.questions),
-            ("result", _shown(waits.result), _shown(again.result)),
-            ("effects", waits.effects, again.effects),
+            ("questions", waiting.questions, repeating.questions),
+            ("result", _shown(waiting.result), _shown(repeating.result)),
+            ("effects", waiting.effects, repeating.effects),
         )
         if one != other
     ]
     if differing:
         raise Mismatch(f"{tool}() does not do the same when it runs again: use ctx.once().\n" + "\n".join(differing))
-    result: t.CallToolResult = waits.result
+    result: t.CallToolResult = waiting.result
     return result
 
 
@@ -115,12 +115,16 @@ class _Run:
         self.meta: dict[str, Any] = {}
         if revision in HANDSHAKE:
             self.session = Session(principal)
-            hello: dict[str, Any] = {"protocolVersion": revision, "capabilities": _EVERYTHING, "clientInfo": _CLIENT}
+            hello: dict[str, Any] = {
+                "protocolVersion": revision,
+                "capabilities": _CAPABILITIES,
+                "clientInfo": _CLIENT,
+            }
             self.session.agree(msgspec.convert(hello, t.InitializeRequestParams))
             self.session.advance("initialize")
             self.session.advance("notifications/initialized")
         else:
-            self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _EVERYTHING}
+            self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _CAPABILITIES}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
         """Call the tool, in the stateless era again with each answer, and return the result."""

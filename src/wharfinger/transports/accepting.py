@@ -34,7 +34,7 @@ class Exhaustion:
     """Logs an error, until `stop`, while no connection can be accepted for lack of file descriptors or memory.
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
-    uvloop closes the connections and reports nothing: call `look` once in a while.
+    uvloop closes the connections and reports nothing: call `check` once in a while.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -48,7 +48,7 @@ class Exhaustion:
         if self._loop.get_exception_handler() == self._handle:
             self._loop.set_exception_handler(self._before)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Log the error if no file descriptor can be opened."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))

@@ -47,7 +47,7 @@ _WINDOWS_NAMES = (
     "WINDIR",
 )
 INHERITED_VARIABLES = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
-"""The environment variables that any program needs. All others may be secrets of the host (security: C21)."""
+"""The environment variables that any program needs. All others may be secrets of the host."""
 
 READ_BYTES = 64 * 1024
 """Bytes read at once: the capacity of a pipe. With asyncio's 256 KiB the C library may return the memory to the system
@@ -315,7 +315,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._signal("SIGKILL")
 
     async def _end_group(self) -> None:
-        """End what the child has started and left running (security: C10)."""
+        """End what the child has started and left running."""
         if not _POSIX or not self._signal("SIGTERM"):
             return
         for _ in range(10):

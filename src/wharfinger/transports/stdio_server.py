@@ -81,7 +81,7 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
 
 
 async def _parent_gone() -> None:
-    """Return when the parent process has died: a client may be killed without closing the pipe (security: S10)."""
+    """Return when the parent process has died: a client may be killed without closing the pipe."""
     parent = os.getppid()
     while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # no event reports it on every platform
         await asyncio.sleep(ORPHAN_CHECK_SECONDS)

@@ -9,7 +9,7 @@ The path of one request:
 
 If the server does not read (`pause_writing`), new requests wait, and responses to its own requests too. A timer per
 deadline would cost more than a request, so one timer (`_arm_timer`) is set to the earliest. An error
-without an id does not fail a request at once: the response may still be on its way (`_suspect`).
+without an id does not fail a request at once: the response may still be on its way (`_handle_unattributed_error`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_QUOTED_BYTES = 80
 """The maximum number of bytes that error messages quote from a line that is not a message."""
 MAX_GARBAGE_BYTES = 200
 """Bytes that are kept of the first line that is not a message."""
-UNREAD_SECONDS = 2.0
+TENTATIVE_ERROR_SECONDS = 2.0
 """Seconds in which a response may follow an error without an id that seems to be about its request."""
 MAX_COALESCED_MESSAGES = 16
 """Messages that are written together: with more, each side would be idle while the other one works."""
@@ -84,7 +84,7 @@ class _PendingCall(msgspec.Struct, eq=False):
     timeout: float = 0.0
     deadline: float = 0.0
     """The loop's time at which it fails, or 0 for never."""
-    unread: tuple[float, Message] | None = None
+    tentative_error: tuple[float, Message] | None = None
     """The loop's time at which an error without an id becomes the response, and that error."""
 
 
@@ -178,7 +178,7 @@ class StreamLink:
         """End the connection. Requests that wait fail with ConnectionLost."""
         self.lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
 
-    async def listen_in(self, timeout: float | None) -> None:
+    async def open_session_stream(self, timeout: float | None) -> None:
         """Do nothing: a stream needs no preparation for notifications that belong to no request."""
 
     # Called by the transport.
@@ -244,7 +244,7 @@ class StreamLink:
             if event.waiter is None:
                 self.events.on_notification(self, event.message)
             else:
-                event.waiter.unread = None
+                event.waiter.tentative_error = None
                 if event.waiter.on_notification is not None:
                     event.waiter.on_notification(event.message)
         elif type(event) is Reply:
@@ -257,7 +257,7 @@ class StreamLink:
             reason = f"{self.name} answered {event.waiter.method} with an invalid message: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
         elif type(event) is UnattributedError:
-            self._suspect(event)
+            self._handle_unattributed_error(event)
         elif type(event) is NotAMessage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:MAX_GARBAGE_BYTES])
@@ -268,7 +268,7 @@ class StreamLink:
             self._peer.record_one_way()
             self._send(data)
 
-    def _suspect(self, event: UnattributedError[_PendingCall]) -> None:
+    def _handle_unattributed_error(self, event: UnattributedError[_PendingCall]) -> None:
         """Fail the request that an error without an id seems to be about, unless its response comes in time."""
         call, error = event.suspect, read_error(event.message)
         # Warn only once, or a flood would fill the log. Not while opening: older servers refuse discovery in this way.
@@ -281,13 +281,13 @@ class StreamLink:
             error.message,
             error.code,
         )
-        if call is None or call.unread is not None:
+        if call is None or call.tentative_error is not None:
             return
         # While opening, do not wait for the response to discovery: the handshake is next.
-        grace = UNREAD_SECONDS if call.method != "server/discover" or self.rules is not None else 0.0
-        call.unread = self._loop.time() + grace, event.message
-        if call.unread[0] < self._timer_at:
-            self._arm_timer(call.unread[0])
+        grace = TENTATIVE_ERROR_SECONDS if call.method != "server/discover" or self.rules is not None else 0.0
+        call.tentative_error = self._loop.time() + grace, event.message
+        if call.tentative_error[0] < self._timer_at:
+            self._arm_timer(call.tentative_error[0])
 
     def _overlong(self) -> None:
         """Fail every request that waits: the message may have been its response. Later responses are ignored."""
@@ -340,10 +340,10 @@ class StreamLink:
         self._timer, self._timer_at = None, math.inf
         now = self._loop.time()
         for call in list(self._peer.awaited.values()):
-            if call.unread is not None and call.unread[0] <= now:
+            if call.tentative_error is not None and call.tentative_error[0] <= now:
                 self._peer.cancel(call.id, "")  # no need to report it: the server has not read the request
                 if not call.future.done():
-                    call.future.set_result(call.unread[1])
+                    call.future.set_result(call.tentative_error[1])
             elif call.deadline and call.deadline <= now:
                 self._cancel(call, "No answer in time.")
                 error = RequestTimeout(f"{call.method}: no answer from {self.name} within {call.timeout:g} s.")
@@ -351,7 +351,7 @@ class StreamLink:
         deadlines = [
             end
             for call in self._peer.awaited.values()
-            for end in (call.deadline, call.unread[0] if call.unread is not None else 0.0)
+            for end in (call.deadline, call.tentative_error[0] if call.tentative_error is not None else 0.0)
             if end
         ]
         if deadlines:

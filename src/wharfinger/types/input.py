@@ -52,7 +52,7 @@ InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
 class InputRequiredResult(Result, kw_only=True):
     """An incomplete result of `tools/call`, `prompts/get` or `resources/read`; `result_type` says so.
 
-    It has requests for input, a state to send back unread, or both (2026-07-28, MRTR).
+    It has requests for input, a state to send back unread, or both (2026-07-28, multi round-trip requests).
     """
 
     input_requests: InputRequests | UnsetType = UNSET

@@ -69,11 +69,15 @@ class ResourceRequestParams(RequestParams, kw_only=True):
 
 
 InputResponses = dict[str, Raw]
-"""Answers by the keys of their requests; the request defines the type of its answer (2026-07-28, MRTR)."""
+"""Answers by the keys of their requests, which define the types of the answers (2026-07-28, multi round-trip
+requests)."""
 
 
 class InputResponseRequestParams(RequestParams, kw_only=True):
-    """Params of a request that may be sent again with the input that its result asked for (2026-07-28, MRTR)."""
+    """Params of a request that may be sent again with the input that its result asked for.
+
+    See 2026-07-28, multi round-trip requests.
+    """
 
     input_responses: InputResponses | UnsetType = UNSET
     request_state: str | UnsetType = UNSET

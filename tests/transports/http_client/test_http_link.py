@@ -560,7 +560,7 @@ def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> N
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
             link.events.on_notification = lambda _, message: got.put_nowait(message.method)
-            await asyncio.gather(link.listen_in(5), link.listen_in(5))
+            await asyncio.gather(link.open_session_stream(5), link.open_session_stream(5))
             assert [await got.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
             assert seen == [None, "e1", "e2"]
 
@@ -574,7 +574,7 @@ def test_server_without_a_session_stream_is_reported() -> None:
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
             with pytest.raises(ConnectionFailed, match=r"cannot report changes: .*GET: 405"):
-                await link.listen_in(5)
+                await link.open_session_stream(5)
 
     run(test())
 
@@ -582,7 +582,7 @@ def test_server_without_a_session_stream_is_reported() -> None:
 def test_stateless_era_has_no_session_stream() -> None:
     async def test() -> None:
         async with linked(ok) as link:
-            await link.listen_in(5)
+            await link.open_session_stream(5)
             assert got(await ask(link)) == b'{"verb": "POST"}'
 
     run(test())

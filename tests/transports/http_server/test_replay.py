@@ -224,13 +224,13 @@ def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(server: Ser
     buffers = find_app(server).sessions.replay_buffers
     with server.wire() as wire:
         session = wire.initialize()
-        before = buffers.held.total
+        before = buffers.sizes.total
         assert wire.read_in_session(session, "a").status == 200
-        assert buffers.held.total == before
+        assert buffers.sizes.total == before
         assert len(wire.read_in_session(session, "progress").events) == 4
-        assert buffers.held.total > before
+        assert buffers.sizes.total > before
         assert wire.ask("DELETE", mcp_session_id=session).status == 204
-        assert buffers.held.total == before
+        assert buffers.sizes.total == before
 
 
 def test_replay_buffers_are_bounded_each_and_together() -> None:
@@ -242,15 +242,15 @@ def test_replay_buffers_are_bounded_each_and_together() -> None:
     assert not one.keep(1, 100, b"x" * 5000)
     for number in range(100):
         assert other.keep(1, number, b"y" * 2000)
-        assert buffers.held.total <= 8000
+        assert buffers.sizes.total <= 8000
     assert len(one.events_after(1, 0)) == 10
     three = ReplayBuffer(buffers, "")
     assert three.keep(1, 1, b"z" * 4000)
-    assert buffers.held.total <= 8000
+    assert buffers.sizes.total <= 8000
     assert not one.events_after(1, 0), "the one that was written to least recently gives way"
     for buffer in (one, other, three):
         buffer.clear()
-    assert (buffers.held.total, buffers.buffers) == (0, {})
+    assert (buffers.sizes.total, buffers.buffers) == (0, {})
 
 
 def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
@@ -293,7 +293,7 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
             if not (app.sessions.running or app.calls.streams):
                 break
             assert wire.ask("GET", "/healthz").status == 200
-        assert (len(app.sessions), app.sessions.running, app.sessions.replay_buffers.held.total) == (0, {}, 0)
+        assert (len(app.sessions), app.sessions.running, app.sessions.replay_buffers.sizes.total) == (0, {}, 0)
         assert not (
             app.calls.streams
             or app.calls.slow

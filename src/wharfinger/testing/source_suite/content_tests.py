@@ -13,7 +13,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import SourceDriver, expect
-from wharfinger.testing.source_suite.read_tests import (
+from wharfinger.testing.source_suite.suite_helpers import (
     ABSENT_PATHS,
     NEXT,
     ODD_PATHS,

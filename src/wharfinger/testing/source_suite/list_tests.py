@@ -15,7 +15,7 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.source import Source, version_of
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import SourceDriver, expect
-from wharfinger.testing.source_suite.read_tests import (
+from wharfinger.testing.source_suite.suite_helpers import (
     ABSENT_PATHS,
     MAX_RESOURCES,
     NEXT,

@@ -11,7 +11,7 @@ from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.source import Document, Hit
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
-from wharfinger.testing.source_suite.read_tests import (
+from wharfinger.testing.source_suite.suite_helpers import (
     MAX_COMPLETIONS,
     MAX_RESOURCES,
     answered,

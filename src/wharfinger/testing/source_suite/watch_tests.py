@@ -16,7 +16,7 @@ from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.source import Source, SourceUnavailable
 from wharfinger.testing.source_suite.base import ContractBase
 from wharfinger.testing.source_suite.driver import ChangeRecorder, ContractBroken, SourceDriver, expect
-from wharfinger.testing.source_suite.read_tests import (
+from wharfinger.testing.source_suite.suite_helpers import (
     DEADLINE_SECONDS,
     MAX_RESOURCES,
     attempt,
@@ -43,14 +43,14 @@ class WatchTests(ContractBase):
         changes = ChangeRecorder()
         driver.ask("stat", uri)
         self._watch(driver, uri, changes)
-        for time_ in ("first", "second"):
+        for ordinal in ("first", "second"):
             changes.clear()
             self.change_again(driver, uri)
             reported = changes.receives(uri, DEADLINE_SECONDS)
             expect(
                 reported,
                 "Watching",
-                f"{uri} changed a {time_} time, and its watcher heard nothing within {DEADLINE_SECONDS:g} s.",
+                f"{uri} changed a {ordinal} time, and its watcher heard nothing within {DEADLINE_SECONDS:g} s.",
             )
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
@@ -107,7 +107,7 @@ class WatchTests(ContractBase):
     def _expect_heard(self, changes: ChangeRecorder, uri: str, what: str) -> None:
         for watched in (uri, None):
             watcher = f"the watcher of {watched or 'the list'}"
-            problem = f"The data {what}, and after {DEADLINE_SECONDS:g} s {watcher} was not told."
+            problem = f"The data {what}, and after {DEADLINE_SECONDS:g} s {watcher} was not notified."
             expect(changes.receives(watched, DEADLINE_SECONDS), "Unavailable", problem)
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:

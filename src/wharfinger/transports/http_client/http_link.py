@@ -152,7 +152,7 @@ class HttpLink:
         """Whether the session has ended."""
         return self._end is not None
 
-    async def listen_in(self, timeout: float | None) -> None:
+    async def open_session_stream(self, timeout: float | None) -> None:
         """Open the session's stream for messages that belong to no request. The stateless era has none.
 
         Raises:
@@ -321,7 +321,7 @@ class HttpLink:
             self._reply(data)
 
     def _notify_cancelled(self, peer: ClientPeer[PendingPost], id: int, reason: str) -> None:
-        """Report a cancellation in the handshake era; in the stateless era disconnecting does (spec: §2.7, §2.9)."""
+        """Report a cancellation in the handshake era; in the stateless era disconnecting does."""
         notice = peer.cancel(id, reason)
         if notice is not None and self._end is None and self.rules is not None and not self.rules.disconnect_cancels:
             self._posts.start(self._post_one_way(notice))

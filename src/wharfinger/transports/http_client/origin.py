@@ -56,7 +56,7 @@ class NoMessage(ConnectionFailed):
 
 
 class Origin:
-    """The only server that a client sends its requests to and accepts answers from (security: C25)."""
+    """The only server that a client sends its requests to and accepts answers from."""
 
     def __init__(
         self,

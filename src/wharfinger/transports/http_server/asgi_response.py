@@ -127,9 +127,9 @@ class EventStream:
         "_flushes",
         "_flushing",
         "_headers",
-        "_hints",
         "_limit",
         "_queue",
+        "_queued_notices",
         "_send",
         "_size",
         "_started",
@@ -148,7 +148,7 @@ class EventStream:
         self._limit = limit
         self._headers = (*STREAM_HEADERS, *headers)
         self._queue: list[bytes] = []
-        self._hints: set[bytes] = set()
+        self._queued_notices: set[bytes] = set()
         self._size = 0  # bytes that the connection has not accepted yet
         self._started = False
         self._writer: asyncio.Task[None] | None = None
@@ -168,10 +168,10 @@ class EventStream:
         """
         if self.closed or (self._size > self._limit and not required):
             return False
-        if message in self._hints:
+        if message in self._queued_notices:
             return True
         if is_change_notice(message):
-            self._hints.add(message)
+            self._queued_notices.add(message)
         self._put(encode_event(message, id=id), now)
         return True
 
@@ -208,7 +208,7 @@ class EventStream:
         data = b"".join(self._queue)
         if self._write_at_once is not None and self._write_at_once(data):
             self._queue.clear()
-            self._hints.clear()
+            self._queued_notices.clear()
             self._size -= len(data)
             self._sent()
         else:
@@ -220,7 +220,7 @@ class EventStream:
             while self._queue:
                 data = b"".join(self._queue)
                 self._queue.clear()
-                self._hints.clear()
+                self._queued_notices.clear()
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
                 self._size -= len(data)
                 self._sent()

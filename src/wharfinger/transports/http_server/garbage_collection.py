@@ -19,7 +19,7 @@ FREEZE_STEP = 500
 """Connections and sessions by which a server grows before they are frozen: examining so many takes about 10 ms."""
 
 _users = 0
-_before: tuple[int, int, int] = (0, 0, 0)
+_thresholds_before: tuple[int, int, int] = (0, 0, 0)
 
 
 class Collector:
@@ -28,16 +28,16 @@ class Collector:
     def __init__(self) -> None:
         self._frozen = 0
         """Connections and sessions that were there at the last freeze."""
-        self._last = 0
+        self._last_count = 0
         self._active = False
 
     def __enter__(self) -> Collector:
-        global _users, _before
+        global _users, _thresholds_before
         self._active = gc.isenabled() and not (_users == 0 and gc.get_freeze_count())
         if self._active:
             _users += 1
             if _users == 1:
-                _before = gc.get_threshold()
+                _thresholds_before = gc.get_threshold()
                 gc.set_threshold(*THRESHOLDS)
             gc.freeze()
         return self
@@ -51,24 +51,24 @@ class Collector:
             _users -= 1
             if not _users:
                 gc.unfreeze()
-                gc.set_threshold(*_before)
+                gc.set_threshold(*_thresholds_before)
 
-    def grew(self, lasting: int) -> None:
-        """Freeze all objects if there are many more connections and sessions (`lasting`) than at the last freeze."""
-        if self._active and lasting >= self._frozen + FREEZE_STEP:
-            self._freeze(lasting)
+    def grew(self, count: int) -> None:
+        """Freeze all objects if there are many more connections and sessions (`count`) than at the last freeze."""
+        if self._active and count >= self._frozen + FREEZE_STEP:
+            self._freeze(count)
 
-    def tick(self, lasting: int) -> None:
+    def tick(self, count: int) -> None:
         """Call `grew`, or find garbage after half of them have gone. Call this once a second."""
-        fallen, self._last = lasting < self._last, lasting
+        fallen, self._last_count = count < self._last_count, count
         # Wait until their number has stopped falling.
-        if self._active and self._frozen and lasting <= self._frozen // 2 and not fallen:
+        if self._active and self._frozen and count <= self._frozen // 2 and not fallen:
             gc.unfreeze()
-            self._freeze(lasting)
+            self._freeze(count)
         else:
-            self.grew(lasting)
+            self.grew(count)
 
-    def _freeze(self, lasting: int) -> None:
+    def _freeze(self, count: int) -> None:
         gc.collect()
         gc.freeze()
-        self._frozen = lasting
+        self._frozen = count

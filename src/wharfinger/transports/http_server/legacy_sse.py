@@ -26,13 +26,13 @@ from wharfinger.transports.stream_server import StreamServer
 __all__ = ["MESSAGES", "SSE", "SseSessions"]
 
 SSE, MESSAGES = "/sse", "/messages"
-_HIGH, _LOW = 256 * 1024, 64 * 1024
+_PAUSE_BYTES, _RESUME_BYTES = 256 * 1024, 64 * 1024
 """Bytes in the stream's queue at which the session stops writing, and at which it continues."""
 _HEAD = b"event: message\ndata: "
 
 
 class SseSessions:
-    """The open sessions of one application, by principal and id: an id alone opens nothing.
+    """The open sessions of one application, by principal and id: an id is valid only for its own principal.
 
     A session ends with its stream, and both together count as one.
     """
@@ -144,14 +144,14 @@ class _SseSession(StreamServer):
 class _SseTransport(EventStream):
     """Turns the lines that a `StreamServer` writes into events: its asyncio transport, and a stream that paces it."""
 
-    __slots__ = ("_call", "_paused", "_server", "_whole")
+    __slots__ = ("_call", "_line_complete", "_paused", "_server")
 
     def __init__(self, call: HttpCall, server: StreamServer) -> None:
         super().__init__(call.reply, 0, call.calls.now, call.calls.flushes)
         self._call = call
         self._server = server
         self._paused = False
-        self._whole = True  # whether the last line that was written is complete
+        self._line_complete = True  # whether the last line that was written is complete
 
     def send_event(self, event: bytes) -> None:
         """Send an event that is already encoded."""
@@ -162,21 +162,21 @@ class _SseTransport(EventStream):
         lines = bytes(data)
         if self.closed or not lines:
             return
-        head = _HEAD if self._whole else b""
-        self._whole = lines.endswith(b"\n")
-        end = b"\n\n" if self._whole else b""
+        head = _HEAD if self._line_complete else b""
+        self._line_complete = lines.endswith(b"\n")
+        end = b"\n\n" if self._line_complete else b""
         self.send_event(head + lines.removesuffix(b"\n").replace(b"\n", b"\n\n" + _HEAD) + end)
-        if self._size > _HIGH and not self._paused:
+        if self._size > _PAUSE_BYTES and not self._paused:
             self._paused = True
             self._server.pause_writing()
 
     def comment(self, now: float, text: bytes = COMMENT) -> None:
         """Send a comment, but only between two events."""
-        if self._whole:
+        if self._line_complete:
             super().comment(now, text)
 
     def _sent(self) -> None:
-        if self._paused and self._size < _LOW:
+        if self._paused and self._size < _RESUME_BYTES:
             self._paused = False
             self._server.resume_writing()
 

@@ -82,7 +82,7 @@ class HttpCall:
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
-        """Bytes of the body held while it arrives."""
+        """Bytes of the body that have arrived so far."""
         self.request: Request | None = None
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
@@ -173,7 +173,7 @@ class OpenCalls:
     def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: Principal) -> HttpCall:
         """Add a new call."""
         if not self.fast_ticks:
-            self._arm()
+            self._start_timer()
         call = HttpCall(self, receive, reply, accepted, client, principal)
         self.fresh[call] = None
         call.counted = "in flight"
@@ -304,7 +304,7 @@ class OpenCalls:
     def keep_time(self) -> None:
         """Make sure that the timer runs."""
         if self._timer is None:
-            self._arm()
+            self._start_timer()
 
     def stop(self) -> None:
         """Stop the timer."""
@@ -313,7 +313,7 @@ class OpenCalls:
             self._timer = None
         self.fast_ticks = False
 
-    def _arm(self) -> None:
+    def _start_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ MAX_WAITING_MESSAGES = 64
 class ReplayBuffers:
     """The buffers of all sessions, with a limit on their total size."""
 
-    __slots__ = ("buffers", "held", "limits", "max_message")
+    __slots__ = ("buffers", "limits", "max_message", "sizes")
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
@@ -43,15 +43,15 @@ class ReplayBuffers:
             min(limits.replay_size, limits.replay_total) - _EVENT_OVERHEAD_BYTES if limits.replay_events else -1
         )
         """Bytes of the largest message that can be kept."""
-        self.held = Shares()
+        self.sizes = Shares()
         """Bytes by owner."""
         self.buffers: dict[str, dict[ReplayBuffer, None]] = {}
         """The buffers of each owner that hold something; the one that was written to least recently comes first."""
 
     def make_room(self) -> None:
         """Drop the oldest events of the largest owner until the rest fits."""
-        while self.held.total > self.limits.replay_total:
-            next(iter(self.buffers[self.held.find_largest()])).drop_oldest()
+        while self.sizes.total > self.limits.replay_total:
+            next(iter(self.buffers[self.sizes.find_largest()])).drop_oldest()
 
 
 class ReplayBuffer:
@@ -84,11 +84,11 @@ class ReplayBuffer:
             self.drop_oldest()
         events[stream, number] = message
         self._size += cost
-        buffers.held.add(self._owner, cost)
+        buffers.sizes.add(self._owner, cost)
         own = buffers.buffers.setdefault(self._owner, {})
         own.pop(self, None)
         own[self] = None
-        if buffers.held.total > limits.replay_total:
+        if buffers.sizes.total > limits.replay_total:
             buffers.make_room()
         return True
 
@@ -96,7 +96,7 @@ class ReplayBuffer:
         """Drop the oldest event."""
         cost = len(self._events.pop(next(iter(self._events)))) + _EVENT_OVERHEAD_BYTES
         self._size -= cost
-        self._buffers.held.add(self._owner, -cost)
+        self._buffers.sizes.add(self._owner, -cost)
         if not self._events:
             own = self._buffers.buffers[self._owner]
             del own[self]

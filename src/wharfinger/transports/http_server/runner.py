@@ -176,11 +176,11 @@ class HttpServer:
         self._tick()
 
     def _accept(self) -> HttpConnection:
-        self.collector.grew(self.lasting)
+        self.collector.grew(self.open_count)
         return HttpConnection(self.connections)
 
     @property
-    def lasting(self) -> int:
+    def open_count(self) -> int:
         """The number of connections and sessions."""
         return len(self.connections.open) + len(self.app.sessions)
 
@@ -277,9 +277,9 @@ class HttpServer:
         self.connections.sweep()
         if self.certificate is not None and self.certificate.has_changed():
             self.certificate.reload()
-        self.collector.tick(self.lasting)
+        self.collector.tick(self.open_count)
         if self._server is not None:
-            self.exhaustion.look()
+            self.exhaustion.check()
         self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)
 
 

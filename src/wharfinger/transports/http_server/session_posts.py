@@ -32,7 +32,7 @@ _TOO_LARGE = "The answer was too large to be kept while its client was away (Htt
 class HttpSession:
     """One session: its peer, the requests to its client that wait, and its streams with the events that are kept."""
 
-    __slots__ = ("buffer", "calls", "key", "name", "opened", "own", "owner", "peer", "pending", "streams", "used")
+    __slots__ = ("buffer", "calls", "key", "name", "own", "owner", "peer", "pending", "stream_count", "streams", "used")
 
     def __init__(
         self, service: Service, principal: Principal, owner: str, calls: OpenCalls, buffers: ReplayBuffers
@@ -40,7 +40,7 @@ class HttpSession:
         # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
         self.key = (principal.key, secrets.token_urlsafe(24).encode())
         self.owner = owner
-        """The owner whose share it uses: the principal, or the address that opened it."""
+        """The owner whose share it uses: the principal, or the address that stream_count it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
@@ -50,7 +50,7 @@ class HttpSession:
         self.buffer = ReplayBuffer(buffers, owner)
         self.own = ReplayStream(self.buffer, self.name, 0)
         """The stream for messages that belong to no request, which GET reads."""
-        self.opened = 0
+        self.stream_count = 0
         self.streams: dict[int, ReplayStream] = {}
         """The streams of requests that still run."""
 
@@ -60,8 +60,8 @@ class HttpSession:
 
     def open_stream(self) -> ReplayStream:
         """Return a new stream for the answer to a POST."""
-        self.opened += 1
-        stream = self.streams[self.opened] = ReplayStream(self.buffer, self.name, self.opened)
+        self.stream_count += 1
+        stream = self.streams[self.stream_count] = ReplayStream(self.buffer, self.name, self.stream_count)
         return stream
 
     def find_stream(self, last_event_id: bytes) -> tuple[ReplayStream, int | None]:
