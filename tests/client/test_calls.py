@@ -79,12 +79,12 @@ class Works:
 def test_time_of_a_call_runs_from_the_first_question_on_but_not_while_a_person_answers() -> None:
     call = Call(METHODS["tools/call"], None, 10, 30)
     assert (call.left(100), call.left(104)) == (10, 6)
-    call.put_off(3)
+    call.extend_deadline(3)
     assert call.left(104) == 9
     assert call.left(112.5) == 0.5
     with pytest.raises(RequestTimeout, match="within 10 s"):
         call.left(113)
-    call.put_off(100)
+    call.extend_deadline(100)
     assert call.left(129) == 1
     with pytest.raises(RequestTimeout):
         call.left(130)
@@ -93,7 +93,7 @@ def test_time_of_a_call_runs_from_the_first_question_on_but_not_while_a_person_a
 def test_maximum_of_a_call_bounds_its_time_and_none_is_endless() -> None:
     assert Call(METHODS["tools/call"], None, 40, 30).left(0) == 30
     endless = Call(METHODS["tools/call"], None, math.inf, math.inf)
-    endless.put_off(5)
+    endless.extend_deadline(5)
     assert (endless.left(0), endless.left(1e9)) == (None, None)
 
 

@@ -42,7 +42,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 def waiting(revision: str = "2025-11-25") -> ClientPeer[str]:
     peer: ClientPeer[str] = ClientPeer(LIMITS)
-    peer.rules, peer.answers = REVISIONS[revision], True
+    peer.rules, peer.handles_requests = REVISIONS[revision], True
     peer.request("tools/list", t.RequestParams(), "one")
     return peer
 

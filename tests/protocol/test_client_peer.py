@@ -171,7 +171,7 @@ def test_other_requests_of_the_server_are_refused(method: str) -> None:
 def test_peer_that_answers_gets_requests_and_cancellations() -> None:
     """Ids of the two directions have nothing in common: what the server withdraws is its own request."""
     asked = peer("2025-11-25")
-    asked.answers = True
+    asked.handles_requests = True
     number = ask(asked, "mine")
     (event,) = asked.receive(wire(id=number, method="roots/list"))
     assert type(event) is ServerRequest
@@ -386,7 +386,7 @@ def test_progress_of_a_task_belongs_to_the_connection() -> None:
 )
 def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revision: str, answering: bool) -> None:
     asked = peer(revision)
-    asked.answers = answering
+    asked.handles_requests = answering
     id = ask(asked, "one", "subscriptions/listen")
     (event,) = asked.receive(wire(method="notifications/cancelled", params={"requestId": id}))
     assert type(event) is Notification
@@ -395,7 +395,7 @@ def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revis
 
 def test_withdrawing_nothing_is_ignored() -> None:
     asked = peer("2025-11-25")
-    asked.answers = True
+    asked.handles_requests = True
     ask(asked, "one")
     assert asked.receive(wire(method="notifications/cancelled", params={})) == ()
 

@@ -338,7 +338,7 @@ class CacheStep:
         return Key(self._server, method, None if name is UNSET else name, partition, self._vary), valid
 
     async def _answer(self, call: Call, next: Next, key: Key, valid: IsValid | None) -> Any:
-        cache, place = self._cache, (asyncio.get_running_loop(), key)
+        cache, slot = self._cache, (asyncio.get_running_loop(), key)
         alone = call.bypass_cache
         while not alone:
             cached = cache.get(key)
@@ -346,7 +346,7 @@ class CacheStep:
                 return open_result(call.row, cached)  # decoded again: each caller gets its own objects
             if cache.is_uncacheable(key):
                 return await self._send_alone(call, next, key)
-            request = cache.in_flight.get(place)
+            request = cache.in_flight.get(slot)
             if request is None or request.outdated:
                 break
             await request.wait(call.left(asyncio.get_running_loop().time()))
@@ -354,10 +354,10 @@ class CacheStep:
                 return open_result(call.row, request.raw)
             alone = request.uncacheable
         request = InFlight()
-        before = cache.in_flight.get(place)
+        before = cache.in_flight.get(slot)
         if before is not None:  # its result is older and must not replace the newer one
             before.outdated = True
-        cache.in_flight[place] = request
+        cache.in_flight[slot] = request
         try:
             result = await next(call)
             self._keep(call, key, request, result, valid)
@@ -368,8 +368,8 @@ class CacheStep:
                 raise
             return open_result(call.row, cached)
         finally:
-            if cache.in_flight.get(place) is request:
-                del cache.in_flight[place]
+            if cache.in_flight.get(slot) is request:
+                del cache.in_flight[slot]
             request.finish()
 
     async def _send_alone(self, call: Call, next: Next, key: Key) -> Any:

@@ -102,6 +102,7 @@ class Call(msgspec.Struct, eq=False):
     deadline: float | None = None
     """The deadline by the loop's clock; None before the first call of `left`."""
     last_deadline: float = math.inf
+    """The end of `max_timeout` by the loop's clock, which nothing extends."""
 
     def __repr__(self) -> str:
         return f"<Call {self.row.name}>"
@@ -129,7 +130,7 @@ class Call(msgspec.Struct, eq=False):
                 raise RequestTimeout(f"The call was not complete within {self.timeout:g} s.")
         return None if left == math.inf else left
 
-    def put_off(self, seconds: float) -> None:
+    def extend_deadline(self, seconds: float) -> None:
         """Extend the deadline by the seconds that a person took to answer."""
         if self.deadline is not None:
             self.deadline += seconds
@@ -201,7 +202,8 @@ class ProgressStep:
         unclaimed: Callable[[Message], None],
         name: Callable[[], str],
     ) -> None:
-        """`asks_by_result` returns how the server asks; `unclaimed` gets notifications other than progress."""
+        """`asks_by_result` returns whether questions come as results (stateless era). `unclaimed` gets notifications
+        other than progress."""
         self._handlers = handlers
         self._may_be_asked = handlers.has_any
         self._asks_by_result = asks_by_result

@@ -79,7 +79,7 @@ class MultiRoundStep:
         if not await self._handlers.visit_urls(visits):
             return False
         await self._completions.wait((str(each.elicitation_id) for each in visits), call.timeout)
-        call.put_off(now() - begun)
+        call.extend_deadline(now() - begun)
         return True
 
 
@@ -101,7 +101,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
             raise
         raise RequestTimeout(f"The server's questions were not answered within {call.max_timeout:g} s.") from None
     finally:
-        call.put_off(now() - begun)
+        call.extend_deadline(now() - begun)
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:

@@ -111,14 +111,14 @@ class ClientPeer(Generic[W]):
     requests; in the stateless era its requests are ignored.
     """
 
-    __slots__ = ("_ids", "_initialize_id", "_last", "_limits", "_unanswerable", "answers", "awaited", "rules")
+    __slots__ = ("_ids", "_initialize_id", "_last", "_limits", "_unanswerable", "awaited", "handles_requests", "rules")
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
         """`ids` is shared by the peers of one session if each request has its own stream (HTTP)."""
         self.awaited: dict[Id, W] = {}
         """The waiters of requests without a response, oldest first."""
         self.rules: Revision | None = None
-        self.answers = False
+        self.handles_requests = False
         """Whether requests of the server become events. If not, each except `ping` is refused."""
         self._limits = limits
         self._ids = count(1) if ids is None else ids
@@ -211,7 +211,7 @@ class ClientPeer(Generic[W]):
             of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS_PREFIX)
             return (Notification(waiter, message),) if waiter is not None or of_task else _NO_EVENTS
         if message.method == "notifications/cancelled":
-            if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
+            if self.handles_requests and not self._stateless and not isinstance(routing.request, UnsetType):
                 # It cancels one of the server's requests: the ids of the two directions are independent.
                 return (Cancellation(routing.request),)
             waiter = self._waiting(routing.request)
@@ -239,7 +239,7 @@ class ClientPeer(Generic[W]):
             return _NO_EVENTS
         if message.method == "ping":
             return (Reply(encode_result(message.id, t.EmptyResult())),)
-        if self.answers:
+        if self.handles_requests:
             return (ServerRequest(message),)
         error = MethodNotFound("This client declares no capability for that method.")
         return (Reply(encode_error(message.id, error)),)

@@ -49,11 +49,11 @@ class PolicyFile:
         return ReportOnly(policy) if self._report_only else policy
 
     def has_changed(self) -> bool:
-        """Return whether the file is another one than when it was last read."""
+        """Return whether the file has changed since it was last read."""
         return self._version() != self._seen
 
     async def reload(self, apply: Callable[[Authorizer], None]) -> None:
-        """Read the file, and call `apply` if the policy is another one and can be used. `apply` may refuse it too."""
+        """Read the file, and call `apply` if the policy has changed and can be used. `apply` may refuse it too."""
         self._seen = self._version()
         try:
             policy = await asyncio.to_thread(self._load, self.path)

@@ -1,7 +1,7 @@
 """Searches everything that a server publishes: registered resources, the index, and sources without it.
 
 Middleware around `resources/read` may refuse a read, or change its text. With such middleware, a hit is shown only if
-the caller can read the resource, and the caller's text has the words.
+the caller can read the resource, and the text that the caller gets has the words.
 """
 
 from __future__ import annotations
@@ -154,10 +154,10 @@ async def search(
     left = wanted.limit - len(hits)
     unreachable: list[Source] = []
     if left > 0 and sources:
-        most = left * FILTERED_LIMIT_FACTOR if wanted.type or wanted.path else left
+        source_limit = left * FILTERED_LIMIT_FACTOR if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
         pending = {
-            source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, most))
+            source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, source_limit))
             for source in sources
         }
         await _wait_for_all(pending.values())
@@ -237,19 +237,19 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
 async def _own_search(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit] | None:
     """Return the hits of a source's own search that the caller may read; None if it has none.
 
-    If a search finds others too, more hits are requested, up to `MAX_OWN_HITS`. Its remarks are then left out, since
-    they may be about the others.
+    If the search finds hits that the caller may not read, more hits are requested, up to `MAX_OWN_HITS`, and its
+    remarks are left out, since they may be about those hits.
     """
     whole = reads_all_of_source(source.uri)
-    most = limit
+    source_limit = limit
     while True:
-        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, most)
+        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, source_limit)
         if found is None or whole:
             return found
         readable = Hits(hit for hit in found if may_read(hit.uri))
-        if len(readable) >= limit or len(found) < most or most >= MAX_OWN_HITS:
+        if len(readable) >= limit or len(found) < source_limit or source_limit >= MAX_OWN_HITS:
             return readable
-        most = min(10 * most, MAX_OWN_HITS)
+        source_limit = min(10 * source_limit, MAX_OWN_HITS)
 
 
 async def _wait_for_all(pending: Iterable[asyncio.Future[Any]]) -> None:

@@ -107,7 +107,7 @@ class StreamLink:
         """The beginning of the first line that was not a message."""
         self._loop = asyncio.get_running_loop()
         self._peer: ClientPeer[_PendingCall] = ClientPeer(limits)
-        self._peer.answers = True
+        self._peer.handles_requests = True
         self._responder = RequestResponder(name, self._wait_writable)
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []

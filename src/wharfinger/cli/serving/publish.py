@@ -51,7 +51,7 @@ def make_server(
 def instructions(sources: Sequence[PreparedSource]) -> str:
     """Return the instructions for a model: the sources, and how to list, read in part, search and watch them.
 
-    They have only sources that the current caller may read something of.
+    They name only sources in which the current caller may read something.
     """
     from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES

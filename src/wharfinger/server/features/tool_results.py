@@ -213,23 +213,23 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     if "$id" in schema:  # its references are relative to its own root
         root, inner = {}, schema
     else:
-        root, inner = _moved(root), _moved(inner)
+        root, inner = _redirected(root), _redirected(inner)
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED_KEY: True} | root
 
 
-def _moved(part: Any) -> Any:
+def _redirected(part: Any) -> Any:
     """Redirect references into `result`, except those to definitions, which stay at the root."""
     if isinstance(part, list):
-        return [_moved(item) for item in cast("list[object]", part)]
+        return [_redirected(item) for item in cast("list[object]", part)]
     if not isinstance(part, dict):
         return part
-    moved: dict[str, Any] = {}
+    redirected: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", part).items():
         if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_DEFINITIONS):
-            moved[name] = f"#/properties/result{value[1:]}"
+            redirected[name] = f"#/properties/result{value[1:]}"
         else:
-            moved[name] = value if name in _VALUES else _moved(value)
-    return moved
+            redirected[name] = value if name in _VALUES else _redirected(value)
+    return redirected
 
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")

@@ -55,31 +55,31 @@ def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str,
 
 
 def _schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
-    lifted: dict[str, Any] = {}
-    hook = functools.partial(_schema_of, lifted, mode)
+    definitions: dict[str, Any] = {}
+    hook = functools.partial(_schema_of, definitions, mode)
     schemas, shared = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template=DEFS + "{name}")
     for name, schema in shared.items():
-        _lift(lifted, name, schema)
-    return schemas, lifted
+        _add_definition(definitions, name, schema)
+    return schemas, definitions
 
 
 _cached_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
 """Only for classes: two equal unions or literals may have their members in a different order."""
 
 
-def _schema_of(lifted: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
+def _schema_of(definitions: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
     if is_model(kind):
         schema: dict[str, Any] = kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode)
         for name, inner in schema.pop("$defs", {}).items():
-            _lift(lifted, name, inner)
+            _add_definition(definitions, name, inner)
         return schema
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return {"type": "string"}
     raise NotImplementedError
 
 
-def _lift(lifted: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
-    if lifted.setdefault(name, schema) != schema:
+def _add_definition(definitions: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
+    if definitions.setdefault(name, schema) != schema:
         raise TypeError(f"two different types are called {name!r}: rename one")
 
 

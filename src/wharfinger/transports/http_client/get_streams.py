@@ -131,7 +131,7 @@ class SessionStream:
             self._opened = loop.create_future()
             peer: ClientPeer[PendingPost] = ClientPeer(self._origin.limits, ids)
             peer.rules = rules
-            peer.answers = True
+            peer.handles_requests = True
             self._task = loop.create_task(self._run(self._opened, peer))
         opened = self._opened
         await asyncio.wait((opened,), timeout=timeout)

@@ -119,7 +119,7 @@ class HttpLink:
             self._notifying = None
         peer: ClientPeer[PendingPost] = ClientPeer(self.limits, self._ids)
         peer.rules = self.rules
-        peer.answers = True
+        peer.handles_requests = True
         post = PendingPost(on_notification)
         progress = on_notification is not None and method != "subscriptions/listen"
         number, data = peer.request(method, params, post, progress=progress)

@@ -40,7 +40,7 @@ class HttpSession:
         # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
         self.key = (principal.key, secrets.token_urlsafe(24).encode())
         self.owner = owner
-        """The owner whose share it uses: the principal, or the address that stream_count it."""
+        """The owner whose share it uses: the principal, or the address that opened it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
