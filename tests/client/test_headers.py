@@ -18,7 +18,7 @@ TOOLS = [{"name": "berth", "inputSchema": QUAY}, {"name": "wrong", "inputSchema"
 
 
 def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
-    """Call a tool of a server that refuses the first calls: what was asked, what is listed, what was answered."""
+    """Call a tool of a server that refuses the first calls. Return the requests, the listed tools, and the answer."""
     asked: list[tuple[str, str | None]] = []
     outcome: list[Any] = []
     left = refusals
@@ -64,7 +64,7 @@ def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
 
 
 def test_refused_call_learns_the_headers_and_is_sent_once_more() -> None:
-    """Spec §2.8: the schema is asked for, and the call repeated; a tool whose schema breaks the rules is left out."""
+    """The client lists the tools, and repeats the call; a tool with an invalid schema is left out."""
     assert visit(refusals=1) == ([("tools/call", None), ("tools/list", None), ("tools/call", "7")], ["berth"], "7")
 
 

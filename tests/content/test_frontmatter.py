@@ -107,7 +107,7 @@ def test_values_nest_32_deep(opening: str, closing: str) -> None:
         read(nested(33))
 
 
-def test_missing_reader_is_told_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_yaml_library_is_reported_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     need_yaml("Publishing skills")
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtra, match="Publishing skills needs the extra 'skills'"):
@@ -142,12 +142,12 @@ def test_key_at_any_level_is_text(block: str) -> None:
         read(block)
 
 
-def test_key_stands_once_at_any_level() -> None:
+def test_a_repeated_key_is_refused_at_any_level() -> None:
     with pytest.raises(BadFrontmatter, match="'b' is there twice, line 4"):
         read("a:\n  b: 1\n  b: 2")
 
 
-def test_broken_yaml_is_told_on_one_line() -> None:
+def test_broken_yaml_is_reported_on_one_line() -> None:
     with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: .*, line 3\Z"):
         read("a: 1\nb: [")
     with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: it cannot be read\Z"):

@@ -50,7 +50,7 @@ def opened(version: str = "2025-11-25", **limits: Any) -> ServerPeer:
     return one
 
 
-def taken(event: Any) -> Request:
+def as_request(event: Any) -> Request:
     assert isinstance(event, Request)
     return event
 
@@ -63,7 +63,7 @@ def error(event: Any) -> tuple[Any, int]:
 
 
 def test_a_stateless_request_needs_no_handshake() -> None:
-    event = taken(peer().receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event = as_request(peer().receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     assert (event.id, event.method, event.params.uri, event.session) == (1, "resources/read", "a:b", None)
     assert event.caller.rules.name == "2026-07-28"
     assert event.caller.info is not None and event.caller.info.name == "t"
@@ -72,8 +72,8 @@ def test_a_stateless_request_needs_no_handshake() -> None:
 def test_era_is_a_property_of_a_request() -> None:
     """One connection may carry both (2026-07-28, versioning)."""
     one = opened("2025-06-18")
-    stateless = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
-    handshake = taken(one.receive(request(2, "resources/read", {"uri": "a:b"})))
+    stateless = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    handshake = as_request(one.receive(request(2, "resources/read", {"uri": "a:b"})))
     assert stateless.caller.rules.name == "2026-07-28"
     assert handshake.caller.rules.name == "2025-06-18"
 
@@ -85,28 +85,28 @@ def test_a_call_before_the_handshake_is_refused() -> None:
 def test_a_call_in_the_same_write_as_initialize_is_served() -> None:
     one = peer()
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    taken(one.receive(request(1, "initialize", params)))
-    taken(one.receive(request(2, "resources/list")))
+    as_request(one.receive(request(1, "initialize", params)))
+    as_request(one.receive(request(2, "resources/list")))
 
 
 def test_ping_is_served_before_the_handshake() -> None:
-    taken(peer().receive(request(1, "ping")))
+    as_request(peer().receive(request(1, "ping")))
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_second_initialize_changes_nothing_of_the_first_agreement(confirmed: bool) -> None:
-    """Security L03: another revision is refused; the same one is answered again, as the first time."""
+    """Another revision is refused; the same one is answered again, as the first time."""
     one = opened("2025-03-26") if confirmed else peer()
     if not confirmed:
         params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        one.respond(taken(one.receive(request(0, "initialize", params))), {})
+        one.respond(as_request(one.receive(request(0, "initialize", params))), {})
     before, phase = one.session.caller, one.session.phase
     for version in ("2025-11-25", "2024-11-05", "1900-01-01", "2026-07-28"):
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         assert error(one.receive(request(5, "initialize", params))) == (5, -32600)
     other = {"name": "other", "version": "2"}
     params = {"protocolVersion": "2025-03-26", "capabilities": {"roots": {}, "sampling": {}}, "clientInfo": other}
-    again = taken(one.receive(request(6, "initialize", params)))
+    again = as_request(one.receive(request(6, "initialize", params)))
     assert again.caller is before
     assert (one.session.caller, one.session.phase) == (before, phase)
 
@@ -147,33 +147,33 @@ def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: s
         "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     }
     extra = params.get(method, {"uri": "a:b", "level": "info"})
-    assert taken(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
+    assert as_request(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
 
 
 def test_the_second_use_of_an_id_is_refused_without_it() -> None:
-    """The first keeps its answer (security J18)."""
+    """The first keeps its answer."""
     one = opened()
-    first = taken(one.receive(request(1, "resources/list")))
+    first = as_request(one.receive(request(1, "resources/list")))
     assert error(one.receive(request(1, "resources/list"))) == (None, -32600)
     assert one.respond(first, t.EmptyResult()) is not None
 
 
 def test_ids_one_and_the_text_one_are_two_requests() -> None:
     one = opened()
-    number, text = taken(one.receive(request(1, "ping"))), taken(one.receive(request("1", "ping")))
+    number, text = as_request(one.receive(request(1, "ping"))), as_request(one.receive(request("1", "ping")))
     assert json.loads(bytes(one.respond(number, t.EmptyResult()) or b""))["id"] == 1
     assert json.loads(bytes(one.respond(text, t.EmptyResult()) or b""))["id"] == "1"
 
 
 def test_an_id_is_free_again_after_its_answer() -> None:
     one = opened()
-    one.respond(taken(one.receive(request(1, "ping"))), t.EmptyResult())
-    taken(one.receive(request(1, "ping")))
+    one.respond(as_request(one.receive(request(1, "ping"))), t.EmptyResult())
+    as_request(one.receive(request(1, "ping")))
 
 
 def test_a_cancelled_request_is_never_answered() -> None:
     one = opened()
-    event = taken(one.receive(request(1, "resources/list")))
+    event = as_request(one.receive(request(1, "resources/list")))
     assert one.receive(notice("notifications/cancelled", {"requestId": 1})) == Cancellation(event)
     assert one.respond(event, t.EmptyResult()) is None
     assert one.fail(event, InternalError()) is None
@@ -182,16 +182,16 @@ def test_a_cancelled_request_is_never_answered() -> None:
 @pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "1"}, {"requestId": None}, {}, {"requestId": [1]}])
 def test_cancelling_what_is_not_in_flight_is_ignored(params: Any) -> None:
     one = opened()
-    taken(one.receive(request(1, "resources/list")))
+    as_request(one.receive(request(1, "resources/list")))
     assert one.receive(notice("notifications/cancelled", params)) is None
     assert list(one.in_flight) == [1]
 
 
 def test_a_late_cancellation_does_not_hit_the_next_request_of_that_id() -> None:
     one = opened()
-    first = taken(one.receive(request(1, "ping")))
+    first = as_request(one.receive(request(1, "ping")))
     one.respond(first, t.EmptyResult())
-    second = taken(one.receive(request(1, "ping")))
+    second = as_request(one.receive(request(1, "ping")))
     assert one.respond(first, t.EmptyResult()) is None
     assert one.respond(second, t.EmptyResult()) is not None
 
@@ -199,14 +199,14 @@ def test_a_late_cancellation_does_not_hit_the_next_request_of_that_id() -> None:
 def test_initialize_is_not_cancelled() -> None:
     one = peer()
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    taken(one.receive(request(1, "initialize", params)))
+    as_request(one.receive(request(1, "initialize", params)))
     assert one.receive(notice("notifications/cancelled", {"requestId": 1})) is None
 
 
 def test_too_many_requests_in_flight_are_refused_with_their_id() -> None:
     one = opened(in_flight=2)
     for id in (1, 2):
-        taken(one.receive(request(id, "ping")))
+        as_request(one.receive(request(id, "ping")))
     assert error(one.receive(request(3, "ping"))) == (3, -32603)
 
 
@@ -231,7 +231,7 @@ def test_an_answer_finds_its_question_once() -> None:
     assert one.receive(answer) is None
 
 
-def test_answers_that_nobody_asked_for_are_ignored() -> None:
+def test_unexpected_answers_are_ignored() -> None:
     one = opened()
     for id in (1, "x", 99):
         assert one.receive(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()) is None
@@ -243,7 +243,7 @@ def test_an_overlong_line_is_answered() -> None:
 
 def test_closing_gives_back_what_is_in_flight() -> None:
     one = opened()
-    event = taken(one.receive(request(1, "ping")))
+    event = as_request(one.receive(request(1, "ping")))
     assert one.close() == [event]
     assert one.session.phase is Phase.CLOSED
     assert one.respond(event, t.EmptyResult()) is None
@@ -260,7 +260,7 @@ def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
 
 def test_the_stateless_era_gets_its_stamps() -> None:
     one = peer()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     event.ttl_ms, event.cache_scope = 5000, "public"
     assert sealed(one, event, t.ReadResourceResult(contents=[])) == {
         "resultType": "complete",
@@ -273,21 +273,21 @@ def test_the_stateless_era_gets_its_stamps() -> None:
 
 def test_stamps_never_reach_the_handshake_era() -> None:
     one = opened()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     event.ttl_ms = 5000
     assert sealed(one, event, t.ReadResourceResult(contents=[])) == {"contents": []}
 
 
 def test_caching_hints_are_only_on_what_can_be_kept() -> None:
     one = peer()
-    event = taken(one.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    event = as_request(one.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
     assert set(sealed(one, event, t.CallToolResult(content=[]))) == {"resultType", "_meta", "content"}
 
 
 def test_the_results_own_meta_is_kept_and_the_authors_object_unchanged() -> None:
     one = peer()
     result = t.ReadResourceResult(contents=[], meta={"mine": 1})
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     assert sealed(one, event, result)["_meta"].keys() == {"mine", "io.modelcontextprotocol/serverInfo"}
     assert result.meta == {"mine": 1}
 
@@ -304,7 +304,7 @@ def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
     ]
     one = opened()
     params = {"uri": "a:b"} | ({"_meta": META} if stateless else {})
-    event = taken(one.receive(request(1, "resources/read", params)))
+    event = as_request(one.receive(request(1, "resources/read", params)))
     data = one.respond(event, t.ReadResourceResult(contents=contents, meta={"m": 1}))
     assert isinstance(data, ChunkedMessage)
     text = b"".join(data)
@@ -322,7 +322,7 @@ def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
 
 def test_large_text_is_the_same_in_pieces() -> None:
     one = opened()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     text = "ä€" * 100_000
     data = one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text=text)]))
     assert isinstance(data, ChunkedMessage)
@@ -331,28 +331,30 @@ def test_large_text_is_the_same_in_pieces() -> None:
 
 def test_raw_results_pass_as_they_are() -> None:
     one = peer()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     assert sealed(one, event, msgspec.Raw(b'{"contents":[],"new":1}'))["new"] == 1
 
 
 @pytest.mark.parametrize(("version", "code"), [("2024-11-05", -32002), ("2025-11-25", -32002), ("", -32602)])
 def test_not_found_has_the_code_of_the_revision(version: str, code: int) -> None:
     one = opened(version) if version else peer()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META}))))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META}))))
     message = json.loads(one.fail(event, ResourceNotFound("a:b")) or b"")
     assert (message["error"]["code"], message["error"]["data"]) == (code, {"uri": "a:b"})
 
 
 def test_a_forbidden_resource_looks_like_a_missing_one() -> None:
     one = opened()
-    missing = one.fail(taken(one.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
-    forbidden = one.fail(taken(one.receive(request(1, "resources/read", {"uri": "a:b"}))), PermissionDenied("secret"))
+    missing = one.fail(as_request(one.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
+    forbidden = one.fail(
+        as_request(one.receive(request(1, "resources/read", {"uri": "a:b"}))), PermissionDenied("secret")
+    )
     assert missing == forbidden
 
 
 def test_a_result_without_a_json_form_leaves_the_id_in_flight_for_its_error() -> None:
     one = opened()
-    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     with pytest.raises(UnicodeEncodeError):
         one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="\ud800")]))
     assert one.fail(event, InternalError()) is not None
@@ -373,18 +375,18 @@ def test_a_result_without_a_json_form_leaves_the_id_in_flight_for_its_error() ->
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}',
     ],
 )
-def test_a_member_that_stands_twice_is_refused(line: bytes) -> None:
+def test_a_repeated_member_is_refused(line: bytes) -> None:
     assert error(opened().receive(line))[1] == -32600
 
 
-def test_a_uri_that_stands_twice_is_refused_also_where_the_client_names_itself() -> None:
+def test_a_repeated_uri_is_refused_although_meta_has_the_name_of_the_client() -> None:
     params = json.dumps({"uri": "a:b", "_meta": META}).replace('{"uri": "a:b"', '{"uri": "a:b", "uri": "a:c"')
     line = f'{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{params}}}'.encode()
     assert error(opened().receive(line))[1] == -32600
 
 
 @pytest.mark.parametrize("twice", ["protocolVersion", "clientCapabilities", "clientInfo"])
-def test_a_meta_field_that_stands_twice_is_refused(twice: str) -> None:
+def test_a_repeated_meta_field_is_refused(twice: str) -> None:
     meta = json.dumps(META)
     key = f'"io.modelcontextprotocol/{twice}"'
     value = json.dumps(META[f"io.modelcontextprotocol/{twice}"])
@@ -393,14 +395,14 @@ def test_a_meta_field_that_stands_twice_is_refused(twice: str) -> None:
 
 
 def test_the_name_of_the_client_is_not_the_name_of_the_tool() -> None:
-    taken(peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    as_request(peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
     line = request(1, "tools/call", {"name": "x", "_meta": META}).replace(b'"name": "x"', b'"name": "x", "name": "y"')
     assert error(peer().receive(line))[1] == -32600
 
 
-def test_a_repeated_member_in_data_that_is_not_routed_on_is_no_concern_when_distinct() -> None:
+def test_arguments_may_have_the_names_of_members_that_route_a_message() -> None:
     one = opened()
-    taken(
+    as_request(
         one.receive(
             request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})
         )
@@ -433,7 +435,7 @@ def test_a_batch_gives_its_events_in_order_and_one_array_of_answers() -> None:
     assert not one.in_flight
 
 
-def test_what_is_wrong_in_a_batch_is_answered_each_for_itself() -> None:
+def test_each_invalid_entry_of_a_batch_gets_its_own_answer() -> None:
     one = opened("2025-03-26")
     wrong = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
     event = batch(one.receive(b" \t" + array(*wrong)))
@@ -451,7 +453,6 @@ def test_what_is_wrong_in_a_batch_is_answered_each_for_itself() -> None:
 
 
 def test_an_id_twice_in_a_batch_is_served_once() -> None:
-    """Security J18."""
     event = batch(opened("2025-03-26").receive(array(request(1, "ping"), request(1, "ping"), request("1", "ping"))))
     assert [e.id for e in event.events] == [1, "1"]
     (refused,) = event.answers
@@ -485,7 +486,6 @@ def test_a_broken_array_is_a_parse_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 def test_an_array_is_no_message_of_other_revisions(version: str) -> None:
-    """Security J20."""
     assert error(opened(version).receive(array(request(1, "ping")))) == (None, -32600)
     assert error(peer().receive(array(request(1, "ping")))) == (None, -32600)
 
@@ -539,7 +539,7 @@ def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, p
             id, code = error(event)
             assert (id, code in (-32600, -32601, -32602, -32022)) == (1, True)
         if method != "initialize":
-            assert one.session.phase is phase, "no request but `initialize` moves a session on"
+            assert one.session.phase is phase, "only `initialize` changes the phase of a session"
         assert isinstance(one.receive(notice(method, PARAMS[params])), Notification | None)
         assert isinstance(one.receive(request("after", "ping")), Request)
 
@@ -557,7 +557,7 @@ add_method(Method("x.test/explosive", "client", Explosive, t.EmptyResult))
 add_method(Method("notifications/x.test/explosive", "client", Explosive))
 
 
-def test_a_fault_in_taking_a_message_is_that_messages_error() -> None:
+def test_an_exception_while_a_message_is_decoded_becomes_its_error() -> None:
     reported: list[str] = []
 
     def report(fault: Exception) -> InternalError:
@@ -586,12 +586,11 @@ def test_a_fault_in_taking_a_message_is_that_messages_error() -> None:
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t \r", b"\r", b"\t" * 100_000])
 def test_a_line_of_nothing_but_blanks_is_ignored(blank: bytes) -> None:
-    """Security: J03."""
     assert opened().receive(blank) is None
     assert error(opened().receive(blank + b"\x0b")) == (None, -32700)
 
 
-# -- what HTTP says with a refusal, and what is asked
+# -- HTTP statuses of refusals, and requests to the client
 
 
 def status(event: Any) -> int:
@@ -608,20 +607,20 @@ def test_refusal_has_the_status_of_its_error() -> None:
     assert status(one.receive(b"{")) == 400
     assert status(one.receive(OVERLONG)) == 400
     assert status(one.receive(request(2, "resources/read", {"uri": 5}))) == 200
-    taken(one.receive(request(3, "ping")))
+    as_request(one.receive(request(3, "ping")))
     assert status(one.receive(request(4, "ping"))) == 503
 
 
 def test_peer_that_refuses_begins_nothing_new() -> None:
     one = opened()
-    first = taken(one.receive(request(1, "ping")))
+    first = as_request(one.receive(request(1, "ping")))
     one.refusing = True
     refused = one.receive(request(2, "ping"))
     assert error(refused) == (2, -32603)
     assert status(refused) == 503
     assert isinstance(one.receive(notice("notifications/cancelled", {"requestId": 1})), Cancellation)
     one.refusing = False
-    assert taken(one.receive(request(2, "ping"))).id != first.id
+    assert as_request(one.receive(request(2, "ping"))).id != first.id
 
 
 def test_refusal_of_an_overlong_line_names_the_limit() -> None:
@@ -661,7 +660,7 @@ def test_answer_that_is_forgotten_is_not_awaited() -> None:
 def test_closing_leaves_the_questions_of_the_rest_to_be_forgotten() -> None:
     one = opened()
     one.request("roots/list", {}, "asked")
-    taken(one.receive(request(1, "ping")))
+    as_request(one.receive(request(1, "ping")))
     assert [event.id for event in one.close()] == [1]
     assert one.close() == []
     assert one.forget_all() == ["asked"]

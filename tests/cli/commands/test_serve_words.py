@@ -1,4 +1,4 @@
-"""`wharfinger serve` with data of several kinds: what it publishes, says and refuses, and what it keeps to itself."""
+"""`wharfinger serve` with data of several kinds: what it publishes, prints and refuses, and what it keeps to itself."""
 
 from __future__ import annotations
 
@@ -88,25 +88,25 @@ def test_one_server_has_all_of_them(here: Path, executable: str) -> None:
             text = (await client.read_resource("zip://old/a/b.txt")).text
             return client.server_info.name, client.instructions or "", uris, text
 
-    name, told, uris, text = asyncio.run(work())
+    name, output, uris, text = asyncio.run(work())
     assert name == "docs-shop-old"
     assert text == "hello"
     assert {"file:///docs/notes.md", "zip://old/a/b.txt"} <= uris
     assert any(uri.startswith("sqlite://shop/") for uri in uris)
-    assert told.splitlines()[:4] == [
+    assert output.splitlines()[:4] == [
         "Live data, as it is now:",
         "- file:///docs: files",
         "- sqlite://shop: a SQLite database",
         "- zip://old/: a ZIP archive",
     ]
-    assert "Ask for less by a query:\nfile:///docs/…?lines=1-200 ?tail=200" in told
-    assert "sqlite://shop/{table}/rows?" in told
-    assert "zip://old/…?lines=1-200" in told
+    assert "Ask for less by a query:\nfile:///docs/…?lines=1-200 ?tail=200" in output
+    assert "sqlite://shop/{table}/rows?" in output
+    assert "zip://old/…?lines=1-200" in output
 
 
-def test_of_folders_alone_the_instructions_are_a_sentence(here: Path) -> None:
-    told = instructions(make_sources(["docs"]))
-    assert told.startswith("Files below file:///docs/, as they are now. List the resources, ")
+def test_instructions_for_folders_only_are_a_sentence(here: Path) -> None:
+    output = instructions(make_sources(["docs"]))
+    assert output.startswith("Files below file:///docs/, as they are now. List the resources, ")
 
 
 def test_a_long_list_of_sources_is_cut(here: Path) -> None:
@@ -114,9 +114,9 @@ def test_a_long_list_of_sources_is_cut(here: Path) -> None:
         (here / f"d{number}").mkdir()
     words = [f"d{number}" for number in range(30)]
     (here / "x.zip").write_bytes((here / "old.zip").read_bytes())
-    told = instructions(make_sources([*words, "zip:x.zip"]))
-    assert "- and 11 more" in told
-    assert len(told) < 2_000
+    output = instructions(make_sources([*words, "zip:x.zip"]))
+    assert "- and 11 more" in output
+    assert len(output) < 2_000
 
 
 # Options.
@@ -132,7 +132,7 @@ def tools_of(*words: str, **options: bool) -> set[str]:
     return asyncio.run(work())
 
 
-def test_a_query_tool_is_there_only_where_it_is_allowed(here: Path) -> None:
+def test_the_query_tool_exists_only_if_it_is_allowed(here: Path) -> None:
     plain = tools_of("docs", "sqlite:///shop.db")
     assert "search" in plain
     assert "query" not in plain
@@ -147,7 +147,7 @@ def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["--include", "*.md", "sqlite:///shop.db"], "--include is for PATH, and nothing of that kind is published"),
         (["--max-size", "1MiB", "zip:old.zip"], "--max-size is for PATH"),
@@ -169,14 +169,14 @@ def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
         (["x=docs", "x=zip:old.zip"], "'x' is given twice"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(
-    args: list[str], says: str, here: Path, capsys: pytest.CaptureFixture[str]
+def test_a_mistake_is_one_line_and_exit_code_2(
+    args: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--stdio", *args]) == 2
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
 
 
 def test_a_missing_library_is_reported_with_the_command_that_installs_it(here: Path, start: Start) -> None:
@@ -191,9 +191,9 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it(here: P
 
 
 def test_the_help_names_every_kind() -> None:
-    told = CliRunner().invoke(wharfinger, ["serve", "--help"]).output
+    output = CliRunner().invoke(wharfinger, ["serve", "--help"]).output
     for kind in KINDS:
-        assert any(scheme in told for scheme in kind.schemes) or kind.form.startswith(("mysql", "memory")), kind.form
+        assert any(scheme in output for scheme in kind.schemes) or kind.form.startswith(("mysql", "memory")), kind.form
 
 
 # Passwords.
@@ -201,13 +201,13 @@ def test_the_help_names_every_kind() -> None:
 
 @pytest.fixture
 def closed() -> int:
-    """A port that nobody listens on."""
+    """A port on which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def test_a_password_is_not_shown_and_what_is_down_does_not_keep_others_down(
+def test_a_password_is_not_shown_and_a_source_that_is_down_does_not_stop_others(
     start: Start, here: Path, closed: int
 ) -> None:
     url = f"postgresql://me:{PASSWORD}@127.0.0.1:{closed}/harbour"
@@ -233,16 +233,16 @@ def test_a_password_is_not_shown_and_what_is_down_does_not_keep_others_down(
 def test_a_host_is_not_given_a_password(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"postgresql://me:{PASSWORD}@db.test/shop"
     assert main(["add", "cursor", "--file", str(here / "mcp.json"), url]) == 2
-    told = capsys.readouterr().err
-    assert "Leave the password out of postgresql://me@db.test/shop: pass it in the variable PGPASSWORD" in told
-    assert PASSWORD not in told
+    output = capsys.readouterr().err
+    assert "Leave the password out of postgresql://me@db.test/shop: pass it in the variable PGPASSWORD" in output
+    assert PASSWORD not in output
     assert not (here / "mcp.json").exists()
 
 
-# The same again.
+# Adding the sources to a host.
 
 
-def test_a_host_can_be_given_any_word(here: Path) -> None:
+def test_any_word_can_be_added_to_a_host(here: Path) -> None:
     file = here / "mcp.json"
     words = ["docs", "code=git:.", "sqlite:///shop.db", "log:logs/*.log", "s3://bucket/prefix", "system:"]
     assert main(["add", "cursor", "--file", str(file), *words]) == 0
@@ -260,7 +260,7 @@ def test_a_host_can_be_given_any_word(here: Path) -> None:
     ]
 
 
-def test_a_command_is_not_given_to_a_host_by_the_way(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_is_not_added_to_a_host_without_its_option(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", "cursor", "--file", str(here / "mcp.json"), "command:df -h"]) == 2
     assert "give the whole command" in capsys.readouterr().err
 
@@ -288,7 +288,7 @@ def test_nothing_is_omitted_without_a_password(here: Path) -> None:
     assert omitted_secrets(make_sources(["docs", "sqlite:///shop.db"])) == ""
 
 
-# What sources say of themselves.
+# Facts about sources.
 
 
 class Odd(Source):
@@ -346,8 +346,8 @@ def test_initialize_is_answered_while_an_endpoint_is_silent(here: Path, monkeypa
         command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--no-search", "docs", "s3://charts"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         try:
-            held, _ = endpoint.accept()
-            assert held.recv(4) == b"GET "
+            connection, _ = endpoint.accept()
+            assert connection.recv(4) == b"GET "
             assert process.stdin is not None
             assert process.stdout is not None
             asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -363,15 +363,15 @@ def test_initialize_is_answered_while_an_endpoint_is_silent(here: Path, monkeypa
             assert answers[0]["serverInfo"]
             assert "file:///docs" in [each["uri"] for each in answers[1]["resources"]]
             assert "s3://charts" in answers[1]["_meta"]["wharfinger/missing"][0]["message"]
-            held.setblocking(False)
+            connection.setblocking(False)
             try:
-                while held.recv(65_536):
+                while connection.recv(65_536):
                     pass
                 raise AssertionError("the server had given up the connection before it answered")
             except BlockingIOError:
                 pass  # it is still open, and was never answered
             finally:
-                held.close()
+                connection.close()
         finally:
             process.kill()
             process.communicate()

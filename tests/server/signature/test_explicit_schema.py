@@ -43,7 +43,7 @@ def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "expected"),
     [
         (whole, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
         (mapping, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
@@ -51,8 +51,8 @@ def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
         (named, "named 1.0 (2,) None 'x'"),
     ],
 )
-def test_a_function_takes_its_arguments_whole_by_name_or_converted(function: Callable[..., Any], said: str) -> None:
-    assert call(function, {"a": 1, "list": [2], "free": "x"}) == said
+def test_a_function_takes_its_arguments_whole_by_name_or_converted(function: Callable[..., Any], expected: str) -> None:
+    assert call(function, {"a": 1, "list": [2], "free": "x"}) == expected
 
 
 @pytest.mark.parametrize("function", [whole, mapping, rest, named])
@@ -64,12 +64,12 @@ def test_what_the_schema_does_not_say_is_refused(function: Callable[..., Any]) -
 
 
 @pytest.mark.parametrize("function", [whole, mapping, rest, named])
-def test_strings_are_read_as_arrays_and_objects_where_that_is_said_and_nothing_else_is(
+def test_strings_are_read_as_arrays_and_objects_only_if_the_option_allows_it(
     function: Callable[..., Any],
 ) -> None:
     options = {"decode_json_strings": True}
-    said = call(function, {"list": "[1, 2]", "map": '{"x": 1}', "free": "[3]"}, **options)
-    assert "1, 2" in said and "'x': 1" in said and "'[3]'" in said
+    text = call(function, {"list": "[1, 2]", "map": '{"x": 1}', "free": "[3]"}, **options)
+    assert "1, 2" in text and "'x': 1" in text and "'[3]'" in text
     for wrong in ({"list": "[1"}, {"list": "5"}, {"a": "1"}, {"map": "[1]"}, {"list": "[1]", "a": "x"}):
         assert call(function, wrong, **options).startswith("Invalid arguments:\n")
     assert call(function, {"free": "[3]"}, **options) == call(function, {"free": "[3]"})
@@ -88,12 +88,12 @@ def test_a_function_that_does_not_take_what_the_schema_says_is_refused_by_name()
     def default(a: int, list: Any, map: Any, free: Any, more: int = 1) -> str:
         return ""
 
-    for function, said in (
+    for function, expected in (
         (lacks, r"lacks\(\) has no parameter for 'list' of the input_schema of tool 'it': add it"),
         (wants, r"wants\(\) takes 'more', which is not a property of the input_schema of tool 'it'\."),
         (wants_rest, r"wants_rest\(\) takes 'more', which is not a property"),
     ):
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=expected):
             Server("s").tools.add(function, name="it", input_schema=SCHEMA)
     Server("s").tools.add(default, name="it", input_schema=SCHEMA)
     one = {"type": "object", "properties": {"arguments": {"type": "object"}}}

@@ -147,7 +147,7 @@ async def asked(source: GitSource, uri: str) -> list[tuple[str, Any]]:
 
 
 async def answers(source: GitSource) -> list[tuple[str, Any]]:
-    """All that a repository says, each with the question."""
+    """Return every answer of a repository, each with its question."""
     found: list[tuple[str, Any]] = []
     for uri in URIS:
         found += await asked(source, "git://harbour" + uri)

@@ -25,11 +25,13 @@ from .conftest import SHOP, PostgresServer, Shop
 def test_a_definition_has_columns_keys_and_the_tables_it_names(shop: Shop) -> None:
     """As JSON, a line for each column, with URIs that can be read."""
     text = str(shop.source.read(f"{shop.top}/orders").contents[0].text)
-    said = json.loads(text)
-    assert [column["name"] for column in said["columns"]] == ["id", "customer", "pieces"]
-    assert said["primary_key"] == ["id"]
-    assert said["foreign_keys"] == [{"columns": ["customer"], "table": f"{shop.top}/customers", "references": ["id"]}]
-    assert said["rows"] == f"{shop.top}/orders/rows"
+    definition = json.loads(text)
+    assert [column["name"] for column in definition["columns"]] == ["id", "customer", "pieces"]
+    assert definition["primary_key"] == ["id"]
+    assert definition["foreign_keys"] == [
+        {"columns": ["customer"], "table": f"{shop.top}/customers", "references": ["id"]}
+    ]
+    assert definition["rows"] == f"{shop.top}/orders/rows"
     assert '\n    {"name":"pieces","type":"' in text
     view = json.loads(str(shop.source.read(f"{shop.top}/busy").contents[0].text))
     assert "GROUP BY" in view["definition"]
@@ -140,7 +142,7 @@ def test_facts_say_what_it_is(shop: Shop) -> None:
 
 
 def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """The transaction only reads all the same."""
+    """The transaction is read-only in any case."""
     assert "a superuser: use a role that can only read" in publish(postgres.url()).describe()
 
 
@@ -256,14 +258,14 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
         ("postgresql://user:hush-hush@host:port/db", "Give a URL such as postgresql:"),
     ],
 )
-def test_what_cannot_be_published_is_told_without_the_password(url: str, why: str) -> None:
-    """When the server is written, not when it is asked."""
+def test_an_unusable_url_is_reported_without_the_password(url: str, why: str) -> None:
+    """When the source is made, not when it is first read."""
     with pytest.raises(UnusableSource, match=why) as error:
         sql(url)
     assert "hush" not in str(error.value)
 
 
-def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     """With its path."""
     path = tmp_path / "text.db"
     path.write_text("This is no database, but long enough to be looked at as one. " * 20)
@@ -271,8 +273,8 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
         sql(f"sqlite:///{path}")
 
 
-def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the_role(tmp_path: Path) -> None:
-    """Here SQLite by its dialect: tables, rows by their key, and no statements of others."""
+def test_another_database_is_read_by_sqlalchemy_if_its_author_vouches_for_the_role(tmp_path: Path) -> None:
+    """The other database is SQLite, by its dialect: tables and rows are read, and query() is refused."""
     from wharfinger.sources.sql_database.database_engine import QueryRefused
 
     path = tmp_path / "shop.db"
@@ -312,7 +314,7 @@ def test_many_threads_read_at_once(shop: Shop) -> None:
     assert found == [wanted[uri] for uri in uris]
 
 
-def test_a_file_that_a_writer_holds_is_told_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
+def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
     """The message says that it is locked, and the connection is good afterwards."""
     writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
@@ -325,10 +327,10 @@ def test_a_file_that_a_writer_holds_is_told_and_read_again_later(sqlite_shop: Sh
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be stopped")
-def test_a_postgres_that_stands_still_holds_nobody_for_long(
+def test_a_postgres_that_does_not_answer_delays_no_caller_for_long(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Not even BEGIN and ROLLBACK wait for it; and once it goes on, so does everything."""
+    """Not even BEGIN and ROLLBACK wait for it, and reads work again when it continues."""
     source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=0.5)
     uri = f"{source.uri}/public/customers/rows"
     source.read(uri)

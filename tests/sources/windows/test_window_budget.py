@@ -80,7 +80,7 @@ QUERIES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kind", ["files", "logs"])
 def test_windows_of_a_text_within_a_budget_joined_are_what_was_asked_for(tmp_path: Path, kind: str, query: str) -> None:
-    """Windows with both ends stated go on with the window after them, so only the beginning is compared."""
+    """A window with both ends continues with the window after it, so only the beginning is compared."""
     root = tmp_path / "boats"
     root.mkdir()
     whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
