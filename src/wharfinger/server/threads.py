@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from wharfinger.errors import Overloaded
 from wharfinger.source import Source, is_brief
 
-__all__ = ["MEMBER_SEPARATOR", "Pool", "is_async"]
+__all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async"]
 
 MEMBER_SEPARATOR = "\n"
 """Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
@@ -54,6 +54,11 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # the class decides, not the attribute
     )
+
+
+def group_of(owner: str) -> str:
+    """Return the group of an owner: its principal or address."""
+    return owner.rpartition(MEMBER_SEPARATOR)[0] or owner
 
 
 class Job:
@@ -221,7 +226,7 @@ class Pool:
 
     def _submit(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
         """Start a job if a thread is free for it; otherwise let it wait."""
-        job.group = job.owner.rpartition(MEMBER_SEPARATOR)[0] or job.owner
+        job.group = group_of(job.owner)
         if self._may_start(job):
             self._start(job)
         elif self._queued[job.group] >= self.queue:

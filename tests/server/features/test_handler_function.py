@@ -20,7 +20,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.owners import owner_of, share_of
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.threads import MEMBER_SEPARATOR, Job, is_async
+from wharfinger.server.threads import MEMBER_SEPARATOR, group_of, is_async
 
 
 async def coroutine() -> str:
@@ -225,11 +225,6 @@ def test_sessions_of_one_address_are_members_of_its_share() -> None:
     one.peer = other.peer = "192.0.2.1"
     assert share_of(one) == share_of(other)
     assert owner_of(one) == owner_of(one) != owner_of(other)
-
-
-def group_of(owner: str) -> str:
-    unused: Any = None
-    return Job(owner, str, unused).group
 
 
 def test_callers_over_http_without_an_address_share_one_part() -> None:

@@ -306,21 +306,21 @@ def test_what_is_outside_is_never_read(tmp_path: Path, folder: Path, source: Tab
 )
 def test_the_engine_itself_reaches_nothing_else(folder: Path, statement: str) -> None:
     with pytest.raises(UnreadableTable):
-        duckdb_engine.DuckDBEngine(str(folder)).ask("x", statement)
+        duckdb_engine.DuckDBEngine(str(folder)).fetch_all("x", statement)
 
 
 def test_a_link_inside_leads_the_engine_nowhere(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "out.csv").write_text("secret\n1\n")
     (folder / "link.csv").symlink_to(tmp_path / "out.csv")
     with pytest.raises(UnreadableTable):
-        duckdb_engine.DuckDBEngine(str(folder)).ask("x", "SELECT * FROM read_csv(?)", [str(folder / "link.csv")])
+        duckdb_engine.DuckDBEngine(str(folder)).fetch_all("x", "SELECT * FROM read_csv(?)", [str(folder / "link.csv")])
 
 
 def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duckdb_engine, "QUERY_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(InternalError, match=r"took longer than 0\.2 s"):
-        duckdb_engine.DuckDBEngine(str(folder)).ask(
+        duckdb_engine.DuckDBEngine(str(folder)).fetch_all(
             "x", "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
         )
     assert time.monotonic() - began < 5

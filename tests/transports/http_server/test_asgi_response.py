@@ -156,7 +156,7 @@ def test_stream_over_an_old_http_version_ends_with_the_connection(version: str) 
         assert ("transfer-encoding" in headers) == (version == "HTTP/1.1")
         while wire.more():
             pass
-        assert wire.held.count(b"event: message") == 4
+        assert wire.buffered.count(b"event: message") == 4
 
 
 def test_many_idle_streams_are_served_beside_requests() -> None:

@@ -189,7 +189,7 @@ def test_http_1_0_gets_no_chunks() -> None:
         assert "transfer-encoding" not in our_wire.head()[1]
         while our_wire.more():
             pass
-        assert b"data: " in our_wire.held
+        assert b"data: " in our_wire.buffered
 
 
 def test_streams_get_their_result_when_the_server_ends() -> None:
