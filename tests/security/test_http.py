@@ -278,7 +278,7 @@ def test_a_bind_beyond_this_machine_needs_a_word_and_still_checks_names(charts: 
         (["--http", "127.0.0.1:99999"], "HOST:PORT"),
         (["--http", "127.0.0.1:0", "--tls-key", "/none"], "--tls-cert"),
         (["--http", "127.0.0.1:0", "--tls-cert", "/none"], "cannot be read"),
-        (["--http", "127.0.0.1:0", "--tls-cert", FIXTURE], "not PEM files"),
+        (["--http", "127.0.0.1:0", "--tls-cert", FIXTURE], "both in PEM"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_one_line(
