@@ -56,6 +56,10 @@ class UnusableAuditFile(WharfingerError):
     exit_code = 2
 
 
+SETTLE_SECONDS = 0.01
+"""How long the size of a file must stay the same before its last line counts as unfinished."""
+
+
 class AuditFile:
     """Lines on their way to a file. `path` is a Path, or a descriptor that is never closed or rotated."""
 
@@ -317,7 +321,7 @@ def _open(path: Path) -> int:
             raise OSError(errno.EINVAL, "it is not a regular file")
         if hasattr(os, "geteuid") and info.st_uid not in (0, os.geteuid()):
             raise OSError(errno.EPERM, "it belongs to another user")
-        if stat.S_ISREG(info.st_mode) and info.st_size and not _ends_with_line(descriptor, info.st_size):
+        if stat.S_ISREG(info.st_mode) and _ends_within_line(descriptor):
             os.write(descriptor, b"\n")
     except BaseException:
         os.close(descriptor)
@@ -325,9 +329,22 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _ends_with_line(descriptor: int, size: int) -> bool:
-    os.lseek(descriptor, size - 1, os.SEEK_SET)  # appending does not use the position
-    return os.read(descriptor, 1) == b"\n"
+def _ends_within_line(descriptor: int) -> bool:
+    """Return whether the last line has no end.
+
+    The size of a file grows in steps while another process appends to it. So a line without an end counts only if the
+    size stays the same for a moment.
+    """
+    before = -1
+    while (size := os.fstat(descriptor).st_size) != before:
+        if not size:
+            return False
+        os.lseek(descriptor, size - 1, os.SEEK_SET)  # appending does not use the position
+        if os.read(descriptor, 1) == b"\n":
+            return False
+        before = size
+        time.sleep(SETTLE_SECONDS)
+    return True
 
 
 def _is_file_of(path: Path, descriptor: int) -> bool:

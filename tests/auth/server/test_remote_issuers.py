@@ -412,7 +412,10 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
     names = {name: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("authority", "issuer")}
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in names}
     now = datetime.datetime.now(datetime.UTC)
+    # Python 3.13 requires the usage of an authority's key, and that certificates name the keys (VERIFY_X509_STRICT).
+    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(keys["authority"].public_key())
     for name, subject in names.items():
+        is_authority = name == "authority"
         built = (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -421,7 +424,23 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=name == "authority", path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(keys[name].public_key()), critical=False)
+            .add_extension(signer, critical=False)
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=True,
+                    key_cert_sign=is_authority,
+                    crl_sign=is_authority,
+                    content_commitment=False,
+                    key_encipherment=False,
+                    data_encipherment=False,
+                    key_agreement=False,
+                    encipher_only=False,
+                    decipher_only=False,
+                ),
+                critical=True,
+            )
             .add_extension(
                 x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
             )

@@ -19,6 +19,9 @@ from tests.conftest import absent
 from tests.transports.http_support import ServerThread
 from wharfinger.transports.http_server.certificate import Certificate, UnusableCertificate
 
+USAGE = "keyUsage=critical,keyCertSign"
+"""Python 3.13 refuses an authority without it (ssl.VERIFY_X509_STRICT), and a certificate that does not name its key."""
+
 
 class Authority:
     """A certificate authority in a folder."""
@@ -26,7 +29,7 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ca = folder / "ca.pem"
-        self.openssl("req", "-x509", *self.new("ca.key"), "-subj", "/CN=test CA", "-out", "ca.pem")
+        self.openssl("req", "-x509", *self.new("ca.key"), "-subj", "/CN=test CA", "-addext", USAGE, "-out", "ca.pem")
 
     def openssl(self, *words: str) -> None:
         program = shutil.which("openssl")
@@ -39,7 +42,7 @@ class Authority:
 
     def issue(self, name: str) -> tuple[Path, Path]:
         """Return a new certificate for 127.0.0.1, and its key."""
-        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
         self.openssl("req", *self.new(f"{name}.key"), "-subj", f"/CN={name}", "-out", f"{name}.csr")
         signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2"]
         self.openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
