@@ -20,7 +20,7 @@ from tests.transports.http_support import ServerThread
 from wharfinger.transports.http_server.certificate import Certificate, UnusableCertificate
 
 USAGE = "keyUsage=critical,keyCertSign"
-"""Python 3.13 refuses an authority without it (ssl.VERIFY_X509_STRICT), and a certificate that does not name its key."""
+"""Python 3.13 refuses an authority without it, and a certificate that does not name its key (VERIFY_X509_STRICT)."""
 
 
 class Authority:
