@@ -149,6 +149,15 @@ async def test_an_extension_method_needs_a_rule_that_names_it() -> None:
     assert "result" in await ask(server, "acme/closed", principal="ann")
 
 
+@pytest.mark.parametrize("name", ["tasks/export", "skills/export", "resources/export"])
+@looped
+async def test_an_authors_method_is_not_taken_for_one_that_checks_itself(name: str) -> None:
+    server = Server("s", policy=BOTH)
+    server.extensions.add_method(name, lambda params: t.EmptyResult(), params=t.RequestParams)
+    assert (await ask(server, name, principal="bob"))["error"]["code"] == -32601
+    assert "result" in await ask(server, name, principal="ann")
+
+
 @looped
 async def test_completions_have_values_that_lead_to_something_readable() -> None:
     server, _ = library()

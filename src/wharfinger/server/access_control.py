@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessControl", "readable_part"]
 
-_OWN_EXTENSIONS = ("tasks/", "skills/", "resources/")
-"""Methods of extensions that check their own URIs and names."""
+_CHECKED_BY_HANDLER = frozenset(
+    {"tasks/get", "tasks/update", "tasks/cancel", "skills/list", "skills/get", "resources/directory/read"}
+)
+"""Methods of our own extensions, whose handlers check URIs and names. An author's method needs a rule of its own."""
 
 
 class AccessControl:
@@ -76,7 +78,7 @@ class AccessControl:
     def _guarded(self, method: str, handler: Handler) -> Handler:
         """Return a handler that checks each request of a method first, and filters its result."""
         check = _CHECKS.get(method)
-        if check is None and method not in CORE and not method.startswith(_OWN_EXTENSIONS):
+        if check is None and method not in CORE and method not in _CHECKED_BY_HANDLER:
             check = AccessControl.check_method
         filters = method in _COMPOSED
         action = "call" if check is AccessControl.check_method else _ACTIONS.get(method, "")
