@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"upstreams"}),
     frozenset({"sources"}),
     frozenset({"host", "gateway"}),
-    frozenset({"web", "testing"}),
+    frozenset({"web", "chat", "testing"}),
     frozenset({"", "cli", "__main__"}),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
