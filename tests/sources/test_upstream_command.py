@@ -18,7 +18,7 @@ from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources import files
 from wharfinger.sources.registry import make_sources
-from wharfinger.sources.upstream_server import Upstream, upstream
+from wharfinger.sources.upstream_server import UpstreamSource, upstream
 
 CHILD = """
 import os, sys
@@ -76,7 +76,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def published(argv: list[str], *others: Any, **options: Any) -> AsyncIterator[tuple[Client, Upstream]]:
+async def published(argv: list[str], *others: Any, **options: Any) -> AsyncIterator[tuple[Client, UpstreamSource]]:
     here = Server("here")
     source = upstream(argv, **options)
     for one in (source, *others):
@@ -190,6 +190,6 @@ def test_a_word_with_a_command_is_such_a_source(argv: list[str]) -> None:
     import shlex
 
     ((_, source),) = make_sources([f"boat=mcp:{shlex.join(argv)}"], {"allow_command": True})
-    assert isinstance(source, Upstream)
+    assert isinstance(source, UpstreamSource)
     assert source.name == "boat"
     assert source.location == shlex.join(argv)

@@ -26,11 +26,11 @@ from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, resource_tools, search_index
-from wharfinger.sources.upstream_server import Upstream, upstream
-from wharfinger.sources.upstream_server.upstream_client import UpstreamUnreachable
+from wharfinger.sources.upstream_server import UpstreamSource, upstream
 from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
+from wharfinger.upstreams import UpstreamUnreachable
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
@@ -73,7 +73,7 @@ async def over_http(server: Any, port: int = 0, **options: Any) -> AsyncIterator
 @asynccontextmanager
 async def published(
     url: str, *before: Any, behind: tuple[Any, ...] = (), **options: Any
-) -> AsyncIterator[tuple[Client, Upstream]]:
+) -> AsyncIterator[tuple[Client, UpstreamSource]]:
     """A client of a server that publishes this upstream, and the sources given."""
     here = Server("here", page_size=7)
     source = upstream(url, allow_private_networks=True, **options)
@@ -267,7 +267,7 @@ def test_completions_are_passed_on() -> None:
     run(test())
 
 
-async def search(source: Upstream, query: str) -> list[str]:
+async def search(source: UpstreamSource, query: str) -> list[str]:
     reader = SourceReader(asyncio.get_running_loop())
     return [hit.uri for hit in await asyncio.to_thread(search_documents, source, query, 5, reader)]
 
@@ -647,7 +647,7 @@ DISCOVERED = {
 
 
 @asynccontextmanager
-async def hostile(pages: Any) -> AsyncIterator[tuple[Upstream, Hostile]]:
+async def hostile(pages: Any) -> AsyncIterator[tuple[UpstreamSource, Hostile]]:
     def answer(method: str, params: Any) -> tuple[int, str, Any]:
         if method == "server/discover":
             return 200, "", DISCOVERED
@@ -664,7 +664,7 @@ async def hostile(pages: Any) -> AsyncIterator[tuple[Upstream, Hostile]]:
         await source.close()
 
 
-async def walk(source: Upstream) -> list[t.Resource]:
+async def walk(source: UpstreamSource) -> list[t.Resource]:
     found: list[t.Resource] = []
     after = None
     while True:
@@ -725,7 +725,7 @@ def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.uri_index"], "MAX_URIS", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.upstreams.uri_index"], "MAX_URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert len(source._index) == 10
             assert source.matches("notes://quay/n000")  # beside one that is remembered
@@ -949,12 +949,12 @@ class TestTheContract(SourceContract):
             yield http
 
     @pytest.fixture
-    def source(self, http: ServerThread, ledger: Ledger) -> Upstream:
+    def source(self, http: ServerThread, ledger: Ledger) -> UpstreamSource:
         self.ledger = ledger
         url = f"http://user:barnacle@127.0.0.1:{http.port}/mcp?key=barnacle"
         return upstream(url, allow_private_networks=True, headers={"x-key": "barnacle"})
 
-    def change(self, source: Upstream) -> str:
+    def change(self, source: UpstreamSource) -> str:
         uri = "ledger://quay/e03"
         text, version = self.ledger.texts[uri]
         self.ledger.texts[uri] = (text + "!", version + 1)
@@ -962,7 +962,7 @@ class TestTheContract(SourceContract):
         self.ledger.server.resource_updated(uri)
         return uri
 
-    def add(self, source: Upstream) -> str:
+    def add(self, source: UpstreamSource) -> str:
         uri = f"ledger://quay/f{len(self.ledger.texts)}"
         self.ledger.texts[uri] = ("new", 0)
         assert self.ledger.server is not None

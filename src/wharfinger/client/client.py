@@ -216,6 +216,23 @@ class Client:
         """Close the connection, from any task. Waiting calls raise ConnectionLost, and iterations over watches end."""
         await self._session.close()
 
+    async def reconnect(self) -> None:
+        """Open a lost connection again, in one attempt. Without it, the next call does so, or an open watch at once.
+
+        Raises:
+            ConnectionLost, ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: it cannot be opened.
+        """
+        await self._session.connections.get(1)
+
+    def observe_connection(self, changed: Callable[[WharfingerError | None], object]) -> None:
+        """Call `changed(None)` whenever a connection was made, and `changed(error)` whenever it is lost."""
+        self._session.connection_observers.append(changed)
+
+    @property
+    def watch_count(self) -> int:
+        """The number of open watches."""
+        return self._session.watches.count
+
     async def __aenter__(self) -> Self:
         return await self.open()
 

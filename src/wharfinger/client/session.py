@@ -65,6 +65,8 @@ class ClientSession:
         self.watches = Watches(self.connections, timeout, changed)
         self._log = None if log is None else CallbackQueue(log)
         self._log_level: t.LoggingLevel | UnsetType = settings.log_level
+        self.connection_observers: list[Callable[[WharfingerError | None], object]] = []
+        """Called with None when a connection was made, and with the reason when it is lost."""
         self._background = BackgroundTasks()
         self._url_completions = URLCompletions()
         self._tasks = TaskStep(handlers, tasks)
@@ -137,6 +139,7 @@ class ClientSession:
     def connection_made(self, link: Connection, agreed: Negotiated) -> None:
         """Apply the client's state to a new connection."""
         self.tools.connection_made(link)
+        self._report_connection(None)
         if self._cache is not None:
             self._cache.connection_made(agreed.rules, agreed.capabilities)
         level = self._log_level
@@ -148,9 +151,14 @@ class ClientSession:
             params = t.SetLevelRequestParams(level=level)
             self._background.start(link.request(_SET_LEVEL.name, params, timeout=SET_LEVEL_SECONDS))
 
+    def _report_connection(self, error: WharfingerError | None) -> None:
+        for observer in self.connection_observers:
+            observer(error)
+
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
         """Report the loss to the watches."""
         self.watches.connection_lost(link, error)
+        self._report_connection(error)
 
     def notifications_missed(self) -> None:
         """Report to the watches that notifications may have been lost."""

@@ -255,6 +255,11 @@ class Watches:
         self._background = BackgroundTasks()
         self._heartbeat: asyncio.Task[None] | None = None
 
+    @property
+    def count(self) -> int:
+        """The number of open watches."""
+        return len(self._subscriptions)
+
     async def begin(self, uris: tuple[str, ...], lists: bool) -> tuple[Watches, _Subscription]:
         """Begin to watch, and wait for the acknowledgement."""
         self._loop = loop = asyncio.get_running_loop()

@@ -11,9 +11,10 @@ import click
 import pytest
 
 from wharfinger.cli import main
-from wharfinger.cli.targets.configured_servers import InvalidConfigFile, all_servers, look_up, resolve, servers_in
-from wharfinger.cli.targets.hosts import HOSTS, user_file
-from wharfinger.cli.targets.placeholders import variable_of
+from wharfinger.cli.targets.configured_servers import look_up, resolve
+from wharfinger.upstreams.config_files import all_servers, servers_in
+from wharfinger.upstreams.host_formats import HOSTS, user_file
+from wharfinger.upstreams.placeholders import InvalidConfiguration, variable_of
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def test_every_host_s_own_file_is_looked_through(host: str) -> None:
         write(user_file(HOSTS[host]), {HOSTS[host].table: {"it": LOCAL}})
     found = look_up(context(), "it", None)
     assert found is not None
-    assert resolve(context(), found).command == ("server", "--fast")
+    assert resolve(context(), found).target == ["server", "--fast"]
     assert resolve(context(), found).cwd is None
     assert [server.name for server in all_servers(None)[0]] == ["it"]
 
@@ -76,14 +77,14 @@ def test_comments_trailing_commas_and_a_byte_order_mark_are_read() -> None:
 )
 def test_a_file_that_cannot_be_read_says_where(text: str, says: str) -> None:
     Path("a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InvalidConfigFile, match=says):
+    with pytest.raises(InvalidConfiguration, match=says):
         servers_in(Path("a.json"))
     Path("a.json").rename("mcp.json")
     assert all_servers(None) == ([], [all_servers(None)[1][0]])
 
 
 def test_nesting_without_end_is_no_crash() -> None:
-    with pytest.raises(InvalidConfigFile):
+    with pytest.raises(InvalidConfiguration):
         servers_in(write(Path("a.json"), '{"a":' + "[" * 100_000))
 
 
@@ -111,11 +112,11 @@ def test_variables_are_filled_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> 
             "cwd": "sub",
         }
     )
-    assert found.command == ("s3cret", "s3cret-d", str(Path.cwd()), "5")
+    assert found.target == ["s3cret", "s3cret-d", str(Path.cwd()), "5"]
     assert found.env == {"A": "s3cret", "B": "1", "C": "true"}
     assert found.cwd == "sub"
     remote = resolved({"httpUrl": "https://${TOKEN}.test/", "headers": {"X": "Bearer ${TOKEN}"}})
-    assert (remote.url, remote.headers) == ("https://s3cret.test/", {"X": "Bearer s3cret"})
+    assert (remote.target, remote.headers) == ("https://s3cret.test/", {"X": "Bearer s3cret"})
 
 
 def test_codex_s_variables_become_headers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_a_missing_value_is_reported_with_its_place(said: dict[str, Any], says: 
 
 def test_an_input_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable_of("api-key"), "k")
-    assert resolved({"command": "x", "args": ["${input:api-key}"]}).command == ("x", "k")
+    assert resolved({"command": "x", "args": ["${input:api-key}"]}).target == ["x", "k"]
 
 
 def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, Verbosity
 from wharfinger.cli.render.formatting import printable, slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
-from wharfinger.cli.targets.hosts import HOSTS, Host, LocalServer, RemoteServer, entry, user_file
+from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
 
 __all__ = ["add"]
 
@@ -117,7 +117,7 @@ def add(
 
 def describe(
     ctx: click.Context,
-    host: Host,
+    host: HostFormat,
     words: tuple[str, ...],
     env: tuple[str, ...],
     headers: tuple[str, ...],
@@ -241,11 +241,12 @@ def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
 def present_names(file: Path, name: str) -> str:
     """Return a suggestion from the servers in the file, or a list of them."""
     from wharfinger.cli.suggestions import name_suggestion
-    from wharfinger.cli.targets.configured_servers import InvalidConfigFile, servers_in
+    from wharfinger.upstreams.config_files import servers_in
+    from wharfinger.upstreams.placeholders import InvalidConfiguration
 
     try:
         return name_suggestion(name, [server.name for server in servers_in(file)], "It has")
-    except (FileNotFoundError, InvalidConfigFile):
+    except (FileNotFoundError, InvalidConfiguration):
         return ""
 
 

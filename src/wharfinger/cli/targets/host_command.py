@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wharfinger.cli.error_report import CommandError
-from wharfinger.cli.targets.hosts import HOSTS, LocalServer, RemoteServer, entry
+from wharfinger.upstreams.host_formats import HOSTS, LocalServer, RemoteServer, entry
 
 __all__ = ["add_commands", "remove_commands", "run"]
 

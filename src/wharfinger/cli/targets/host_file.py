@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from wharfinger.cli.error_report import CommandError
-from wharfinger.cli.targets import jsonc, toml_edit
-from wharfinger.cli.targets.hosts import Host
+from wharfinger.cli.targets import toml_edit
+from wharfinger.upstreams import jsonc
+from wharfinger.upstreams.host_formats import HostFormat
 
 __all__ = ["HostFile"]
 
@@ -25,7 +26,7 @@ class HostFile:
         CommandError: the file is not UTF-8.
     """
 
-    def __init__(self, path: Path, host: Host) -> None:
+    def __init__(self, path: Path, host: HostFormat) -> None:
         self.path, self.host = path, host
         self._format = toml_edit if path.suffix == ".toml" else jsonc
         try:

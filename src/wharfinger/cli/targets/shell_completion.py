@@ -41,7 +41,7 @@ def complete_words(kind: str = "") -> Completer:
 
 def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Suggest configured servers, Python files and folders."""
-    from wharfinger.cli.targets.configured_servers import all_servers
+    from wharfinger.upstreams.config_files import all_servers
 
     try:
         servers = all_servers(ctx.meta.get(CONFIG))[0]

@@ -131,7 +131,8 @@ def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) 
     if found is None:
         return None
     server = resolve(ctx, found)
-    return Target(server.url, server.command, server.env, server.headers, server.cwd, f"{word} ({found.file})")
+    url, command = (server.target, ()) if isinstance(server.target, str) else ("", tuple(server.target))
+    return Target(url, command, server.env, server.headers, server.cwd, f"{word} ({found.file})")
 
 
 def named_target(ctx: click.Context, word: str) -> Target:
@@ -188,7 +189,7 @@ def near_file(word: str) -> str:
 def near_server(ctx: click.Context, word: str) -> str:
     """Return a question whether a similar configured server was meant, or an empty string if there is none."""
     from wharfinger.cli.suggestions import nearest
-    from wharfinger.cli.targets.configured_servers import all_servers
+    from wharfinger.upstreams.config_files import all_servers
 
     found = nearest(word, (server.name for server in all_servers(ctx.meta.get(CONFIG))[0]))
     return f" Did you mean {found!r}?" if found else ""
@@ -201,7 +202,7 @@ SHOWN_NAMES = 12
 def searched_files(ctx: click.Context) -> str:
     """Return a sentence that names the searched configuration files and their servers."""
     from wharfinger.cli.render.formatting import printable
-    from wharfinger.cli.targets.configured_servers import all_servers, config_files
+    from wharfinger.upstreams.config_files import all_servers, config_files
 
     chosen: Path | None = ctx.meta.get(CONFIG)
     servers, unreadable = all_servers(chosen)

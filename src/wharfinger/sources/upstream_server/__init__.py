@@ -1,5 +1,5 @@
 """Another MCP server as a source: its resources, published here under their own URIs."""
 
-from wharfinger.sources.upstream_server.source import Upstream, upstream
+from wharfinger.sources.upstream_server.source import UpstreamSource, upstream
 
-__all__ = ["Upstream", "upstream"]
+__all__ = ["UpstreamSource", "upstream"]

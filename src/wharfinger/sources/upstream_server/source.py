@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -44,12 +43,13 @@ from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 from wharfinger.sources.upstream_server.upstream_discovery import Discovery
 from wharfinger.sources.upstream_server.upstream_lists import Cursor, Page, UpstreamLists
 from wharfinger.sources.upstream_server.upstream_watch import UpstreamWatch
-from wharfinger.sources.upstream_server.uri_index import UriIndex, is_uri
+from wharfinger.upstreams.public_names import program_name
+from wharfinger.upstreams.uri_index import UriIndex, is_uri
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["Upstream", "upstream"]
+__all__ = ["UpstreamSource", "upstream"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
@@ -65,9 +65,6 @@ START_SECONDS = 60.0
 """Timeout for starting a command, which may have to be downloaded first (`npx`, `uvx`)."""
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension whose `directoryRead` says that directories can be read."""
-_RUNNERS = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
-_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # the name of a package or script, but not code, as after `python -c`
-_WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 MAX_STATS = 5_000
 """URIs whose last `stat` is remembered."""
 CONNECTION_META = "io.modelcontextprotocol/"
@@ -84,7 +81,7 @@ def upstream(
     cwd: str | os.PathLike[str] | None = None,
     timeout: float = 30.0,
     revision: str | None = None,
-) -> Upstream:
+) -> UpstreamSource:
     """Publish another server's resources: `server.include(upstream("https://harbour.example/mcp"))`.
 
     A command is started with the server, connected over stdio, and restarted if it ends.
@@ -116,7 +113,7 @@ def upstream(
             raise UnusableSource("headers= and allow_private_networks= are for a URL: a command takes env= and cwd=.")
         parts = split_command(target)
         program, folder = find_program(parts, cwd)
-        name, location = _program_name(parts), redacted_command(parts)
+        name, location = program_name(parts), redacted_command(parts)
         options = {"env": env, "cwd": folder, "open_timeout": START_SECONDS}
         connect_to = [program, *parts[1:]]
 
@@ -132,7 +129,7 @@ def upstream(
             **options,
         )
 
-    return Upstream(client, label or name, location, timeout)
+    return UpstreamSource(client, label or name, location, timeout)
 
 
 def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
@@ -152,15 +149,7 @@ def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
     return f"{host}:{port}" if port else host, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _program_name(parts: Sequence[str]) -> str:
-    """Return the name of a command: its program, or what `npx`, `uvx` or an interpreter runs."""
-    names = [os.path.splitext(os.path.basename(part))[0] for part in parts if not part.startswith("-")]
-    names = [name for name in names if name not in _WORDS_OF_RUNNERS]
-    runs = len(names) > 1 and names[0].rstrip("0123456789.") in _RUNNERS and _NAME(names[1])
-    return names[1] if runs else os.path.basename(parts[0])
-
-
-class Upstream(Source):
+class UpstreamSource(Source):
     """The source that `upstream()` returns. Its methods are coroutine functions of the server's event loop."""
 
     cache_scope = "private"
@@ -208,7 +197,7 @@ class Upstream(Source):
         for source in resources.every_source():
             if source is self:
                 before = False
-            elif not isinstance(source, Upstream):
+            elif not isinstance(source, UpstreamSource):
                 if source.matches(uri):
                     return True
             elif source._index.has(uri) and (before or not self._index.has(uri)):

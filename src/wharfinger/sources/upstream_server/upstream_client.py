@@ -30,10 +30,10 @@ from wharfinger.errors import (
     WharfingerError,
 )
 from wharfinger.protocol.breaker import Breaker
-from wharfinger.source import SourceUnavailable
 from wharfinger.transports.background import retrieve
+from wharfinger.upstreams.upstream import UpstreamUnreachable
 
-__all__ = ["UpstreamClient", "UpstreamUnreachable"]
+__all__ = ["UpstreamClient"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
@@ -48,10 +48,6 @@ MAX_REQUESTS = 64
 MAX_MESSAGE_LENGTH = 300
 """Characters of another server's error message that are passed on."""
 UNREACHABLE_ERRORS = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
-
-
-class UpstreamUnreachable(SourceUnavailable):
-    """The other server cannot be reached now; the message says which one and why."""
 
 
 class UpstreamClient:

@@ -14,9 +14,10 @@ from wharfinger.client import Client
 from wharfinger.content.text import many
 from wharfinger.errors import InternalError, WharfingerError
 from wharfinger.protocol.backoff import Backoff
-from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
-from wharfinger.sources.upstream_server.uri_index import UriIndex
+from wharfinger.upstreams.upstream import UpstreamUnreachable
+from wharfinger.upstreams.uri_index import UriIndex
 
 __all__ = ["Discovery"]
 

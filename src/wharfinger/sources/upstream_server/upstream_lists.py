@@ -14,15 +14,16 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError
 from wharfinger.sources.page_keys import bad_cursor
+from wharfinger.upstreams.uri_index import Cursor
 
 __all__ = ["Cursor", "Page", "UpstreamLists"]
 
-Cursor = str | UnsetType
+
 Page = tuple[Sequence[t.Resource], Cursor]
 
 MAX_PAGES = 10_000

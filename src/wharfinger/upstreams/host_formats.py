@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["HOSTS", "Host", "LocalServer", "RemoteServer", "entry"]
+__all__ = ["HOSTS", "HostFormat", "LocalServer", "RemoteServer", "entry"]
 
 
 class LocalServer(NamedTuple):
@@ -26,7 +26,7 @@ class RemoteServer(NamedTuple):
     token_env: str = ""
 
 
-class Host(NamedTuple):
+class HostFormat(NamedTuple):
     """The configuration files of one host."""
 
     title: str
@@ -50,8 +50,8 @@ class Host(NamedTuple):
     """What the user should do or know after a server was removed."""
 
 
-HOSTS: dict[str, Host] = {
-    "claude-desktop": Host(
+HOSTS: dict[str, HostFormat] = {
+    "claude-desktop": HostFormat(
         title="Claude Desktop",
         base="config",
         user="Claude/claude_desktop_config.json",
@@ -63,7 +63,7 @@ HOSTS: dict[str, Host] = {
         after_add="Restart Claude Desktop",
         after_remove="Restart Claude Desktop",
     ),
-    "claude-code": Host(
+    "claude-code": HostFormat(
         title="Claude Code",
         base="home",
         user=".claude.json",
@@ -75,7 +75,7 @@ HOSTS: dict[str, Host] = {
         after_add="Start a new Claude Code session; /mcp shows it",
         after_remove="Claude Code omits it from the next session on",
     ),
-    "vscode": Host(
+    "vscode": HostFormat(
         title="VS Code",
         base="config",
         user="Code/User/mcp.json",
@@ -87,7 +87,7 @@ HOSTS: dict[str, Host] = {
         after_add="In VS Code run `MCP: List Servers` to start it",
         after_remove="If VS Code is open, it stops the server by itself",
     ),
-    "cursor": Host(
+    "cursor": HostFormat(
         title="Cursor",
         base="home",
         user=".cursor/mcp.json",
@@ -99,7 +99,7 @@ HOSTS: dict[str, Host] = {
         after_add="Cursor asks before it starts the server",
         after_remove="If Cursor is open, restart it",
     ),
-    "codex": Host(
+    "codex": HostFormat(
         title="Codex",
         base="codex",
         user="config.toml",
@@ -111,7 +111,7 @@ HOSTS: dict[str, Host] = {
         after_add="Restart codex; /mcp shows it",
         after_remove="Codex omits it after a restart",
     ),
-    "gemini": Host(
+    "gemini": HostFormat(
         title="Gemini CLI",
         base="home",
         user=".gemini/settings.json",
@@ -126,7 +126,7 @@ HOSTS: dict[str, Host] = {
 }
 
 
-def user_file(host: Host) -> Path:
+def user_file(host: HostFormat) -> Path:
     """Return the host's file for this user on this platform."""
     return BASES[host.base]() / host.user
 
@@ -148,7 +148,7 @@ def codex_folder() -> Path:
 BASES = {"home": Path.home, "config": config_folder, "codex": codex_folder}
 
 
-def entry(host: Host, server: LocalServer | RemoteServer) -> dict[str, Any]:
+def entry(host: HostFormat, server: LocalServer | RemoteServer) -> dict[str, Any]:
     """Return the entry for one server in the format of the host's file."""
     if isinstance(server, LocalServer):
         kind: dict[str, Any] = {"type": "stdio"} if host.typed else {}

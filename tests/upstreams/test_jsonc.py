@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from wharfinger.cli.targets.jsonc import InvalidJson, find, loads, put, remove
+from wharfinger.upstreams.jsonc import InvalidJson, find, loads, put, remove
 
 ENTRY = {"command": "/bin/w", "args": ["serve"]}
 

@@ -6,14 +6,18 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from msgspec import UnsetType
+
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS, check_uri
-from wharfinger.sources.upstream_server.upstream_lists import Cursor
 
-__all__ = ["UriIndex", "is_uri"]
+__all__ = ["Cursor", "UriIndex", "is_uri"]
+
+Cursor = str | UnsetType
+"""Where a page of a list begins; UNSET for the first one."""
 
 MAX_URIS = 50_000
 """Listed URIs that are remembered. The oldest are dropped first."""

@@ -1,0 +1,258 @@
+"""The configuration of servers, as hosts write it, with our own keys under `wharfinger`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from wharfinger.client.connect import Target
+from wharfinger.client.host_entry import read_entry
+from wharfinger.content.globs import MAX_PATTERN_CHARACTERS
+from wharfinger.upstreams.config_files import ConfiguredServer, expanded, servers_in
+from wharfinger.upstreams.host_formats import HOSTS, user_file
+from wharfinger.upstreams.placeholders import Ask, InvalidConfiguration, Placeholders
+
+__all__ = ["ServerConfig", "read_config", "read_host_config", "server_config"]
+
+OWN_KEY = "wharfinger"
+"""The member of an entry that has our own keys."""
+MAX_SERVERS = 1_000
+MAX_PATTERNS = 1_000
+MAX_SECONDS = 86_400.0
+MAX_PREFIX_CHARACTERS = 32
+
+HOST_KEYS = frozenset(
+    {
+        "type", "transport", "command", "args", "env", "envFile", "cwd", "url", "httpUrl", "serverUrl", "headers",
+        "http_headers", "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools",
+        "excludeTools", "enabled_tools", "disabled_tools", OWN_KEY,
+    }
+)  # fmt: skip
+"""The keys of hosts that have an effect. A key that resembles one of them is taken for a slip; others are ignored."""
+OTHER_KEYS = frozenset(
+    {
+        "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
+        "id", "name", "oauth", "required", "scopes", "scope", "startup_timeout_ms", "startup_timeout_sec",
+        "targetAudience", "timeout", "title", "tool_timeout_sec", "tools", "trust", "version",
+    }
+)  # fmt: skip
+"""Keys of hosts that have no effect here. The trust of another host is not taken over, for example."""
+SIMILARITY = 0.8
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One server: how to reach it, and what of it to offer under which names. Every placeholder is filled in."""
+
+    name: str
+    target: Target
+    env: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    cwd: str | None = None
+    disabled: bool = False
+    include_tools: Sequence[str] | None = None
+    """The only tools to offer, by the server's own names; None for all."""
+    exclude_tools: Sequence[str] = ()
+    """Tools that are not offered."""
+    prefix: str | None = None
+    """What the names of its tools and prompts begin with, instead of the server's name; empty for nothing."""
+    expose: Sequence[str] = ()
+    """Patterns of the only tools, prompts and URIs to offer. A pattern with `://` is for URIs."""
+    hide: Sequence[str] = ()
+    """Patterns of tools, prompts and URIs that are not offered; they win over `expose`."""
+    rename: Mapping[str, str] = {}
+    """New names of tools and prompts, by the server's own names."""
+    idle_seconds: float | None = None
+    """Seconds without a call after which the server is stopped until the next call; None for never."""
+    timeout_seconds: float | None = None
+    """Seconds that a call may take; None for the default of the client."""
+    trusted: bool = False
+    """Whether the annotations of its tools count."""
+    file: str = ""
+    """The file that it is configured in."""
+
+
+class OwnKeys(msgspec.Struct, frozen=True, rename="camel"):
+    """The object `wharfinger` of an entry."""
+
+    prefix: str | None = None
+    expose: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    rename: Mapping[str, str] = {}
+    idle_seconds: float | None = None
+    timeout_seconds: float | None = None
+
+
+def read_config(
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    inputs: Mapping[str, str] | Ask | None = None,
+) -> list[ServerConfig]:
+    """Read the servers of a host's file: `mcpServers` of most hosts, `servers` of VS Code, `mcp_servers` of Codex.
+
+    Placeholders are filled in from `environ`. `inputs` has the values of `${input:id}`, or is a function that is called
+    with the id and the description of each; else they come from `WHARFINGER_INPUT_ID`. Disabled servers need no values.
+
+    Raises:
+        InvalidConfiguration: the file, or one of its entries, cannot be used.
+    """
+    file = Path(path)
+    try:
+        found = servers_in(file, all_entries=True)
+    except FileNotFoundError:
+        raise InvalidConfiguration(f"{file}: no such file.") from None
+    if not found:
+        raise InvalidConfiguration(f'{file} configures no server: it has no "mcpServers" or "servers" with an entry.')
+    if len(found) > MAX_SERVERS:
+        raise InvalidConfiguration(f"{file} configures {len(found):,} servers: {MAX_SERVERS:,} are allowed.")
+    ask: Ask = inputs if callable(inputs) else no_answer
+    answered = dict(inputs) if isinstance(inputs, Mapping) else {}
+    return [configured(server, environ, ask, answered) for server in found]
+
+
+def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
+    """Read the servers that a host has for this user, by the host's name, such as `claude-desktop`; as `read_config`.
+
+    Raises:
+        InvalidConfiguration: there is no such host, or it has no configuration.
+    """
+    host = HOSTS.get(name)
+    if host is None:
+        raise InvalidConfiguration(f"There is no host {name!r}.{suggestion(name, HOSTS)}")
+    file = user_file(host)
+    if not file.exists():
+        raise InvalidConfiguration(f"{host.title} has no configuration of servers here: {file} does not exist.")
+    return read_config(file, **options)
+
+
+def no_answer(name: str, described: Mapping[str, Any]) -> None:
+    """Return None: there is nobody to ask."""
+
+
+def configured(
+    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]
+) -> ServerConfig:
+    """Return the configuration of one entry of a file."""
+    folder = server.folder.absolute()
+    placeholders = Placeholders(server.owner, folder, server.inputs, environ, ask, answered)
+    return server_config(server.name, server.entry, placeholders=placeholders, server=server)
+
+
+def server_config(
+    name: str,
+    entry: Mapping[str, Any],
+    *,
+    placeholders: Placeholders | None = None,
+    server: ConfiguredServer | None = None,
+) -> ServerConfig:
+    """Return the configuration of an entry. Without `placeholders`, `${…}` stays as it is.
+
+    Raises:
+        InvalidConfiguration: it cannot be used; the message says what to change.
+    """
+    owner = repr(name) if placeholders is None else placeholders.owner
+    check_keys(owner, entry)
+    own = own_keys(owner, entry.get(OWN_KEY))
+    disabled = flag(owner, entry, "disabled") or not flag(owner, entry, "enabled", default=True)
+    if placeholders is not None and server is not None and not disabled:
+        entry = {**entry, **expanded(server, placeholders)}
+    try:
+        reached = read_entry({key: entry[key] for key in _REACHED if entry.get(key) is not None})
+    except ValueError as error:
+        if not disabled:
+            raise InvalidConfiguration(f"{owner}: {error}") from None
+        reached = read_entry({"command": "false"})
+    include = names(owner, entry, "includeTools", "enabled_tools")
+    return ServerConfig(
+        name=name,
+        target=reached.target,
+        env=reached.env,
+        headers=reached.headers,
+        cwd=reached.cwd,
+        disabled=disabled,
+        include_tools=include,
+        exclude_tools=names(owner, entry, "excludeTools", "disabled_tools") or (),
+        file=str(server.file) if server is not None else "",
+        **msgspec.structs.asdict(own),
+    )
+
+
+_REACHED = ("url", "headers", "command", "args", "env", "cwd")
+
+
+def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
+    """Refuse a key that is probably a slip of one that has an effect."""
+    for key in entry:
+        if key in HOST_KEYS or key in OTHER_KEYS:
+            continue
+        near = get_close_matches(key[:64], HOST_KEYS, 1, SIMILARITY)
+        if near:
+            raise InvalidConfiguration(f"{owner} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
+
+
+def own_keys(owner: str, given: object) -> OwnKeys:
+    """Read the object `wharfinger` of an entry."""
+    if given is None:
+        return OwnKeys()
+    if not isinstance(given, dict):
+        raise InvalidConfiguration(f'{owner}: "wharfinger" is not an object.')
+    known = {field.encode_name: field.name for field in msgspec.structs.fields(OwnKeys)}
+    for key in cast("dict[str, object]", given):
+        if key not in known:
+            raise InvalidConfiguration(
+                f'{owner}: "wharfinger" has the unknown key {key[:64]!r}.{suggestion(key, known)}'
+            )
+    try:
+        own = msgspec.convert(given, OwnKeys)
+    except msgspec.ValidationError as error:
+        raise InvalidConfiguration(f'{owner}: "wharfinger": {error}') from None
+    for key, seconds in (("idleSeconds", own.idle_seconds), ("timeoutSeconds", own.timeout_seconds)):
+        if seconds is not None and not 0 < seconds <= MAX_SECONDS:
+            raise InvalidConfiguration(
+                f"{owner}: {key} must be more than 0 and at most {MAX_SECONDS:g}, not {seconds:g}."
+            )
+    if own.prefix is not None and len(own.prefix) > MAX_PREFIX_CHARACTERS:
+        raise InvalidConfiguration(
+            f"{owner}: prefix has {len(own.prefix)} characters: {MAX_PREFIX_CHARACTERS} are allowed."
+        )
+    for key, patterns in (("expose", own.expose), ("hide", own.hide), ("rename", tuple(own.rename.values()))):
+        if len(patterns) > MAX_PATTERNS:
+            raise InvalidConfiguration(f"{owner}: {key} has {len(patterns):,} entries: {MAX_PATTERNS:,} are allowed.")
+        if any(not 0 < len(pattern) <= MAX_PATTERN_CHARACTERS for pattern in patterns):
+            raise InvalidConfiguration(
+                f"{owner}: each entry of {key} must have 1 to {MAX_PATTERN_CHARACTERS:,} characters."
+            )
+    return own
+
+
+def flag(owner: str, entry: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
+    """Read a member that is true or false."""
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise InvalidConfiguration(f"{owner}: {key} must be true or false, not {value!r}.")
+    return value
+
+
+def names(owner: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] | None:
+    """Read a list of names under the first of these keys that the entry has; None if it has none of them."""
+    for key in keys:
+        value: object = entry.get(key)
+        if value is None:
+            continue
+        listed = cast("list[object]", value) if isinstance(value, list) else [None]
+        if not all(isinstance(one, str) for one in listed):
+            raise InvalidConfiguration(f"{owner}: {key} must be a list of names of tools.")
+        return tuple(cast("list[str]", listed))
+    return None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a sentence that names the nearest of the known names, or else all of them."""
+    known = list(known)
+    near = get_close_matches(name[:64], known, 1, 0.6)
+    return f" Did you mean {near[0]!r}?" if near else f" There is {', '.join(known)}."

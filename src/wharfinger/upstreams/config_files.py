@@ -1,0 +1,212 @@
+"""The servers in the configuration files of hosts, and the values of their entries with every placeholder filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from wharfinger.upstreams import jsonc
+from wharfinger.upstreams.host_formats import HOSTS, config_folder, user_file
+from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
+
+__all__ = ["ConfiguredServer", "all_servers", "config_files", "expanded", "servers_in"]
+
+SERVER_TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
+"""The paths of the servers in a file: of Claude Desktop and most others, VS Code, Codex, VS Code's settings."""
+URL_KEYS = ("url", "httpUrl", "serverUrl")
+FILE_BYTES = 16 * 1024 * 1024
+"""The maximum size of a file; Claude Code's has much other content."""
+ENV_FILE_BYTES = 1024 * 1024
+"""Bytes of an `envFile` that are read."""
+
+
+class ConfiguredServer(NamedTuple):
+    """One entry of a file, with `${…}` placeholders; `inputs` describes those of VS Code by their id."""
+
+    name: str
+    file: Path
+    entry: Mapping[str, Any]
+    inputs: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the project that the file belongs to, or the current folder if the file is the user's."""
+        if self.file in user_files():
+            return HERE
+        parent = self.file.parent
+        return parent.parent if parent.name in PROJECT_FOLDERS else parent
+
+    @property
+    def owner(self) -> str:
+        """The name and file of the server, for errors."""
+        return f"{self.name!r} in {self.file}"
+
+    @property
+    def address(self) -> str:
+        """The URL as it is in the file, or an empty string for a command."""
+        return next((str(self.entry[key]) for key in URL_KEYS if isinstance(self.entry.get(key), str)), "")
+
+
+HERE = Path()
+PROJECT_FOLDERS = frozenset((".vscode", ".cursor", ".codex", ".gemini"))
+
+
+def config_files() -> list[Path]:
+    """Return the usual files: those of the project, then of the user, `mcp.json` before those of hosts."""
+    project = [Path("mcp.json"), *(Path(host.project) for host in HOSTS.values() if host.project)]
+    return list(dict.fromkeys((*project, *user_files())))
+
+
+def user_files() -> list[Path]:
+    """Return the files of the user."""
+    return [config_folder() / "wharfinger" / "mcp.json", *(user_file(host) for host in HOSTS.values())]
+
+
+def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServer]:
+    """Return the servers of a file; with `all_entries` also those that have neither a command nor a URL.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InvalidConfiguration: it cannot be read, or is not JSON (or TOML, for a file named `.toml`).
+    """
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InvalidConfiguration(f"{file}: {error.strerror}") from None
+    if len(data) > FILE_BYTES:
+        raise InvalidConfiguration(f"{file} is larger than {FILE_BYTES // 1024 // 1024} MiB")
+    config = parse(file, data)
+    inputs = inputs_of(config)
+    found: dict[str, ConfiguredServer] = {}
+    for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
+        for name, entry in table_at(config, path).items():
+            server = ConfiguredServer(
+                name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
+            )
+            if all_entries or server.entry.get("command") or server.address:
+                found[name] = server
+    return list(found.values())
+
+
+def parse(file: Path, data: bytes) -> Any:
+    """Read JSON with comments, or TOML."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidConfiguration(f"{file} is not UTF-8") from None
+    if file.suffix == ".toml":
+        import tomllib
+
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidConfiguration(f"{file}: {error}") from None
+    try:
+        return jsonc.loads(text)
+    except jsonc.InvalidJson as error:
+        raise InvalidConfiguration(f"{file}, {error}") from None
+
+
+def table_at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
+    """Return the table at a path, or an empty one if there is none."""
+    for key in path:
+        table = cast("dict[str, Any]", table).get(key) if isinstance(table, dict) else None
+    return cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+
+
+def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
+    """Return VS Code's `inputs` by id: the values to ask a person for."""
+    listed: object = table_at(config, ()).get("inputs") or table_at(config, ("mcp",)).get("inputs")
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in cast("list[object]", listed) if isinstance(listed, list) else []:
+        if isinstance(one, dict) and isinstance(cast("dict[str, Any]", one).get("id"), str):
+            found[cast("dict[str, str]", one)["id"]] = cast("dict[str, Any]", one)
+    return found
+
+
+def all_servers(file: Path | None) -> tuple[list[ConfiguredServer], list[str]]:
+    """Return the servers of one file, or of all usual ones, and an error for each file that cannot be read."""
+    found: list[ConfiguredServer] = []
+    errors: list[str] = []
+    for path in [file] if file else config_files():
+        try:
+            found += servers_in(path)
+        except FileNotFoundError:
+            if file:
+                raise
+        except InvalidConfiguration as error:
+            errors.append(str(error))
+    return found, errors
+
+
+def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, Any]:
+    """Return an entry with `url` and `headers`, or `command`, `args`, `env` and `cwd`: every placeholder is filled in.
+
+    Raises:
+        InvalidConfiguration: a placeholder cannot be filled in, or a value has the wrong type.
+    """
+    entry, fill = server.entry, placeholders.fill
+    env = {**env_file(placeholders, entry.get("envFile")), **texts(placeholders, entry, "env")}
+    if server.address:
+        return {"url": fill(server.address, "url"), "headers": headers(placeholders, entry)}
+    command: object = entry.get("command")
+    args: object = entry.get("args") or []
+    words: list[object] = [*(cast("list[object]", command) if isinstance(command, list) else [command])]
+    if not isinstance(args, list):
+        raise InvalidConfiguration(f"{placeholders.owner}: args is not a list.")
+    words += cast("list[object]", args)
+    program, *rest = (fill(str(word), f"args {index}" if index else "command") for index, word in enumerate(words))
+    cwd = entry.get("cwd")
+    if isinstance(cwd, str) and cwd:
+        cwd = str(server.folder / Path(fill(cwd, "cwd")).expanduser())
+    else:
+        cwd = None if server.folder == HERE else str(server.folder)
+    return {"command": program, "args": rest, "env": env, "cwd": cwd}
+
+
+def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers for a URL; Codex can name variables instead of values."""
+    found = {**texts(placeholders, entry, "http_headers"), **texts(placeholders, entry, "headers")}
+    for name, variable in texts(placeholders, entry, "env_http_headers").items():
+        found[name] = placeholders.variable(variable, f"env_http_headers {name}")
+    token = entry.get("bearer_token_env_var")
+    if isinstance(token, str):
+        found["Authorization"] = "Bearer " + placeholders.variable(token, "bearer_token_env_var")
+    return found
+
+
+def texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return a table of texts; numbers and booleans become texts as they are written, null is skipped."""
+    table: object = entry.get(key) or {}
+    if not isinstance(table, dict):
+        raise InvalidConfiguration(f"{placeholders.owner}: {key} is not an object.")
+    found: dict[str, str] = {}
+    for name, value in cast("dict[str, object]", table).items():
+        if value is not None:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            found[name] = placeholders.fill(text, f"{key} {name}")
+    return found
+
+
+def env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
+    """Read VS Code's `envFile`: lines of NAME=VALUE."""
+    if not isinstance(file, str):
+        return {}
+    path = placeholders.folder / Path(placeholders.fill(file, "envFile")).expanduser()
+    try:
+        with path.open("rb") as opened:
+            lines = opened.read(ENV_FILE_BYTES).decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfiguration(f"{placeholders.owner}: cannot read its envFile {path} ({error}).") from None
+    found: dict[str, str] = {}
+    for line in lines:
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and not name.startswith("#"):
+            value = value.strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            found[name.strip()] = value[1:-1] if quoted else value
+    return found

@@ -1,0 +1,101 @@
+"""Fills in the placeholders of a configuration: `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${input:id}`, `$NAME`.
+
+A variable in braces must be set, or have a default. `$NAME` without braces, which only Gemini CLI knows, stays as it is
+if there is no such variable, since in other hosts' files it may be part of a password.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wharfinger.errors import WharfingerError
+
+__all__ = ["Ask", "InvalidConfiguration", "Placeholders", "variable_of"]
+
+PLACEHOLDER = re.compile(
+    r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(?::-(?P<default>[^{}]*))?\}|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+Ask = Callable[[str, Mapping[str, Any]], str | None]
+"""Called with the id of an input and its description in the file. Returns its value, or None if there is no answer."""
+
+
+class InvalidConfiguration(WharfingerError, ValueError):
+    """A configuration cannot be used; the message names the file, the place, and what to change."""
+
+    exit_code = 2
+
+
+def variable_of(identifier: str) -> str:
+    """Return the name of the variable that can hold the value of `${input:identifier}`."""
+    return "WHARFINGER_INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
+
+
+class Placeholders(NamedTuple):
+    """The placeholders of one server: `owner` names it in errors, `folder` is the folder of the workspace."""
+
+    owner: str
+    folder: Path
+    inputs: Mapping[str, Mapping[str, Any]]
+    """The inputs that the file describes, by their id."""
+    environ: Mapping[str, str]
+    ask: Ask
+    answered: dict[str, str]
+    """The inputs that have a value, by their id."""
+
+    def fill(self, text: str, place: str) -> str:
+        """Fill in one value; `place` says in errors where it is.
+
+        Raises:
+            InvalidConfiguration: a variable is not set, or an input has no value.
+        """
+        return PLACEHOLDER.sub(lambda match: self._one(match, place), text)
+
+    def variable(self, name: str, place: str) -> str:
+        """Return the value of a variable that is named without braces."""
+        return self.fill(f"${{env:{name}}}", place)
+
+    def _one(self, match: re.Match[str], place: str) -> str:
+        kind, name, default, bare = match["kind"], match["name"], match["default"], match["bare"]
+        if bare is not None:
+            return self.environ.get(bare, match.group())
+        if kind == "input":
+            return self._input(name, place)
+        if kind is None and name in PREDEFINED:
+            return PREDEFINED[name](self.folder)
+        if kind not in (None, "env"):
+            raise InvalidConfiguration(
+                f"{self.owner} needs {match.group()} ({place}), which only its own host can fill in."
+            )
+        value = self.environ.get(name, default)
+        if value is None:
+            raise InvalidConfiguration(f"{self.owner} needs the variable {name} ({place}), which is not set.")
+        return value
+
+    def _input(self, name: str, place: str) -> str:
+        if name not in self.answered:
+            described = self.inputs.get(name, {})
+            variable = variable_of(name)
+            answer = self.environ.get(variable)
+            if answer is None:
+                answer = self.ask(name, described)
+            if answer is None:
+                about = str(described.get("description") or name)
+                needed = f"{self.owner} needs the input {name!r} ({place}; {about})"
+                raise InvalidConfiguration(f"{needed}: set {variable}, or run it at a terminal.")
+            self.answered[name] = answer
+        return self.answered[name]
+
+
+PREDEFINED: dict[str, Callable[[Path], str]] = {
+    "workspaceFolder": str,
+    "workspaceFolderBasename": lambda folder: folder.name,
+    "userHome": lambda _: str(Path.home()),
+    "pathSeparator": lambda _: os.sep,
+    "/": lambda _: os.sep,
+}
+"""Placeholders that hosts define themselves."""

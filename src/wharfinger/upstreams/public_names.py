@@ -1,0 +1,108 @@
+"""The names under which the tools and prompts of several servers are offered, and the names of servers without one.
+
+With more than one server, the tool `read` of the server `docs` is `docs_read`. APIs of models accept at most 64
+letters, digits, `_` and `-`, so other characters become `_`, and a longer name is cut. A name that would then be
+ambiguous ends with a digest of the server's and the tool's own names. That depends on the configuration and on the
+lists of this one server, but never on whether another server runs, or on which one answered first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+__all__ = ["MAX_NAME_CHARACTERS", "name_of_target", "prefixes_of", "program_name", "public_names"]
+
+MAX_NAME_CHARACTERS = 64
+"""The longest name of a tool that the APIs of models accept."""
+MAX_PREFIX_CHARACTERS = 32
+DIGEST_CHARACTERS = 8
+
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
+_RUNNERS = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
+_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # the name of a package or script, but not code, as after `python -c`
+_WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
+
+
+def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the prefix of each server's names, without the `_` after it, from its configured prefix or None.
+
+    Two servers never have the same prefix. A single server has none, unless it is configured.
+    """
+    if len(servers) == 1:
+        return {name: _usable(prefix or "") for name, prefix in servers.items()}
+    wanted = {name: name if prefix is None else prefix for name, prefix in servers.items()}
+    usable = {name: _usable(prefix) for name, prefix in wanted.items()}
+    counts = Counter(usable.values())
+    found: dict[str, str] = {}
+    for name, prefix in usable.items():
+        changed = prefix != wanted[name] or len(prefix) > MAX_PREFIX_CHARACTERS
+        ambiguous = counts[prefix] > 1 and (changed or prefix != name)
+        if len(prefix) > MAX_PREFIX_CHARACTERS or ambiguous:
+            prefix = _cut(prefix, name, MAX_PREFIX_CHARACTERS)
+        found[name] = prefix
+    return found
+
+
+def public_names(
+    server: str, prefix: str, own_names: Iterable[str], rename: Mapping[str, str], prefixes: Iterable[str]
+) -> dict[str, str]:
+    """Return the public name of each tool, or each prompt, of one server by its own name.
+
+    Args:
+        server: The server's name.
+        prefix: The server's prefix.
+        own_names: The tools' own names.
+        rename: New names, by the tools' own names.
+        prefixes: The prefixes of all servers.
+    """
+    start = f"{prefix}_" if prefix else ""
+    longer = tuple(f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other)
+    wanted = {own: start + rename.get(own, own) for own in own_names}
+    usable = {own: _usable(name) for own, name in wanted.items()}
+    counts = Counter(usable.values())
+    found: dict[str, str] = {}
+    for own, name in usable.items():
+        # The tool whose own name is usable keeps it; those that were changed to the same one get a digest.
+        ambiguous = counts[name] > 1 and (name != wanted[own] or own in rename)
+        if len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(longer):
+            name = _cut(name, f"{server}\0{own}", MAX_NAME_CHARACTERS)
+        found[own] = name
+    return found
+
+
+def _usable(name: str) -> str:
+    return _UNUSABLE.sub("_", name)
+
+
+def _cut(name: str, digested: str, limit: int) -> str:
+    """Return the beginning of a name with a digest at its end, together not longer than `limit`."""
+    digest = hashlib.sha256(digested.encode("utf-8", "backslashreplace")).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{name[: limit - DIGEST_CHARACTERS - 1]}_{digest}"
+
+
+def name_of_target(target: object) -> str:
+    """Return a name for a server that has none: its own, that of its program or file, or the host of its URL."""
+    if isinstance(target, Mapping):
+        from wharfinger.client.host_entry import read_entry
+
+        target = read_entry(target).target  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        return urlsplit(target).hostname or "server"
+    if isinstance(target, str | os.PathLike):
+        return os.path.splitext(os.path.basename(os.fspath(target)))[0] or "server"
+    if isinstance(target, Sequence):
+        return os.path.splitext(program_name([str(part) for part in target]))[0] or "server"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return str(getattr(target, "name", "") or "server")
+
+
+def program_name(parts: Sequence[str]) -> str:
+    """Return the name of a command: its program, or what `npx`, `uvx` or an interpreter runs."""
+    names = [os.path.splitext(os.path.basename(part))[0] for part in parts if not part.startswith("-")]
+    names = [name for name in names if name not in _WORDS_OF_RUNNERS]
+    runs = len(names) > 1 and names[0].rstrip("0123456789.") in _RUNNERS and _NAME(names[1])
+    return names[1] if runs else os.path.basename(parts[0])

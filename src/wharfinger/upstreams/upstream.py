@@ -1,0 +1,473 @@
+"""One supervised server: started, watched, restarted when it ends, and stopped while nobody uses it.
+
+    starting --- connected ---> ready --- idleSeconds without a call ---> idle
+       ^  ^                       |                                         |
+       |  +--- ended or killed ---+                                         |
+       |  +----------------------------- the next call ---------------------+
+       |
+       +--- a later attempt ---- down <--- an attempt failed, or it ended several times soon after its start
+
+A call of a server that is starting waits for it, within the call's own timeout. A call of a server that is down fails
+at once with the reason, so that a dead server costs its callers nothing, and attempts go on, less and less often.
+
+There is one `Client` for the whole time. It opens a lost connection again by itself (`client.connection`), so a watch
+continues after a restart. The supervisor asks it to do so at once, and keeps the state. It is also middleware around
+every call: there it waits for the start, counts what is in use, and leaves out what the configuration hides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.client import Call, Client, ClientOptions, Next, Retry
+from wharfinger.content.globs import compile_glob
+from wharfinger.content.redaction import redacted_text
+from wharfinger.errors import InvalidParams, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.protocol.backoff import Backoff
+from wharfinger.source import SourceUnavailable
+from wharfinger.transports.background import BackgroundTasks
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.upstreams.placeholders import InvalidConfiguration
+from wharfinger.upstreams.uri_index import UriIndex
+
+__all__ = ["Status", "Upstream", "UpstreamChange", "UpstreamUnreachable"]
+
+log = logging.getLogger("wharfinger.upstreams")
+
+Status = Literal["disabled", "starting", "ready", "idle", "down"]
+ChangeKind = Literal["status", "tools", "prompts", "resources"]
+
+RESTART_SECONDS, MAX_RESTART_SECONDS = 0.2, 60.0
+"""The first and the longest delay before another attempt to start a server. Each failure doubles it."""
+STABLE_SECONDS = 10.0
+"""A server that runs so long counts as started well: earlier failures are forgotten."""
+MAX_QUICK_ENDS = 3
+"""Times in a row that a server may end soon after its start before calls are refused until it runs again."""
+START_SECONDS = 60.0
+"""Seconds for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
+LIST_AGE_SECONDS = 60.0
+"""Age at which a list is read again from a server that does not report its changes."""
+MAX_LISTED = 10_000
+"""Tools, prompts or templates of one server. The list of resources is bounded by the client's `max_pages`."""
+MAX_ERROR_CHARACTERS = 500
+
+
+class UpstreamUnreachable(SourceUnavailable):
+    """The other server cannot be reached now; the message says which one and why."""
+
+
+class UpstreamChange(NamedTuple):
+    """What has changed: the state of a server, or one of its lists."""
+
+    server: str
+    kind: ChangeKind
+
+
+class Upstream:
+    """A server of a configuration, and its state. `Upstreams` makes, starts and stops it."""
+
+    def __init__(
+        self, config: ServerConfig, options: ClientOptions, changed: Callable[[UpstreamChange], object]
+    ) -> None:
+        """`changed` is called when the state or a list has changed.
+
+        Raises:
+            InvalidConfiguration: the target cannot be a server.
+        """
+        self.config = config
+        self.name = config.name
+        self.status: Status = "disabled" if config.disabled else "starting"
+        self.error = ""
+        """Why it is down, or ended the last time; empty if it is ready."""
+        self.restarts = 0
+        """How often it was started again after it had ended, or after its connection was lost."""
+        self.uris = UriIndex()
+        """The URIs that it has listed."""
+        self._changed = changed
+        self._offers_name = _Filter(config, uris=False)
+        self._offers_uri = _Filter(config, uris=True)
+        given = dict(options)
+        given["middleware"] = (self._supervised, *options.get("middleware", ()))
+        if config.timeout_seconds is not None:
+            given["timeout"] = config.timeout_seconds
+        given.setdefault("open_timeout", START_SECONDS)
+        given.setdefault(
+            "retry",
+            Retry(
+                attempts=2,
+                watch_attempts=1_000_000,
+                initial_delay=RESTART_SECONDS,
+                max_delay=MAX_RESTART_SECONDS,
+                reset_after=STABLE_SECONDS,
+            ),
+        )
+        command = {"env": config.env or None, "cwd": config.cwd} if isinstance(config.target, list) else {}
+        try:
+            self._client = Client(config.target, headers=config.headers or None, **command, **given)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise InvalidConfiguration(f"{config.name!r}: {error}") from None
+        self._client.observe_connection(self._connection_changed)
+        self._settled = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._watched = False
+        """Whether changes of the lists are reported now."""
+        self._connected_at = 0.0
+        self._quick_ends = 0
+        self._in_use = 0
+        self._used_at = 0.0
+        self._lists: dict[str, tuple[float, list[Any]]] = {}
+        """The last lists, by their kind, with the time at which they were read."""
+        self._listing: dict[str, asyncio.Task[list[Any]]] = {}
+        self._background = BackgroundTasks()
+
+    def __repr__(self) -> str:
+        return f"<Upstream {self.name!r}: {self.status}{f', {self.error}' if self.error else ''}>"
+
+    @property
+    def client(self) -> Client:
+        """The client. A call waits while the server is starting, and starts it if it is idle.
+
+        Raises:
+            UpstreamUnreachable: the server is down or disabled.
+        """
+        if self.status in ("down", "disabled"):
+            raise self._unreachable()
+        return self._client
+
+    async def connected(self, timeout: float | None = None) -> Client:
+        """Return the client when the server is ready; starts it if it is idle.
+
+        Raises:
+            UpstreamUnreachable: the server is down or disabled, or not ready within `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._available()
+        except TimeoutError:
+            raise UpstreamUnreachable(f"{self.name} is not ready within {timeout:g} s.") from None
+        return self._client
+
+    async def settled(self) -> None:
+        """Return when the server has started, or the attempt has failed. Does not start an idle one."""
+        if self.status == "starting":
+            await self._settled.wait()
+
+    def offers_tool(self, name: str) -> bool:
+        """Return whether the configuration offers a tool, by the server's own name for it."""
+        config = self.config
+        included = config.include_tools is None or name in config.include_tools
+        return included and name not in config.exclude_tools and self._offers_name(name)
+
+    def offers_prompt(self, name: str) -> bool:
+        """Return whether the configuration offers a prompt, by the server's own name for it."""
+        return self._offers_name(name)
+
+    def offers_uri(self, uri: str) -> bool:
+        """Return whether the configuration offers a resource."""
+        return self._offers_uri(uri)
+
+    # Lists.
+
+    async def tools(self) -> list[t.Tool]:
+        """Return its tools: the last list, if the server has not reported a change since."""
+        return await self._listed("tools", lambda: self._client.list_tools(bypass_cache=True))
+
+    async def prompts(self) -> list[t.Prompt]:
+        """Return its prompts, as `tools`."""
+        return await self._listed("prompts", lambda: self._client.list_prompts(bypass_cache=True))
+
+    async def templates(self) -> list[t.ResourceTemplate]:
+        """Return its resource templates, as `tools`."""
+        found = await self._listed("templates", lambda: self._client.list_resource_templates(bypass_cache=True))
+        self.uris.set_templates(found)
+        return found
+
+    async def resources(self) -> list[t.Resource]:
+        """Return its resources, read from the server."""
+        await self._available()
+        if self._client.capabilities.resources is UNSET:
+            return []
+        found: list[t.Resource] = []
+        index = UriIndex()
+        async for page in self._client.list_resources().pages():
+            index.add(page, UNSET)
+            found += page
+        index.set_templates(self.uris.templates)
+        self.uris = index
+        self._lists["uris"] = (_now(), [])
+        return found
+
+    async def index_uris(self) -> None:
+        """Bring the index of its URIs up to date."""
+        if not self._is_fresh("uris"):
+            await self.resources()
+        await self.templates()
+
+    def knows(self, kind: str) -> bool:
+        """Return whether it has listed its `tools`, `prompts`, `templates` or `uris` before."""
+        return kind in self._lists
+
+    def last_listed(self, kind: str) -> list[Any]:
+        """Return the last list, which may be out of date, or an empty one if there is none yet."""
+        return self._lists[kind][1] if kind in self._lists else []
+
+    def _is_fresh(self, kind: str) -> bool:
+        if kind not in self._lists:
+            return False
+        if self.status == "idle":  # the list of a stopped server cannot change
+            return True
+        member = "resources" if kind in ("templates", "uris") else kind
+        declared = getattr(self._client.capabilities, member)
+        reported = self._watched and declared is not UNSET and declared.list_changed is True
+        return reported or _now() - self._lists[kind][0] < LIST_AGE_SECONDS
+
+    async def _listed(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
+        if self._is_fresh(kind):
+            return self._lists[kind][1]
+        task = self._listing.get(kind)
+        if task is None or task.done():
+            task = self._listing[kind] = self._background.start(self._list(kind, listing))
+        return await asyncio.shield(task)
+
+    async def _list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
+        await self._available()
+        member = "resources" if kind == "templates" else kind
+        found: list[Any] = []
+        asked_at = _now()
+        if getattr(self._client.capabilities, member) is not UNSET:
+            async for page in listing().pages():
+                found += page
+                if len(found) > MAX_LISTED:
+                    log.warning("%s lists more than %d %s: the others are left out", self.name, MAX_LISTED, kind)
+                    found = found[:MAX_LISTED]
+                    break
+        self._lists[kind] = (asked_at, found)
+        return found
+
+    def _invalidate(self, kind: ChangeKind) -> None:
+        """Note that a list has changed."""
+        kinds = ("templates", "uris") if kind == "resources" else (kind,)
+        for name in kinds:
+            if name in self._lists:
+                self._lists[name] = (float("-inf"), self._lists[name][1])
+        self._changed(UpstreamChange(self.name, kind))
+
+    # Starting and stopping.
+
+    def start(self) -> None:
+        """Start it, unless it is disabled or was started."""
+        if self.status != "disabled" and self._runner is None:
+            self._runner = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop it for good: its process has ended when this returns."""
+        tasks = [task for task in (self._runner, self._watching) if task is not None]
+        self._runner = self._watching = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._background.cancel()
+        with suppress(WharfingerError):
+            await self._client.close()
+        if self.status != "disabled":
+            self._set("down", "it was stopped.")
+
+    async def _run(self) -> None:
+        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
+        opened = False
+        while True:
+            try:
+                if opened:
+                    await self._client.reconnect()  # after a delay that grows with the failures
+                else:
+                    await self._client.open()
+            except WharfingerError as error:
+                self._failed(error)
+                if not opened:
+                    await asyncio.sleep(backoff.failed())
+                continue
+            except Exception as error:  # a target of the application, such as a server of this process
+                log.exception("%s could not be started", self.name)
+                self._failed(error)
+                await asyncio.sleep(backoff.failed())
+                continue
+            if not opened:
+                opened = True
+                backoff.succeeded()
+                self._watching = asyncio.get_running_loop().create_task(self._watch_lists())
+            if await self._unused():
+                await self._stop_idle()
+                opened = False
+
+    def _connection_changed(self, error: WharfingerError | None) -> None:
+        """Follow the connection: `error` says why it was lost, and is None if it was made."""
+        if error is None:
+            self._lost.clear()
+            self._connected_at = _now()
+            if self.status != "ready":
+                for kind in ("tools", "prompts", "resources"):
+                    if self._lists:
+                        self._invalidate(kind)
+                self._set("ready")
+            return
+        self._lost.set()
+        if self._runner is None or self.status == "idle":
+            return
+        lasted = _now() - self._connected_at
+        self._quick_ends = self._quick_ends + 1 if lasted < STABLE_SECONDS else 0
+        self.restarts += 1
+        self._set("down" if self._quick_ends >= MAX_QUICK_ENDS else "starting", _brief(error))
+
+    def _failed(self, error: Exception) -> None:
+        if self.status != "down":
+            log.warning("%s cannot be reached: %s", self.name, _brief(error))
+        self._set("down", _brief(error) or type(error).__name__)
+
+    def _set(self, status: Status, error: str = "") -> None:
+        if (status, error) == (self.status, self.error):
+            return
+        self.status, self.error = status, error
+        if status == "starting":
+            self._settled.clear()
+        else:
+            self._settled.set()
+        self._changed(UpstreamChange(self.name, "status"))
+
+    async def _unused(self) -> bool:
+        """Return when the connection is lost (False), or when the server was not used for `idle_seconds` (True)."""
+        limit = self.config.idle_seconds
+        self._used_at = max(self._used_at, _now())
+        while not self._lost.is_set():
+            left = None
+            if limit is not None:
+                busy = self._in_use or self._client.watch_count > (1 if self._watched else 0)
+                left = limit if busy else limit - (_now() - self._used_at)
+                if left <= 0:
+                    return True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), left)
+        return False
+
+    async def _stop_idle(self) -> None:
+        self._wanted.clear()
+        self._set("idle")
+        watching, self._watching, self._watched = self._watching, None, False
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait((watching,))
+        await self._client.close()
+        await self._wanted.wait()
+        self._set("starting")
+
+    async def _watch_lists(self) -> None:
+        """Follow the changes of its lists; a server that does not report them is asked again after a while."""
+        try:
+            async with self._client.watch_lists() as changes:
+                self._watched = True
+                async for change in changes:
+                    if change.kind != "resource":
+                        self._invalidate(change.kind)
+        except WharfingerError as error:
+            log.debug("%s does not report changes of its lists: %s", self.name, error)
+        finally:
+            self._watched = False
+
+    # Calls.
+
+    async def _available(self) -> None:
+        while self.status in ("starting", "idle"):
+            if self.status == "idle":
+                self._wanted.set()
+                self._set("starting")
+            await self._settled.wait()
+        if self.status != "ready":
+            raise self._unreachable()
+
+    def _unreachable(self) -> UpstreamUnreachable:
+        if self.status == "disabled":
+            return UpstreamUnreachable(f"{self.name} is disabled in its configuration.")
+        return UpstreamUnreachable(f"{self.name} cannot be reached: {self.error}")
+
+    async def _supervised(self, call: Call, next: Next) -> Any:
+        """Make a call as soon as the server is ready, and without what is hidden. This is middleware of the client."""
+        self._in_use += 1
+        try:
+            if self.status != "ready":
+                try:
+                    async with asyncio.timeout(call.left(asyncio.get_running_loop().time())):
+                        await self._available()
+                except TimeoutError:
+                    raise RequestTimeout(
+                        f"{call.method}: {self.name} was not ready within {call.timeout:g} s."
+                    ) from None
+            self._check_offered(call)
+            return self._without_hidden(call, await next(call))
+        finally:
+            self._in_use -= 1
+            self._used_at = _now()
+
+    def _check_offered(self, call: Call) -> None:
+        """Raise the error of a server that does not have what the configuration hides."""
+        if call.method == "tools/call" and not self.offers_tool(call.params.name):
+            raise InvalidParams(f"{self.name} offers no tool {call.params.name!r}: its configuration hides it.")
+        if call.method == "prompts/get" and not self.offers_prompt(call.params.name):
+            raise InvalidParams(f"{self.name} offers no prompt {call.params.name!r}: its configuration hides it.")
+        if call.method == "resources/read" and not self.offers_uri(call.params.uri):
+            raise ResourceNotFound(call.params.uri)
+
+    def _without_hidden(self, call: Call, result: Any) -> Any:
+        row = _FILTERED.get(call.method)
+        if row is None:
+            return result
+        member, attribute, offers = row
+        listed = getattr(result, member, None)
+        if not listed:
+            return result
+        shown = [one for one in listed if offers(self, getattr(one, attribute))]
+        return result if len(shown) == len(listed) else msgspec.structs.replace(result, **{member: shown})
+
+
+_FILTERED: dict[str, tuple[str, str, Callable[[Upstream, str], bool]]] = {
+    "tools/list": ("tools", "name", Upstream.offers_tool),
+    "prompts/list": ("prompts", "name", Upstream.offers_prompt),
+    "resources/list": ("resources", "uri", Upstream.offers_uri),
+    "resources/templates/list": ("resource_templates", "uri_template", Upstream.offers_uri),
+}
+"""By method of a list: its member of the result, what identifies an item, and whether the item is offered."""
+
+
+class _Filter:
+    """Whether the patterns of a configuration offer a name or, with `uris`, a URI."""
+
+    def __init__(self, config: ServerConfig, *, uris: bool) -> None:
+        self._expose = [compile_glob(text, path=False) for text in config.expose if ("://" in text) is uris]
+        self._hide = [compile_glob(text, path=False) for text in config.hide if ("://" in text) is uris]
+
+    def __call__(self, text: str) -> bool:
+        if any(hidden(text) for hidden in self._hide):
+            return False
+        return not self._expose or any(exposed(text) for exposed in self._expose)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _brief(error: BaseException) -> str:
+    """Return the start of an error's message as one line, without control characters and secrets."""
+    text = redacted_text(" ".join(str(error)[: 4 * MAX_ERROR_CHARACTERS].split()))
+    text = "".join(character for character in text if character.isprintable())
+    return text if len(text) <= MAX_ERROR_CHARACTERS else text[: MAX_ERROR_CHARACTERS - 1] + "…"

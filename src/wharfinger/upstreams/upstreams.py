@@ -1,0 +1,283 @@
+"""Many servers as one: started side by side, each supervised by itself, with common lists and unambiguous names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from wharfinger import types as t
+from wharfinger.client import ClientOptions
+from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.transports.background import retrieve
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.upstreams.placeholders import InvalidConfiguration
+from wharfinger.upstreams.public_names import prefixes_of, public_names
+from wharfinger.upstreams.upstream import Upstream, UpstreamChange
+
+__all__ = ["UpstreamPrompt", "UpstreamResource", "UpstreamTemplate", "UpstreamTool", "Upstreams"]
+
+log = logging.getLogger("wharfinger.upstreams")
+
+LIST_SECONDS = 5.0
+"""How long a list of all servers waits for each of them. What a slower one listed before is used meanwhile."""
+
+Item = TypeVar("Item")
+
+
+class UpstreamTool(NamedTuple):
+    """A tool of a server, with the name under which it is offered; `tool` has the server's own name."""
+
+    server: str
+    name: str
+    tool: t.Tool
+
+
+class UpstreamPrompt(NamedTuple):
+    """A prompt of a server, with the name under which it is offered; `prompt` has the server's own name."""
+
+    server: str
+    name: str
+    prompt: t.Prompt
+
+
+class UpstreamResource(NamedTuple):
+    """A resource and its server."""
+
+    server: str
+    resource: t.Resource
+
+
+class UpstreamTemplate(NamedTuple):
+    """A resource template and its server."""
+
+    server: str
+    template: t.ResourceTemplate
+
+
+class _Names(Generic[Item]):
+    """The public names of the tools, or of the prompts, of all servers."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream], prefixes: Mapping[str, str]) -> None:
+        self._upstreams, self._prefixes = upstreams, prefixes
+        self._of_server: dict[str, tuple[list[str], dict[str, str]]] = {}
+        self.found: dict[str, tuple[str, str]] = {}
+        """By public name, the server and its own name."""
+
+    def update(self, server: str, own_names: list[str]) -> dict[str, str]:
+        """Return the public names of a server's list, by its own names."""
+        before = self._of_server.get(server)
+        if before is not None and before[0] == own_names:
+            return before[1]
+        upstream = self._upstreams[server]
+        rename = upstream.config.rename
+        names = public_names(server, self._prefixes[server], own_names, rename, self._prefixes.values())
+        self._of_server[server] = own_names, names
+        for name in [name for name, (owner, _) in self.found.items() if owner == server]:
+            del self.found[name]
+        for own, name in names.items():
+            self.found.setdefault(name, (server, own))
+        return names
+
+
+class Upstreams(Mapping[str, Upstream]):
+    """The servers of a configuration, by their names: `async with Upstreams(read_config("mcp.json")) as upstreams`.
+
+    Entering starts all of them side by side, and waits for none; `ready` waits. Leaving stops them: no process is left.
+    Use it in one event loop, once.
+    """
+
+    def __init__(
+        self, configs: Iterable[ServerConfig], *, options: Callable[[ServerConfig], ClientOptions] | None = None
+    ) -> None:
+        """`options` returns the options of a server's client, such as its handlers.
+
+        Raises:
+            InvalidConfiguration: two servers have the same name or prefix, or a target cannot be a server.
+        """
+        self._observers: list[Callable[[UpstreamChange], object]] = []
+        self._upstreams: dict[str, Upstream] = {}
+        for config in configs:
+            if config.name in self._upstreams:
+                raise InvalidConfiguration(f"Two servers are named {config.name!r}: rename one of them.")
+            given = options(config) if options is not None else ClientOptions()
+            self._upstreams[config.name] = Upstream(config, given, self._report)
+        prefixes = prefixes_of({name: one.config.prefix for name, one in self._upstreams.items()})
+        owners: dict[str, str] = {}
+        for name, prefix in prefixes.items():
+            other = owners.setdefault(prefix, name)
+            if other != name:
+                raise InvalidConfiguration(
+                    f"The servers {other!r} and {name!r} have the same prefix {prefix!r}: give one of them another one."
+                )
+        self._tool_names: _Names[t.Tool] = _Names(self._upstreams, prefixes)
+        self._prompt_names: _Names[t.Prompt] = _Names(self._upstreams, prefixes)
+
+    # A mapping.
+
+    def __getitem__(self, name: str) -> Upstream:
+        return self._upstreams[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._upstreams)
+
+    def __len__(self) -> int:
+        return len(self._upstreams)
+
+    # Starting and stopping.
+
+    async def __aenter__(self) -> Self:
+        for upstream in self._upstreams.values():
+            upstream.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop every server; their processes have ended when this returns."""
+        await asyncio.gather(*(upstream.close() for upstream in self._upstreams.values()))
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Return when every server has started, or its first attempt has failed; or after `timeout` seconds."""
+        waiting = [asyncio.ensure_future(upstream.settled()) for upstream in self._upstreams.values()]
+        if not waiting:
+            return
+        try:
+            await asyncio.wait(waiting, timeout=timeout)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    def on_change(self, callback: Callable[[UpstreamChange], object]) -> Callable[[], None]:
+        """Call a function when the state or a list of a server has changed. Returns a function that ends this.
+
+        A change is a hint to look again, and is not awaited. Exceptions are logged.
+        """
+        self._observers.append(callback)
+
+        def remove() -> None:
+            if callback in self._observers:
+                self._observers.remove(callback)
+
+        return remove
+
+    def _report(self, change: UpstreamChange) -> None:
+        for observer in tuple(self._observers):
+            try:
+                observer(change)
+            except Exception:
+                log.exception("%r failed", observer)
+
+    # Lists.
+
+    async def tools(self) -> list[UpstreamTool]:
+        """Return the tools of all servers but those that are down, with their public names, in the servers' order."""
+        found: list[UpstreamTool] = []
+        for upstream, tools in await self._each("tools", Upstream.tools):
+            names = self._tool_names.update(upstream.name, [tool.name for tool in tools])
+            found += (UpstreamTool(upstream.name, names[tool.name], tool) for tool in tools)
+        return found
+
+    async def prompts(self) -> list[UpstreamPrompt]:
+        """Return the prompts of all servers; as `tools`."""
+        found: list[UpstreamPrompt] = []
+        for upstream, prompts in await self._each("prompts", Upstream.prompts):
+            names = self._prompt_names.update(upstream.name, [prompt.name for prompt in prompts])
+            found += (UpstreamPrompt(upstream.name, names[prompt.name], prompt) for prompt in prompts)
+        return found
+
+    async def resources(self) -> list[UpstreamResource]:
+        """Return the resources of all servers that answer in time."""
+        return [
+            UpstreamResource(upstream.name, resource)
+            for upstream, resources in await self._each("resources", Upstream.resources)
+            for resource in resources
+        ]
+
+    async def templates(self) -> list[UpstreamTemplate]:
+        """Return the resource templates of all servers; as `tools`."""
+        return [
+            UpstreamTemplate(upstream.name, template)
+            for upstream, templates in await self._each("templates", Upstream.templates)
+            for template in templates
+        ]
+
+    async def _each(
+        self,
+        kind: str,
+        listing: Callable[[Upstream], Coroutine[Any, Any, list[Item]]],
+    ) -> list[tuple[Upstream, list[Item]]]:
+        """Return the list of each server; of one that is starting, slow or failing, the last one."""
+        asked = [upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")]
+        tasks: dict[Upstream, asyncio.Task[list[Item]]] = {}
+        for upstream in asked:
+            if upstream.status == "ready" or (upstream.status == "idle" and kind == "resources"):
+                tasks[upstream] = asyncio.get_running_loop().create_task(listing(upstream))
+                tasks[upstream].add_done_callback(retrieve)
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=LIST_SECONDS)
+        found: list[tuple[Upstream, list[Item]]] = []
+        for upstream in asked:
+            task = tasks.get(upstream)
+            items = _result(upstream, kind, task)
+            if items is None:
+                items = [] if kind == "resources" else upstream.last_listed(kind)
+            found.append((upstream, items))
+        return found
+
+    # Routing.
+
+    def find_tool(self, public_name: str) -> tuple[Upstream, str]:
+        """Return the server of a tool and the server's own name for it, by the lists that were read last.
+
+        Raises:
+            InvalidArgument: there is no such tool; the message suggests another one.
+        """
+        return self._find(self._tool_names.found, public_name, "tool")
+
+    def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
+        """Return the server of a prompt and the server's own name for it; as `find_tool`."""
+        return self._find(self._prompt_names.found, public_name, "prompt")
+
+    def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
+        if name not in names:
+            near = get_close_matches(name[:128], names, 1)
+            raise InvalidArgument(f"There is no {noun} {name[:128]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        server, own = names[name]
+        return self._upstreams[server], own
+
+    async def servers_of(self, uri: str) -> list[Upstream]:
+        """Return the servers that publish a URI: those that list it, or else those with a template or URIs like it.
+
+        Several are a collision, which the caller decides or reports. A server that is down is not among them.
+        """
+        usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
+        usable = [upstream for upstream in usable if upstream.offers_uri(uri)]
+        if len(self._upstreams) == 1:
+            return usable
+        await self._each("uris", _index_uris)
+        exact = [upstream for upstream in usable if upstream.uris.has(uri)]
+        return exact or [upstream for upstream in usable if upstream.uris.covers(uri)]
+
+
+async def _index_uris(upstream: Upstream) -> list[Any]:
+    await upstream.index_uris()
+    return []
+
+
+def _result(upstream: Upstream, kind: str, task: asyncio.Task[list[Item]] | None) -> list[Item] | None:
+    """Return the list that was read; None if it could not be, or not yet."""
+    if task is None or not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    if isinstance(error, WharfingerError):
+        log.debug("%s does not list its %s: %s", upstream.name, kind, error)
+    elif error is not None:
+        log.error("the %s of %s could not be listed", kind, upstream.name, exc_info=error)
+    return task.result() if error is None else None
