@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.policy import oracle, universe
 from wharfinger.policy import Policy, Rule
-from wharfinger.policy.access import MAX_PLACES, MAX_REMEMBERED_CHARACTERS
+from wharfinger.policy.access import MAX_DIRECTORIES, MAX_REMEMBERED_CHARACTERS
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.sources.folder import file_uri
 
@@ -285,7 +285,7 @@ def test_access_of_a_known_principal_is_compiled_once() -> None:
 
 
 def test_flood_of_uris_and_principals_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wharfinger.policy.access.MAX_PLACES", 1_000)
+    monkeypatch.setattr("wharfinger.policy.access.MAX_DIRECTORIES", 1_000)
     monkeypatch.setattr("wharfinger.policy.policy.MAX_PRINCIPALS", 100)
     monkeypatch.setattr("wharfinger.policy.policy.MAX_COMPILED_RULES", 200)
     policy = Policy(
@@ -295,7 +295,7 @@ def test_flood_of_uris_and_principals_takes_bounded_memory(monkeypatch: pytest.M
     for number in range(3_000):
         who = Principal(subject=f"u{number % 500}")
         assert policy.access(who).allows("read", f"file:///{number}/b")
-        assert len(policy._places) <= 1_000
+        assert len(policy._directories) <= 1_000
         assert len(policy._by_principal) <= 100
         assert sum(len(access.rules) + 1 for access in policy._by_rules.values()) <= 200
 
@@ -309,7 +309,7 @@ def test_remembered_places_take_little_memory() -> None:
         used = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert used / 4_000 * MAX_PLACES < 60e6
+    assert used / 4_000 * MAX_DIRECTORIES < 60e6
 
 
 def test_long_uris_are_decided_and_not_remembered() -> None:
@@ -317,10 +317,10 @@ def test_long_uris_are_decided_and_not_remembered() -> None:
     access = policy.access(ANN)
     path = "file:///a/" + "/".join("b" * (MAX_REMEMBERED_CHARACTERS // 2))
     assert not access.allows("read", f"{path}/z")
-    before = len(policy._places)
+    before = len(policy._directories)
     assert access.allows("read", f"{path}/" + "/".join("c" * 100) + "/y")
     assert not access.allows("read", f"{path}/" + "/".join("c" * 100) + "/z")
-    assert len(policy._places) - before <= 2
+    assert len(policy._directories) - before <= 2
 
 
 @pytest.mark.parametrize("segments", [500, 510, 511, 2_000, 15_000])
@@ -341,7 +341,7 @@ def test_threads_decide_alike_while_the_memory_is_emptied() -> None:
         for number in range(3_000):
             access = policy.access(Principal(subject=f"{thread}"))
             if number % 10 == 0:
-                policy._places.clear()
+                policy._directories.clear()
             for name, expected in (("a", True), ("private", False)):
                 uri = f"file:///docs/{number % 50}/{name}"
                 if access.allows("read", uri) != expected:

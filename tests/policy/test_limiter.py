@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wharfinger.auth import Principal
 from wharfinger.errors import RateLimited
 from wharfinger.policy import Limit, Policy, Rule, UnusablePolicy
-from wharfinger.policy.limiter import EXAMINED, Limiter, Parallel, Rate
+from wharfinger.policy.limiter import EXAMINED_BUCKETS, Limiter, Parallel, Rate
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL
 
 ANN = Principal(subject="ann", issuer="https://id.example", scopes=frozenset({"a"}))
@@ -238,7 +238,7 @@ def test_a_flood_of_addresses_cannot_grow_the_memory_nor_free_anybody() -> None:
     assert rate.wait("address new", 1, clock.now) > 0, "all others share a bucket, which is used up"
     assert rate.wait("principal bob", 1, clock.now) == 0, "who signs in has one"
     clock.now += 120
-    for _ in range(100 // EXAMINED + 1):
+    for _ in range(100 // EXAMINED_BUCKETS + 1):
         assert rate.wait("address late", 1, clock.now) == 0
     rate.take("address late", 1, clock.now)
     assert rate.wait("address late", 2, clock.now) > 0

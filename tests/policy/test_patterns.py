@@ -214,7 +214,7 @@ def test_a_segment_is_never_matched_by_its_beginning() -> None:
         ("https://Example.com/**", "in a simpler way"),
         ("https://example.com:443/**", "in a simpler way"),
         ("file:///docs/a b", "in a simpler way"),
-        ("file:///docs/a?x=*", "without its query"),
+        ("file:///docs/a?x=*", "without their query"),
         ("tool:", "has no name"),
         ("prompt://a", "has no name"),
         ("file:///" + "a/" * MAX_SEGMENTS, "more than 64 segments"),

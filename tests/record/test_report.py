@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.record.audit_line import AuditLine, encode_line
-from wharfinger.record.report import AuditReport, Counts, RecordedLine, every_part, read_lines
+from wharfinger.record.report import AuditReport, Counts, RecordedLine, read_lines, with_rotated_files
 
 
 def line(number: int = 0, **fields: Any) -> bytes:
@@ -24,7 +24,7 @@ def line(number: int = 0, **fields: Any) -> bytes:
 
 def summary(path: Path, **choice: str) -> dict[str, Any]:
     report = AuditReport(**choice)
-    for part in every_part([path]):
+    for part in with_rotated_files([path]):
         report.add_file(part)
     return report.as_dict(10)
 
@@ -85,7 +85,7 @@ def test_every_part_is_read_once_oldest_first(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     (tmp_path / "log.backup").write_bytes(line(target="other"))
     (tmp_path / "logs").write_bytes(line(target="other"))
-    parts = every_part([tmp_path / "log", tmp_path / "log.1"])
+    parts = with_rotated_files([tmp_path / "log", tmp_path / "log.1"])
     assert [part.name for part in parts] == names
     assert {one["target"] for one in summary(tmp_path / "log")["read"]} == set(names)
 

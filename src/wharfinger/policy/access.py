@@ -1,15 +1,15 @@
 """`RuleAccess`: the rules that apply to one principal, compiled for fast decisions.
 
-Reading a list asks about each of its URIs, most of which are in the same few directories. So what every pattern can
-still match below a directory is remembered (`_Place`), and a URI costs one more step from there:
+A list asks about each of its URIs, most of which are in the same few directories. So what the patterns can still match
+below a directory is remembered (`_Directory`), and a URI in it costs one more step:
 
-- a pattern that goes on with a plain name is found by that name in a dictionary;
+- a pattern whose next segment is a plain name is found by that name in a dictionary;
 - a pattern that matches everything below (`file:///docs/**`) needs no step, and of several such rules only the first
   of each kind is kept;
 - only the others, such as `**/*.md`, take a step each.
 
-So rules about other directories cost nothing, however many there are. The places of all accesses of a policy share one
-bounded memory: callers who ask for many URIs can only make each other's decisions slower by microseconds.
+So rules about other directories cost nothing, however many there are. The directories of all accesses of a policy share
+one bounded memory: callers who ask for many URIs can only make each other's decisions slower by microseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["CompiledRule", "Decisions", "RuleAccess"]
 
 MAX_DECISIONS = 16_384
 """Most decisions that the accesses of a policy remember together."""
-MAX_PLACES = 32_768
+MAX_DIRECTORIES = 32_768
 """Most directories that are remembered for all accesses of a policy."""
 MAX_REMEMBERED_CHARACTERS = 512
 """Directories with longer URIs are computed each time, so that a caller cannot fill the memory with them."""
@@ -52,14 +52,14 @@ class _Candidate(NamedTuple):
     positions: int
 
 
-class _Place:
+class _Directory:
     """What the patterns of one access can still match at and below a directory."""
 
     __slots__ = ("_by_name", "_certain", "_others", "is_empty", "may_read", "reads_all")
 
     def __init__(self, candidates: Iterable[_Candidate]) -> None:
         self._by_name: dict[str, list[_Candidate]] = {}
-        """The candidates that can only go on with this segment."""
+        """The candidates whose next segment can only be this name."""
         self._others: list[_Candidate] = []
         certain: dict[tuple[bool, frozenset[str], tuple[str, ...]], _Candidate] = {}
         allows = covers = denies = denies_all = False
@@ -112,9 +112,9 @@ class _Place:
 
 _KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
 """Actions on names instead of URIs."""
-_NOWHERE = _Place(())
+_NO_MATCHES = _Directory(())
 REFUSED = Decision(False)
-Places = dict[tuple[str, Segments], _Place]
+Directories = dict[tuple[str, Segments], _Directory]
 Decisions = dict[tuple[str, str, str], Decision]
 """By key of the access, action and target."""
 
@@ -122,7 +122,7 @@ Decisions = dict[tuple[str, str, str], Decision]
 class RuleAccess:
     """What one principal may do by the rules that apply to it; see `protocol.interfaces.Access`.
 
-    `places` and `decisions` are memory that several accesses with different keys may share.
+    `directories` and `decisions` are memory that several accesses with different keys may share.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class RuleAccess:
         key: str,
         rules: Sequence[CompiledRule],
         is_public: Callable[[str], bool],
-        places: Places | None = None,
+        directories: Directories | None = None,
         decisions: Decisions | None = None,
     ) -> None:
         self.key = key
@@ -142,16 +142,16 @@ class RuleAccess:
             for pattern in rule.patterns
         ]
         self._names = {
-            kind: _Place(one for one in candidates if one.pattern.kind in (kind, "any"))
+            kind: _Directory(one for one in candidates if one.pattern.kind in (kind, "any"))
             for kinds in _KINDS.values()
             for kind in kinds
         }
-        self._top = _Place(one for one in candidates if one.pattern.kind in ("uri", "any"))
-        self._places: Places = {} if places is None else places
+        self._top = _Directory(one for one in candidates if one.pattern.kind in ("uri", "any"))
+        self._directories: Directories = {} if directories is None else directories
         self._decisions: Decisions = {} if decisions is None else decisions
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide about one action on a URI, or on `tool:NAME` or `prompt:NAME`; remembered for further requests."""
+        """Decide about one action on a URI, `tool:NAME` or `prompt:NAME`, and remember the decision."""
         known = self._decisions.get((self.key, action, target))
         if known is None:
             known = self._decide(action, target)
@@ -166,7 +166,7 @@ class RuleAccess:
             kind, _, name = target.partition(":")
             return self._names[kind].decide(action, name) if kind in _KINDS[action] and name else REFUSED
         segments = segments_of(target)
-        return REFUSED if segments is None else self._place(segments[:-1]).decide(action, segments[-1])
+        return REFUSED if segments is None else self._directory(segments[:-1]).decide(action, segments[-1])
 
     def allows(self, action: str, target: str) -> bool:
         """Return whether `decide` allows it. Called for each entry of a list, which is not remembered."""
@@ -174,11 +174,11 @@ class RuleAccess:
 
     def may_read_below(self, prefix: str) -> bool:
         """Return whether any URI that begins with a text may be allowed."""
-        return self._place_of(prefix).may_read
+        return self._directory_of(prefix).may_read
 
     def reads_all_below(self, prefix: str) -> bool:
         """Return whether every URI that begins with a text is allowed."""
-        return self._place_of(prefix).reads_all
+        return self._directory_of(prefix).reads_all
 
     def readable_names(self, prefix: str) -> Callable[[str], bool]:
         """Return a function that returns whether an entry of a directory may be read, by its decoded name.
@@ -187,9 +187,9 @@ class RuleAccess:
         about each of them.
         """
         allowed, denied = _NameTests(), _NameTests()
-        for _, rule, pattern, at in self._place_of(prefix).candidates():
+        for _, rule, pattern, positions in self._directory_of(prefix).candidates():
             if "read" in rule.actions and (rule.denies or not rule.missing_scopes):
-                (denied if rule.denies else allowed).add(pattern, at)
+                (denied if rule.denies else allowed).add(pattern, positions)
         if denied.all or not (allowed.all or allowed.names or allowed.matchers):
             return _refuses_all
         unusual = has_unusual_character
@@ -203,29 +203,29 @@ class RuleAccess:
         """Return whether every caller may read a URI."""
         return self._is_public(uri)
 
-    def _place_of(self, prefix: str) -> _Place:
+    def _directory_of(self, prefix: str) -> _Directory:
         segments = segments_below(prefix)
-        return _NOWHERE if segments is None else self._place(segments)
+        return _NO_MATCHES if segments is None else self._directory(segments)
 
-    def _place(self, segments: Segments) -> _Place:
-        """Return what may match below these segments. It begins at the longest beginning that is remembered."""
-        place = self._places.get((self.key, segments))
-        if place is not None:
-            return place
+    def _directory(self, segments: Segments) -> _Directory:
+        """Return what may match below these segments, starting from the nearest directory that is remembered."""
+        directory = self._directories.get((self.key, segments))
+        if directory is not None:
+            return directory
         known = len(segments) - 1
-        while known > 0 and (place := self._places.get((self.key, segments[:known]))) is None:
+        while known > 0 and (directory := self._directories.get((self.key, segments[:known]))) is None:
             known -= 1
-        if place is None:
-            place, known = self._top, 0
+        if directory is None:
+            directory, known = self._top, 0
         characters = sum(map(len, segments[:known])) + known
-        for at in range(known, len(segments)):
-            place = _NOWHERE if place.is_empty else _Place(place.after(segments[at]))
-            characters += len(segments[at]) + 1
+        for index in range(known, len(segments)):
+            directory = _NO_MATCHES if directory.is_empty else _Directory(directory.after(segments[index]))
+            characters += len(segments[index]) + 1
             if characters <= MAX_REMEMBERED_CHARACTERS:
-                if len(self._places) >= MAX_PLACES:
-                    self._places.clear()
-                self._places[self.key, segments[: at + 1]] = place
-        return place
+                if len(self._directories) >= MAX_DIRECTORIES:
+                    self._directories.clear()
+                self._directories[self.key, segments[: index + 1]] = directory
+        return directory
 
 
 class _NameTests:

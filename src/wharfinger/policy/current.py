@@ -5,9 +5,9 @@ out those that the caller may not read:
 
     entries = [entry for entry in entries if may_read(entry.uri)]
 
-The server sets the access for each request, and it also holds in the threads that a request uses. Without a policy, and
-in tasks that belong to no request, such as indexing, everything may be read. A cache that several callers share must
-therefore hold what is there, and be filtered after it.
+The server sets the access for each request, also in the threads that the request uses. Without a policy, and in tasks
+that belong to no request, such as indexing, everything may be read. So a cache that several callers share must hold all
+entries, and be filtered for each caller when it is read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def is_restricted() -> bool:
 
 
 def unrestricted(function: Callable[[], T]) -> T:
-    """Call a function as without a policy, for work that is not for the current caller alone."""
+    """Call a function as if there were no policy, for work that is not for the current caller alone."""
     token = CURRENT_ACCESS.set(None)
     try:
         return function()
@@ -73,7 +73,7 @@ def may_read(uri: str) -> bool:
 
 
 def may(action: str, target: str) -> bool:
-    """Return whether the current caller may do an action, such as `query`, on a URI, or on `tool:NAME`."""
+    """Return whether the current caller may do an action, such as `query`, on a URI or `tool:NAME`."""
     access = CURRENT_ACCESS.get()
     return access is None or access.allows(action, target)
 
@@ -112,7 +112,7 @@ def readable_names_of(access: Access, prefix: str) -> Callable[[str], bool]:
 
 
 def names_by_decision(access: Access, prefix: str) -> Callable[[str], bool]:
-    """Return what `readable_names_of` returns for an access that decides about whole URIs only."""
+    """Return such a function for an access that can only decide about whole URIs."""
     allows = access.allows
     return lambda name: allows("read", prefix + quote_from_bytes(name.encode("utf-8", "surrogateescape"), _PLAIN))
 
@@ -124,9 +124,10 @@ def readable_uris() -> Callable[[str], bool]:
     directories: dict[str, Callable[[str], bool] | None] = {}
 
     def test(uri: str) -> bool:
-        place = uri.rfind("/", 0, at if (at := uri.find("?")) >= 0 else len(uri)) + 1
-        prefix, name = uri[:place], uri[place : at if at >= 0 else None]
-        if not place or not _PLAIN_NAME(name):
+        path = uri.partition("?")[0]
+        start = path.rfind("/") + 1
+        prefix, name = path[:start], path[start:]
+        if not start or not _PLAIN_NAME(name):
             return may_read(uri)
         if prefix not in directories:
             if len(directories) >= MAX_DIRECTORIES:
@@ -139,12 +140,12 @@ def readable_uris() -> Callable[[str], bool]:
 
 
 def reads_source(uri: str) -> bool:
-    """Return whether the current caller may read anything of a source, by the URI of its top; True if that is empty."""
+    """Return whether the current caller may read anything of a source with this top URI; True if the URI is empty."""
     return not uri or may_read(uri) or may_read_below(uri if uri.endswith("/") else f"{uri}/")
 
 
 def reads_all_of_source(uri: str) -> bool:
-    """Return whether the current caller may read everything of a source, by the URI of its top."""
+    """Return whether the current caller may read everything of a source with this top URI."""
     return reads_all_below(uri if not uri or uri.endswith("/") else f"{uri}/")
 
 

@@ -1,7 +1,7 @@
 """Finds rules that have no effect, or less than they seem to have, and what a policy lets everyone see.
 
-A rule that matches nothing is often a mistake in writing: the label of a folder, the name of a tool. Such a rule that
-denies is dangerous. So each pattern is compared with what is published, if that is known.
+A rule that matches nothing often has a spelling mistake, for example in the label of a folder or the name of a tool. If
+it is a rule that denies, that is dangerous. So each pattern is compared with what is published, if that is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLES = 5
 
 
 class Published(NamedTuple):
-    """What a server publishes, as its lists say."""
+    """What a server publishes, according to its lists."""
 
     uris: Sequence[str]
     tools: Sequence[str] = ()
@@ -62,7 +62,7 @@ class PublicView(NamedTuple):
 
     rules: tuple[str, ...]
     number: int
-    """How many of the listed resources."""
+    """The number of listed resources that anyone may read."""
     examples: tuple[str, ...]
     tools: tuple[str, ...]
     prompts: tuple[str, ...]
@@ -88,15 +88,17 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
             continue
         for root in words(parsed.rule.roots):
             if published.roots is not None and not published.roots(root):
-                yield Finding(id, f"Nothing is published of the directory {root}.")
+                yield Finding(id, f"Nothing in the directory {root} is published.")
         if parsed.rule.what is not None:
             yield from _unmatched(id, parsed.denies, patterns, published)
     for failure in () if policy.has_roots and published is None else policy.check_tests():
         yield Finding("", failure)
     if policy.has_roots and published is None:
-        yield Finding("", "Rules with roots match only what is published: name that too, to check them.", problem=False)
+        message = "Rules with roots match only what is published: add the targets of `serve` to check them."
+        yield Finding("", message, problem=False)
     if not policy.tests:
-        yield Finding("", "There is no [[test]], which would stop a start with a mistake.", problem=False)
+        message = "There is no [[test]]: tests keep the server from starting with a mistake in its policy."
+        yield Finding("", message, problem=False)
 
 
 def _unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
@@ -111,6 +113,7 @@ def _unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetP
 
 
 def _single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+    """Find rules that deny files in one revision of a repository only."""
     for pattern in patterns:
         scheme, _, rest = pattern.text.partition("://")
         segments = rest.split("/")
@@ -124,7 +127,7 @@ def _single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Fi
 
 
 def _shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[Finding]:
-    """Find what a rule allows in vain, since another one denies all of it to all of its principals."""
+    """Find patterns without effect, because another rule denies all that they match to all principals of the rule."""
     named = set(words(allow.rule.who))
     for deny in denials:
         rule, refused = deny.rule, set(words(deny.rule.who))
@@ -135,7 +138,7 @@ def _shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[Findin
             continue
         for inner in allow.patterns:
             if any(contains(outer, inner) for outer in deny.patterns):
-                yield Finding(allow.id, f"{inner.text} is allowed in vain, since {deny.id} refuses all of it.")
+                yield Finding(allow.id, f"{inner.text} has no effect: {deny.id} refuses all of it.")
 
 
 def _unmatched(id: str, denies: bool, patterns: Iterable[TargetPattern], published: Published) -> Iterator[Finding]:
@@ -154,12 +157,12 @@ def _unmatched(id: str, denies: bool, patterns: Iterable[TargetPattern], publish
             yield Finding(id, f"{pattern.text} matches nothing: {top} is not published.{_near(top, tops)}")
         elif beginning in published.missing:
             yield Finding(id, f"{pattern.text} matches nothing: there is no {beginning}.")
-        elif not denies:  # a denial is often written for files that may come
+        elif not denies:  # rules that deny are often written for files that do not exist yet
             yield Finding(id, f"{pattern.text} matches nothing that is listed now.", problem=False)
 
 
 def unmatched_beginnings(policy: Policy, uris: Sequence[str]) -> list[str]:
-    """Return the URIs to read, in order to know whether patterns without a match among `uris` are mistakes."""
+    """Return the URIs to read in order to find out whether patterns that match none of `uris` are mistakes."""
     found: dict[str, None] = {}
     for parsed in policy.rules:
         for pattern in parsed.patterns:

@@ -46,7 +46,7 @@ def first_policy(published: Published, harmless_tools: Sequence[str], targets: S
     ]
     if harmless_tools:
         what = [f"tool:{name}" for name in harmless_tools]
-        comment = "These tools change nothing. What they read is judged as well."
+        comment = "These tools change nothing. The rules also apply to what they read."
         parts.append(_rule("allow", comment, do="call", what=what))
     if others := [name for name in published.tools if name not in harmless_tools]:
         text = _rule("allow", "These tools may change something: choose who may call them.", do="call",

@@ -2,7 +2,7 @@
 
 A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 calls at once, and then one every 0.6 s. A bucket is
 one number, the time at which it will be full again; a call moves it 0.6 s into the future, and is refused if that would
-be more than a minute away. So there is no window with edges at which twice as much is allowed. The clock never steps.
+be more than a minute away. So a caller never gets twice the amount, as at the edge of a fixed window.
 
 Bytes are known only after a call. An answer may take a bucket below empty; then calls are refused until the debt is
 paid, so that one large answer costs as much as many small ones.
@@ -34,12 +34,12 @@ MAX_BUCKETS = 100_000
 """Most callers with a bucket of their own, for each limit: about 15 MB."""
 MAX_PRINCIPALS = 10_000
 """Most principals whose limits are remembered."""
-EXAMINED = 2
+EXAMINED_BUCKETS = 2
 """Buckets that are examined for each new one; full ones are forgotten."""
 TOLERANCE_SECONDS = 1e-6
 """The rounding error of a hundred additions is smaller."""
 SHARED = ""
-"""The caller in whose name everybody counts who has no bucket when there are too many."""
+"""The key of the bucket that callers without one share when there are too many."""
 
 
 class Rate:
@@ -55,7 +55,7 @@ class Rate:
         self._most = most
         self._principals: _Buckets = OrderedDict()
         self._addresses: _Buckets = OrderedDict()
-        """Those of callers who are not signed in, apart, so that a flood of addresses concerns nobody else."""
+        """The buckets of callers who are not signed in. A flood of addresses does not affect the others."""
 
     def __len__(self) -> int:
         return len(self._principals) + len(self._addresses)
@@ -67,7 +67,7 @@ class Rate:
         return max(0.0, full_at + amount * self._seconds_each - now - self._seconds - TOLERANCE_SECONDS)
 
     def take(self, caller: str, amount: int, now: float) -> None:
-        """Take an amount out of the bucket, also more than it holds."""
+        """Take an amount out of the bucket, even if it holds less."""
         buckets, caller = self._find(caller, now)
         known = buckets.get(caller)
         if known is None:
@@ -85,11 +85,11 @@ class Rate:
 
 
 _Buckets = OrderedDict[str, float]
-"""By caller, the time at which the bucket will be full again; those that were not examined for longest first."""
+"""By caller, the time at which the bucket will be full again. The first one was examined longest ago."""
 
 
 def _forget_full(buckets: _Buckets, now: float) -> None:
-    for _ in range(min(EXAMINED, len(buckets))):
+    for _ in range(min(EXAMINED_BUCKETS, len(buckets))):
         caller, full_at = buckets.popitem(last=False)
         if full_at > now:
             buckets[caller] = full_at  # at the end
@@ -161,24 +161,24 @@ class Use:
         self._bytes: list[Rate] = []
 
     def begin(self, meters: _Meters, *, parallel: bool = True) -> Callable[[], None] | None:
-        """Count a call, once by each limit. Returns the function to call when it has ended, if that matters.
+        """Count a call, once by each limit. Returns the function to call when it has ended, or None.
 
         Raises:
             RateLimited: a limit is reached; nothing was counted.
         """
         caller, now = self._caller, self._clock()
-        calls, received, running = meters
+        calls, volume, running = meters
         if running is not None and parallel and running.is_full(caller):
             raise _refusal(running.name, 1)
-        if received is not None and (wait := received.wait(caller, 1, now)) > 0:
-            raise _refusal(received.name, wait)
+        if volume is not None and (wait := volume.wait(caller, 1, now)) > 0:
+            raise _refusal(volume.name, wait)
         if calls is not None and calls not in self._calls:
             if (wait := calls.wait(caller, 1, now)) > 0:
                 raise _refusal(calls.name, wait)
             calls.take(caller, 1, now)
             self._calls.append(calls)
-        if received is not None and received not in self._bytes:
-            self._bytes.append(received)
+        if volume is not None and volume not in self._bytes:
+            self._bytes.append(volume)
         if running is None or not parallel:
             return None
         running.begin(caller)
@@ -194,8 +194,8 @@ class Use:
 class Limiter:
     """The limits of a policy, and what every caller has used of them.
 
-    With `previous`, limits that are equal to one of another limiter continue its counts: a new policy does not give
-    anybody a new budget. `clock` returns seconds, and never steps.
+    Limits that are equal to one of `previous` continue its counts, so that a new policy gives no caller a new budget.
+    `clock` returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -219,11 +219,11 @@ class Limiter:
         self._remembered: OrderedDict[int, tuple[Principal, dict[str, _Meters | None]]] = OrderedDict()
 
     def use_of(self, caller: str) -> Use:
-        """Return an empty use for a request of a client; `caller` is in whose name it counts."""
+        """Return an empty `Use` for a request of a client, which counts for this caller."""
         return Use(caller, self._clock)
 
     def begin(self, principal: Principal, action: str, use: Use, *, parallel: bool = True) -> Callable[[], None] | None:
-        """Count a request. Returns the function to call when it has ended, if that matters.
+        """Count a request. Returns the function to call when it has ended, or None.
 
         A handler's own requests pass the use of its client's request: each limit counts all of them together once.
         `parallel`: whether it counts as one of the calls that run at the same time.
@@ -252,20 +252,19 @@ class Limiter:
             for one in self._limits
             if (one.actions is None or action in one.actions) and one.applies_to(principal)
         ]
-        calls, received, parallel = (next((m for m in column if m is not None), None) for column in _columns(applying))
-        found = _Meters(calls, received, parallel)  # type: ignore[arg-type]
+        found = _Meters(
+            calls=next((one.calls for one in applying if one.calls is not None), None),
+            bytes=next((one.bytes for one in applying if one.bytes is not None), None),
+            parallel=next((one.parallel for one in applying if one.parallel is not None), None),
+        )
         return None if found == (None, None, None) else found
 
 
-def _columns(meters: Sequence[_Meters]) -> tuple[tuple[Rate | Parallel | None, ...], ...]:
-    return tuple(zip(*meters, strict=True)) if meters else ((), (), ())
-
-
 def _meters_of(limit: Limit, most: int) -> _Meters:
-    calls, received = limit.rate("calls"), limit.rate("bytes")
+    calls, volume = limit.rate("calls"), limit.rate("bytes")
     return _Meters(
         None if calls is None else Rate(f"calls = {limit.calls}", *calls, most),
-        None if received is None else Rate(f"bytes = {limit.bytes}", *received, most),
+        None if volume is None else Rate(f"bytes = {limit.bytes}", *volume, most),
         None if limit.parallel is None else Parallel(f"parallel = {limit.parallel}", limit.parallel),
     )
 

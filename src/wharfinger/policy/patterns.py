@@ -4,8 +4,8 @@ A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git
 The query is left out, since it selects a part or a view of the same resource, and so is a slash at the end, so that a
 rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
 segments, and so nothing matches it: `%2e`, `%2F`, `..`, `//` inside the path, control characters, and for `http:` and
-similar schemes a host in upper case, a default port or user information. Two spellings of one file can therefore not
-be judged differently.
+similar schemes a host in upper case, a default port or user information. So two spellings of one file never get
+different decisions.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
@@ -45,7 +45,7 @@ Segments = tuple[str, ...]
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*:)(//)?")
 _NOT_CANONICAL = re.compile(
-    r"[\x00-\x20\x7f\\#]"  # control characters, spaces, a separator of other systems, a fragment
+    r"[\x00-\x20\x7f\\#]"  # control characters, spaces, a backslash, a fragment
     r"|%(?![0-9A-F]{2})"  # a bad escape, or lower-case digits (RFC 3986 §6.2.2.1)
     r"|%(?:2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]|[01][0-9A-F])"
     # an escape of an unreserved character (§6.2.2.2), of a separator or of a control character
@@ -168,7 +168,7 @@ class TargetPattern(NamedTuple):
         return positions
 
     def next_name(self, positions: int) -> str | None:
-        """Return the only segment that can follow these positions; None if others can, or none at all."""
+        """Return the segment that follows these positions; None if none or several can."""
         if positions & (positions - 1):
             return None
         index = positions.bit_length() - 1
@@ -176,7 +176,7 @@ class TargetPattern(NamedTuple):
         return item if isinstance(item, str) else None
 
     def last_items(self, positions: int) -> list[str | Matcher | None]:
-        """Return what matches a last segment after these positions: itself, a matcher, or None for any segment."""
+        """Return what may be the last segment after these positions: a text, a matcher, or None for any segment."""
         found: list[str | Matcher | None] = []
         for index, item in enumerate(self.items):
             if positions >> index & 1:
@@ -215,7 +215,7 @@ def parse_pattern(text: str) -> TargetPattern:
     if text == "**":
         return _compile(text, "uri", (_ANY,))
     if "?" in text:
-        raise UnusablePattern(f"{text!r}: rules judge a URI without its query: leave out the part from the '?' on.")
+        raise UnusablePattern(f"{text!r}: rules apply to URIs without their query: leave out the '?' and what follows.")
     if _SCHEME.match(text) is None:
         raise UnusablePattern(
             f"{text!r} is not a URI: begin with a scheme in lower case, as in file:///docs/**, or write tool:NAME or "

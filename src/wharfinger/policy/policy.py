@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.errors import WharfingerError
-from wharfinger.policy.access import CompiledRule, Decisions, Places, RuleAccess
+from wharfinger.policy.access import CompiledRule, Decisions, Directories, RuleAccess
 from wharfinger.policy.patterns import EVERYTHING, parse_pattern
 from wharfinger.policy.rule import (
     ACTIONS,
@@ -100,7 +100,7 @@ class Policy:
     A policy that has `limits` and no other rules allows everything except `inspect`, within these limits. A policy
     without anything allows nothing.
 
-    The tests are run by `check_tests`, and by whatever loads a policy from a file.
+    `load` runs the `tests` of a policy in a file; for others, call `check_tests` or `require_tests`.
 
     Raises:
         UnusablePolicy: a rule is not valid; the message names it, and says what to write.
@@ -169,8 +169,8 @@ class Policy:
     def load(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file, and run its tests.
 
-        Paths in `roots` are relative to the folder of the file. If there are any, the tests have a meaning only after
-        `bind_roots`, so its caller runs them.
+        Paths in `roots` are relative to the folder of the file. If there are any, the tests are not run here, because
+        the policy decides only after `bind_roots`.
 
         Raises:
             UnusablePolicy: the file cannot be read, is not a policy, or a test of it fails.
@@ -196,23 +196,24 @@ class Policy:
     def relative_to(self, folder: Path) -> Policy:
         """Return this policy with the paths in `roots` relative to a folder, instead of the current one."""
 
-        def placed(parsed: _ParsedRule) -> Rule:
+        def with_absolute_roots(parsed: _ParsedRule) -> Rule:
             if parsed.rule.roots is None:
                 return parsed.rule
             roots = tuple(str(folder / Path(root).expanduser()) for root in words(parsed.rule.roots))
             return msgspec.structs.replace(parsed.rule, roots=roots)
 
         return Policy(
-            allow=[placed(one) for one in self.rules if not one.denies],
-            deny=[placed(one) for one in self.rules if one.denies],
+            allow=[with_absolute_roots(one) for one in self.rules if not one.denies],
+            deny=[with_absolute_roots(one) for one in self.rules if one.denies],
             limits=self.limits,
             tests=self.tests,
         )
 
     def bind_roots(self, roots: Roots) -> Policy:
-        """Return this policy with the `roots` of its rules resolved; a directory that is not published matches nothing.
+        """Return this policy with patterns in place of the `roots` of its rules.
 
-        The server does this, since it knows which directories its sources publish.
+        The server calls this, since it knows what its sources publish. A directory that is not published matches
+        nothing.
         """
         if not self.has_roots:
             return self
@@ -237,7 +238,7 @@ class Policy:
         """Check the rules and limits against the authorization servers that the server trusts.
 
         Raises:
-            UnusablePolicy: one names another server; or there are several, and one about claims names none.
+            UnusablePolicy: a rule names another server, or there are several and a rule about claims names none.
         """
         named = [(one.id, one.rule.issuer, one.names_issuer) for one in self.rules]
         for number, limit in enumerate(self.limits, 1):
@@ -249,7 +250,7 @@ class Policy:
                 raise UnusablePolicy(f"{id}: this server does not trust the issuer {issuer!r}: it trusts {known}.")
             if issuer is None and len(issuers) > 1 and names_issuer:
                 raise UnusablePolicy(
-                    f"{id}: this server trusts several issuers, who may name different people alike: "
+                    f"{id}: this server trusts several issuers, which may give different people the same name: "
                     f'add issuer = "{issuers[0]}", or another one of {", ".join(issuers)}.'
                 )
 
@@ -291,7 +292,7 @@ class Policy:
             access = self._by_rules.get(key)
             if access is None:
                 rules = [one for one in compiled if one is not None]
-                access = RuleAccess(key, rules, self.is_public, self._places, self._decisions)
+                access = RuleAccess(key, rules, self.is_public, self._directories, self._decisions)
                 self._remember(access)
             while len(self._by_principal) >= MAX_PRINCIPALS:
                 self._by_principal.popitem(last=False)
@@ -299,20 +300,20 @@ class Policy:
         return access
 
     def _remember(self, access: RuleAccess) -> None:
-        """Keep an access, and drop the oldest ones if all have too many rules together."""
+        """Keep an access, and drop the oldest ones if they have too many rules together."""
         self._compiled_rules += len(access.rules) + 1
         while self._by_rules and self._compiled_rules > MAX_COMPILED_RULES:
             self._compiled_rules -= len(self._by_rules.popitem(last=False)[1].rules) + 1
         self._by_rules[access.key] = access
 
     def _forget(self) -> None:
-        """Begin with nothing remembered."""
+        """Empty the caches."""
         self._lock = threading.Lock()
         self._by_principal: OrderedDict[int, tuple[Principal, str]] = OrderedDict()
         """The key of the access of each principal, by its identity. It also keeps the principal alive."""
         self._by_rules: OrderedDict[str, RuleAccess] = OrderedDict()
         self._compiled_rules = 0
-        self._places: Places = {}
+        self._directories: Directories = {}
         self._decisions: Decisions = {}
 
     def is_public(self, uri: str) -> bool:
@@ -407,7 +408,7 @@ _EMPTY = {
 
 
 def _check_words(id: str, rule: Rule) -> None:
-    """Refuse empty lists, such as those of a setting that is missing: they are mistakes, and never mean everything."""
+    """Refuse an empty list, which never means everything. It may come from a setting that is missing."""
     for key, consequence in _EMPTY.items():
         value: Words | None = getattr(rule, key)
         if value is not None and not all(words(value) or [""]):
@@ -426,7 +427,7 @@ def _converted(kind: str, tables: Any) -> Iterator[Any]:
     """Convert the tables of one kind to structs.
 
     Raises:
-        UnusablePolicy: a table has an unknown key, lacks one, or has a value of another type.
+        UnusablePolicy: a table has an unknown key, lacks a required one, or has a value of another type.
     """
     entries: list[Any] = tables if isinstance(tables, list) else [None]  # pyright: ignore[reportUnknownVariableType]
     if not all(isinstance(table, Mapping) for table in entries):

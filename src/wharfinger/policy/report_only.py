@@ -27,7 +27,7 @@ class ReportOnly:
 
     @property
     def version(self) -> str:
-        """That of the policy."""
+        """The version of the policy."""
         return self.policy.version
 
     def access(self, principal: Principal) -> Access:

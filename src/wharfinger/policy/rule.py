@@ -57,20 +57,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Allows or denies actions to some principals: `Rule(who="group:staff", do="read", what="file:///docs/**")`."""
 
     who: Words
-    """To whom it applies, if any of these selectors does: `anyone`, `signed-in`, `local`, or `sub:`, `group:`,
-    `scope:`, `client:`, `email:` or `claim.NAME:` with a value that may contain `*`."""
+    """The principals to whom it applies: those that one of these selectors matches. A selector is `anyone`,
+    `signed-in`, `local`, or `sub:`, `group:`, `scope:`, `client:`, `email:` or `claim.NAME:` with a value that may
+    contain `*`."""
     do: Words | None = None
-    """The actions, of `ACTIONS`; all if it is left out."""
+    """Actions from `ACTIONS`; all of them if it is left out."""
     what: Words | None = None
     """Patterns for URIs and names (see `patterns`); everything if neither `what` nor `roots` is given."""
     roots: Words | None = None
     """Directories on this machine: the rule applies to published files in and below them."""
     level: Level | None = None
-    """Instead of `do`: all actions of a level, of `LEVELS`."""
+    """A level from `LEVELS` instead of `do`: all of its actions."""
     issuer: str | None = None
     """Apply only to principals of this authorization server. Required if the server trusts several."""
     scopes: Words = ()
-    """Scopes that the token must have as well, all of them."""
+    """Scopes that the token must also have, all of them."""
     reveal: bool = False
     """Whether a caller who only lacks scopes gets an error that names them, instead of "not found"."""
     name: str = ""

@@ -30,7 +30,7 @@ class Selector(NamedTuple):
     """`anyone`, `signed-in`, `local`, `sub`, `group`, `scope`, `client`, `email`, or the name of a claim."""
     is_claim: bool
     matcher: Matcher | str
-    """What a value must match; a text without `*` is compared."""
+    """What a value must match, or the value itself if it has no `*`."""
 
     @property
     def names_a_caller(self) -> bool:
@@ -115,7 +115,7 @@ def _values(principal: Principal, field: str) -> Collection[str]:
             return principal.scopes
         case "group":
             return _texts(claims.get("groups"))
-        case _:  # an unverified address is only what somebody typed
+        case _:  # an address that is not verified may be another person's
             verified = claims.get("email_verified") is True
             return tuple(map(_with_lower_domain, _texts(claims.get("email")))) if verified else ()
 

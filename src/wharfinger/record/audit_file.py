@@ -1,16 +1,16 @@
-"""A file that lines are appended to by a thread of its own, in order, until they are written.
+"""Appends lines to a file, in order, in a thread of its own.
 
-`append` never blocks: a bounded queue takes the line. The thread writes what has come in batches, so that a line is
-in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, and the thread
-tries again every second; `failing` says why meanwhile. `accepting` is False then, and while the queue is half full.
+`append` never blocks: it puts the line into a bounded queue. The thread writes the queue in batches, so that a line is
+in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, the thread
+tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is half full.
 
 A line is written whole. If the disk was full in the middle of one, its rest is written later, or, if another process
 has appended meanwhile, the whole line again.
 
 Rotation renames the file to `NAME.2026-11-22T15-36-01.123Z` and begins a new one. Other processes may append to the
-same file: before each batch the thread looks whether the name still belongs to the file that it has open, and opens
-the new one if it was renamed, by this class in another process or by logrotate. A lock on the file lets one of them
-rename it.
+same file: before each batch the thread checks whether the name still belongs to the file that it has open, and opens
+the new one if it was renamed, by this class in another process or by logrotate. A lock on the file makes sure that only
+one process renames it.
 
 The file is created with mode 0600, and never opened through a symbolic link: in a directory that others may write to,
 the link could let the server append to any file.
@@ -41,13 +41,15 @@ QUEUE_BYTES = 8 * 1024 * 1024
 BATCH_BYTES = 64 * 1024
 """Bytes that are written at a time."""
 PAUSE_SECONDS = 0.02
-"""Time between two batches, in which lines collect."""
+"""Time between two batches, in which the queue collects lines."""
 RETRY_SECONDS = 1.0
 """Time between two attempts while the file cannot be written."""
 CLOSE_SECONDS = 2.0
-"""How long the end waits while no line is written."""
+"""How long `close` waits without progress."""
 MIN_MAX_BYTES = 64 * 1024
 """Smallest size at which a file can be rotated; one line is smaller."""
+SETTLE_SECONDS = 0.01
+"""How long the size of a file must stay the same before its last line counts as unfinished."""
 
 
 class UnusableAuditFile(WharfingerError):
@@ -56,12 +58,8 @@ class UnusableAuditFile(WharfingerError):
     exit_code = 2
 
 
-SETTLE_SECONDS = 0.01
-"""How long the size of a file must stay the same before its last line counts as unfinished."""
-
-
 class AuditFile:
-    """Lines on their way to a file. `path` is a Path, or a descriptor that is never closed or rotated."""
+    """A file for lines. `path` is a Path, or a descriptor that is never closed or rotated."""
 
     def __init__(self, path: Path | int, *, max_bytes: int | None = None, keep: int | None = None) -> None:
         self.path = path
@@ -71,7 +69,7 @@ class AuditFile:
         """Why lines cannot be written now; empty if they can."""
         self.failing_since = 0.0
         self.dropped = 0
-        """Lines that found the queue full."""
+        """The number of lines that were dropped because the queue was full."""
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._lock = threading.Lock()
@@ -81,8 +79,9 @@ class AuditFile:
         self._thread: threading.Thread | None = None
         self._descriptor = -1
         self._rest = b""
-        """What is left of a line whose beginning is written."""
+        """The rest of a line of which only the beginning is in the file."""
         self._rest_line = b""
+        """That line."""
         self._end = 0
         """The size of the file after our last write."""
 
@@ -90,7 +89,7 @@ class AuditFile:
 
     @property
     def accepting(self) -> bool:
-        """Whether lines can be written, and there is room for those of the requests that run."""
+        """Whether lines can be written, and the queue has room for those of the requests that run."""
         return not self.failing and self._queued_bytes < QUEUE_BYTES // 2
 
     @property
@@ -186,7 +185,7 @@ class AuditFile:
         return True
 
     def _next_lines(self, room: int) -> list[bytes]:
-        """Return at least one line, and not more than there is room for."""
+        """Return at least one line, and further ones that fit into `room` bytes."""
         lines: list[bytes] = []
         size = 0
         with self._lock:
@@ -226,8 +225,9 @@ class AuditFile:
         if whole < len(lines):
             if written:
                 self._rest, self._rest_line = lines[whole][written:], lines[whole]
-            # Write again at once: that raises the error of which the short write was the sign.
-            self._write_rest() if self._rest else self._write(lines[whole:])
+                self._write_rest()  # this raises the error that made the first write a short one
+            else:
+                self._write(lines[whole:])
 
     def _done(self, count: int) -> None:
         """Remove lines from the queue that are in the file."""
@@ -250,10 +250,10 @@ class AuditFile:
     def _size(self) -> int:
         return os.fstat(self._descriptor).st_size if isinstance(self.path, Path) else 0
 
-    # -- the file and its parts
+    # -- opening and rotating
 
     def _reopen(self) -> None:
-        """Open the file, if it is not open or its name belongs to another one now."""
+        """Open the file if it is not open, or if its name now belongs to another file."""
         if isinstance(self.path, int):
             self._descriptor = self.path
             return
@@ -272,7 +272,7 @@ class AuditFile:
         self._descriptor = -1
 
     def _make_room(self, line: int) -> int:
-        """Begin a new file if this one has no room for another line. Returns the bytes for which there is room."""
+        """Rotate the file if it has no room for another line. Returns the bytes for which there is room."""
         if self.max_bytes is None or not isinstance(self.path, Path):
             return BATCH_BYTES
         size = self._size()
@@ -285,25 +285,25 @@ class AuditFile:
 
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
         if _is_file_of(self.path, self._descriptor):  # no other process has renamed it meanwhile
-            part = _part_name(self.path)
-            if sys.platform == "win32":  # which does not rename an open file
+            rotated = _rotated_path(self.path)
+            if sys.platform == "win32":  # which cannot rename an open file
                 self._close_descriptor()
-            os.rename(self.path, part)
-            self._remove_old_parts()
+            os.rename(self.path, rotated)
+            self._remove_old_files()
         self._close_descriptor()
         self._reopen()
         return self.max_bytes - self._size()
 
-    def _remove_old_parts(self) -> None:
+    def _remove_old_files(self) -> None:
         if self.keep is None or not isinstance(self.path, Path):
             return
-        parts = sorted(part for part in self.path.parent.iterdir() if _is_part(self.path.name, part.name))
-        for part in parts[: max(0, len(parts) - self.keep)]:
-            part.unlink(missing_ok=True)
+        rotated = sorted(file for file in self.path.parent.iterdir() if _is_rotated(self.path.name, file.name))
+        for file in rotated[: max(0, len(rotated) - self.keep)]:
+            file.unlink(missing_ok=True)
 
 
 def _open(path: Path) -> int:
-    """Open a file to append to it. A last line without an end, of a process that was killed, gets one.
+    """Open a file to append to it, and end its last line if a process that was killed left it unfinished.
 
     Raises:
         OSError: it cannot be opened, or is a symbolic link, a directory or the file of another user.
@@ -356,19 +356,19 @@ def _is_file_of(path: Path, descriptor: int) -> bool:
     return os.path.samestat(named, os.fstat(descriptor))
 
 
-def _part_name(path: Path) -> Path:
-    """Return an unused name for a part that ends now; the names sort by time."""
+def _rotated_path(path: Path) -> Path:
+    """Return an unused path for a file that is rotated now; such paths sort by time."""
     while True:
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(now))
-        part = path.with_name(f"{path.name}.{stamp}.{int(now * 1000) % 1000:03d}Z")
-        if not os.path.lexists(part):
-            return part
+        rotated = path.with_name(f"{path.name}.{stamp}.{int(now * 1000) % 1000:03d}Z")
+        if not os.path.lexists(rotated):
+            return rotated
         time.sleep(0.001)
 
 
-def _is_part(name: str, other: str) -> bool:
-    """Return whether a file is a part of the log `name` that was renamed here, perhaps compressed since."""
+def _is_rotated(name: str, other: str) -> bool:
+    """Return whether `other` is a rotated file of the log `name`, which may have been compressed since."""
     rest = other.removeprefix(f"{name}.").removesuffix(".gz")
     return other.startswith(f"{name}.") and len(rest) == 24 and rest[10] == "T" and rest.endswith("Z")
 

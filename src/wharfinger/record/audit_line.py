@@ -44,7 +44,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(
 
 
 class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The fields of a line, in their order. What is empty is left out."""
+    """The fields of a line, in their order. Empty fields are left out."""
 
     time: str
     action: str
@@ -59,18 +59,18 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     client: str = ""
     """The OAuth client."""
     app: str = ""
-    """The name and version of the MCP client, which it says itself."""
+    """The name and version that the MCP client gives itself."""
     address: str = ""
     rule: str = ""
     """The rule of the policy that decided."""
     via: str = ""
-    """The method of the request whose handler did this for its caller."""
+    """The method of the request whose handler did this on behalf of its caller."""
     bytes: int = 0
     ms: float = 0.0
     error: int = 0
     """The JSON-RPC code of the error that the caller got."""
     status: int = 0
-    """The HTTP status, if there was no request."""
+    """The HTTP status, if the message was refused before it became a request."""
     hits: int | msgspec.UnsetType = UNSET
     query: str = ""
     trace: str = ""
@@ -93,9 +93,8 @@ def encode_line(line: AuditLine) -> bytes:
     So no text of a caller can end the line, move the cursor of a terminal or reverse what is read.
     """
     target = line.target
-    if (
-        len(target) > MAX_FIELD or "@" in target or "?" in target or "#" in target
-    ):  # only these have passwords, as `redacted` says
+    # `redacted` finds passwords only in targets with one of these characters.
+    if len(target) > MAX_FIELD or "@" in target or "?" in target or "#" in target:
         line.target = bounded(redacted(target[: 4 * MAX_TARGET]), MAX_TARGET, len(target))
     if sum(map(len, _texts_of(line))) > MAX_FIELD:
         for name in _TEXTS:

@@ -24,7 +24,7 @@ log = logging.getLogger("wharfinger.record")
 MAX_BYTES = 100 * 1024 * 1024
 """The size at which the file is rotated unless another one is given."""
 UNRECORDED = frozenset({"ping"})
-"""Methods without a line."""
+"""Methods that are not recorded."""
 CANNOT_WRITE = "The record of requests cannot be written, so requests are refused until it can be. Try again later."
 
 
@@ -63,7 +63,7 @@ class AuditLog:
         self.queries = queries
         self.on_error = on_error
         self._unrecorded = 0
-        """Requests since the file cannot be written that have no line."""
+        """Requests without a line, because the file cannot be written."""
 
     # -- what is observed
 
@@ -118,7 +118,7 @@ class AuditLog:
             self._event(request, "unwatch", "allowed", uri)
 
     def refused(self, refusal: Refusal) -> None:
-        """Record a caller that was refused or limited before there was a request. Other errors are no decisions."""
+        """Record a message that was refused or limited before it became a request, but no other errors."""
         outcome = outcome_of_error(refusal.error)
         if outcome == "failed" or (self.on_error == "refuse" and not self.file.accepting):
             self._unrecorded += outcome != "failed"

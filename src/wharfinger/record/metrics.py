@@ -36,9 +36,8 @@ class CannotServeMetrics(WharfingerError):
 class Metrics:
     """Counts the requests of a server. `server.observers.add(Metrics(server.gauges))`.
 
-    `gauges` are functions that return numbers of now, by name; `notices` returns how many notices were sent.
-    `address` is HOST:PORT, where `/metrics` is served in a thread while the server runs; None: nowhere, to be read from
-    `registry`.
+    `gauges` are functions that return current numbers, by name; `notices` returns how many notices were sent.
+    `address` is HOST:PORT, where `/metrics` is served in a thread while the server runs. Without it, read `registry`.
 
     Raises:
         MissingExtra: prometheus-client is not installed.
@@ -59,7 +58,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self.address = None if address is None else _host_and_port(address)
         self.port = 0
-        """The port that is listened on, while it is."""
+        """The port of `/metrics`; 0 before the server starts."""
         labels = ("method", "outcome")
         self._requests = Counter("wharfinger_requests", "Requests that ended.", labels, registry=registry)
         self._seconds = Histogram(
@@ -74,7 +73,8 @@ class Metrics:
         self._gauges = gauges
         self._notices = notices
         registry.register(self)
-        self._by_row: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
+        self._counters: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
+        """The metrics of each method and outcome, with their labels."""
         self._stop: Callable[[], None] | None = None
 
     # -- what is observed
@@ -87,10 +87,10 @@ class Metrics:
         if seen.outer:
             return
         key = seen.request.method, seen.outcome
-        found = self._by_row.get(key)
+        found = self._counters.get(key)
         if found is None:
             method = key[0] if key[0] in METHODS else "other"
-            found = self._by_row[key] = (
+            found = self._counters[key] = (
                 self._requests.labels(method, key[1]), self._seconds.labels(method), self._bytes.labels(method),
             )  # fmt: skip
         requests, seconds, size = found
@@ -116,7 +116,7 @@ class Metrics:
         self._refusals.labels(str(refusal.error.http_status)).inc()
 
     def collect(self) -> Iterable[Any]:
-        """Yield the numbers of now, when Prometheus asks."""
+        """Yield the current numbers, when Prometheus reads them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for name, text in GAUGES.items():
@@ -130,7 +130,7 @@ class Metrics:
         """Listen on the address.
 
         Raises:
-            CannotServeMetrics: it is in use, or is none of this machine.
+            CannotServeMetrics: it is in use, or does not belong to this machine.
         """
         if self.address is None or self._stop is not None:
             return

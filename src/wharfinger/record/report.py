@@ -1,12 +1,13 @@
-"""Reads audit logs again: who read what, most read, refused, searches that found nothing, bytes per caller.
+"""Summarises audit logs: who read what, what was read most or refused, empty searches, and bytes per caller.
 
 Files are read line by line, and counts are kept for at most `MAX_COUNTED` names of each kind, so that a log of any
-size is summarised in bounded memory: if there are more, the rarest are dropped, and the counts of those that come later
-are too low by at most `Counts.error` (the algorithm of Misra and Gries).
+size is summarised in bounded memory. If there are more names, the rarest are dropped, and the other counts are too low
+by at most `Counts.error` (the algorithm of Misra and Gries).
 """
 
 from __future__ import annotations
 
+import glob
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
@@ -17,12 +18,12 @@ import msgspec
 
 from wharfinger.content.globs import compile_glob
 
-__all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "every_part", "read_lines"]
+__all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
 
 MAX_COUNTED = 10_000
 """Most names of a kind that are counted."""
 MAX_LINE_BYTES = 64 * 1024
-"""A longer line is damaged: the log writes none."""
+"""A longer line is damaged, since `AuditLog` writes no such line."""
 SUMMED = ("allowed", "refused", "failed", "cancelled", "limited")
 
 
@@ -85,7 +86,7 @@ class AuditReport:
     """A summary of audit lines.
 
     `since` and `until` are times in RFC 3339, `who` a subject or address, and `what` a pattern for URIs and
-    names, in which `*` stands for any characters: only lines that fit all of them are counted.
+    names, in which `*` stands for any characters. Only lines that fit all of them are counted.
     """
 
     def __init__(self, *, since: str = "", until: str = "", who: str = "", what: str = "") -> None:
@@ -192,32 +193,32 @@ class AuditReport:
         }
 
 
-def parts_of(path: Path) -> list[Path]:
-    """Return a log and its earlier parts that were renamed, the oldest first; also as logrotate names them."""
-    parts = [
-        part
-        for part in path.parent.glob(f"{_literal(path.name)}.*")
-        if part.is_file() and _is_part(part.name.removeprefix(f"{path.name}."))
-    ]
-    return [*sorted(parts, key=_age), path]
+def with_rotated_files(paths: Iterable[Path]) -> list[Path]:
+    """Return these logs, each after its rotated files from the oldest on. No file is repeated."""
+    files: dict[Path, None] = {}
+    for path in paths:
+        rotated = [
+            file
+            for file in path.parent.glob(f"{glob.escape(path.name)}.*")
+            if file.is_file() and _is_rotated(file.name.removeprefix(f"{path.name}."))
+        ]
+        files |= dict.fromkeys((*sorted(rotated, key=_age), path))
+    return list(files)
 
 
-def _is_part(suffix: str) -> bool:
+def _is_rotated(suffix: str) -> bool:
+    """Return whether `AuditFile` (a time) or logrotate (a number) adds such a suffix to the name of a log."""
     stem = suffix.removesuffix(".gz")
     return stem.isdecimal() or (len(stem) == 24 and stem[10:11] == "T" and stem.endswith("Z"))
 
 
-def _age(part: Path) -> tuple[int, str]:
-    number = part.name.removesuffix(".gz").rpartition(".")[2]
-    return (-int(number), "") if number.isdecimal() else (0, part.name)
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+def _age(file: Path) -> tuple[int, str]:
+    number = file.name.removesuffix(".gz").rpartition(".")[2]
+    return (-int(number), "") if number.isdecimal() else (0, file.name)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line of a log and its number; None for a line that is too long, or where compression is damaged."""
+    """Yield each line of a log with its number. A line that is too long, or cannot be decompressed, is None."""
     number = 0
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
@@ -239,8 +240,3 @@ def _bounded_lines(file: IO[bytes]) -> Iterator[bytes | None]:
         yield None
         while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
             pass
-
-
-def every_part(paths: Iterable[Path]) -> list[Path]:
-    """Return the given logs with their parts, each once."""
-    return list(dict.fromkeys(part for path in paths for part in parts_of(path)))

@@ -4,8 +4,8 @@ The parent of a span is the context that the client sent in `_meta` (`traceparen
 and the conventions' context propagation). Code in a handler, and what it reads, makes spans below it. A resource's URI
 is an attribute, not part of the name, because there are too many.
 
-OpenTelemetry is no dependency, and is not imported here before the application has: a server is traced if a provider of
-traces or metrics is set when it starts, as `opentelemetry-instrument` does. Otherwise nothing is observed.
+OpenTelemetry is not a dependency, and is imported here only if the application has imported it. A server is traced if a
+provider of traces or metrics is set when it starts, as `opentelemetry-instrument` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Tracing", "is_traced"]
 
 NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
-"""Methods whose spans are named after what they call: of these names there are few."""
+"""Methods whose spans have the name of a tool or prompt in theirs, because there are few of these."""
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bounds of the histogram that the conventions give."""
 HEADERS = ("traceparent", "tracestate", "baggage")
@@ -47,7 +47,7 @@ def is_traced() -> bool:
 
 
 class Tracing:
-    """Makes a span for each request, with the global providers unless others are given."""
+    """Creates a span for each request, with the global providers unless others are given."""
 
     def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
         from opentelemetry import metrics, propagate, trace
@@ -110,7 +110,8 @@ class Tracing:
         span.end()
         self._detach(token)
         if not seen.outer:
-            left_out = UNMEASURED if code is None else UNMEASURED | NAMES  # which may be names of nothing
+            # After an error, the name may be one that the caller made up.
+            left_out = UNMEASURED if code is None else UNMEASURED | NAMES
             measured = {name: value for name, value in attributes.items() if name not in left_out}
             self._duration.record(seen.seconds, measured)
 
@@ -124,7 +125,7 @@ class Tracing:
         """Do nothing."""
 
     def refused(self, refusal: Refusal) -> None:
-        """Do nothing: there is no context, and scanners of a network would make spans."""
+        """Do nothing: there is no context, and network scanners would create spans."""
 
     async def start(self) -> None:
         """Do nothing."""

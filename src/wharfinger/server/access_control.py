@@ -1,11 +1,10 @@
 """Enforces a policy: every request is checked here, outside of all middleware, before it has any effect.
 
-What a caller may not read or call looks exactly like what does not exist: the same error, and neither the source nor
-the middleware is called. Whatever an answer contains besides is filtered where it is made, by `request.access`: lists
-in `features.listing`, searches in `server.search`, completions in `features.completion`, notices in
-`subscriptions.visible_changes`, and answers that are composed of several resources in their source
-(`policy.current`). Without a policy, and without features that need scopes, methods have no guard, and
-`request.access` is None.
+What a caller may not read or call looks exactly like what does not exist: the error is the same, and neither the source
+nor the middleware is called. Other parts of answers are filtered where they are made, by `request.access`: lists in
+`features.listing`, searches in `server.search`, completions in `features.completion`, notices in
+`subscriptions.visible_changes`, and answers that are composed of several resources in their source (`policy.current`).
+Without a policy, and without features that need scopes, methods have no guard, and `request.access` is None.
 """
 
 from __future__ import annotations
@@ -77,11 +76,11 @@ class AccessControl:
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         """Return a handler that checks each request of a method first, and filters its result."""
-        check = _CHECKS.get(method)
-        if check is None and method not in CORE and method not in _CHECKED_BY_HANDLER:
-            check = AccessControl.check_method
+        decide = _DECISIONS.get(method)
+        if decide is None and method not in CORE and method not in _CHECKED_BY_HANDLER:
+            decide = _decide_method
         filters = method in _COMPOSED
-        action = "call" if check is AccessControl.check_method else _ACTIONS.get(method, "")
+        action = "call" if decide is _decide_method else _ACTIONS.get(method, "")
 
         services = self._services
 
@@ -99,12 +98,10 @@ class AccessControl:
             request.access = access
             token = CURRENT_ACCESS.set(access)
             try:
-                if check is not None:
-                    refusal = check(self, request, access)
-                    if refusal is not None:
-                        if method == "resources/read" and isinstance(refusal, ResourceNotFound):
-                            await add_near_uris(self._services, self._resources, request, refusal)
-                        raise refusal
+                if decide is not None:
+                    decision = request.decision = decide(request, access)
+                    if not decision.allowed:
+                        raise await self._refusal(request, decision)
                 result = await handler(request)
                 return readable_part(request, result) if filters else result
             finally:
@@ -138,64 +135,69 @@ class AccessControl:
         if use is None:
             use = request.usage = limiter.use_of("local" if principal is LOCAL else share_of(request))
             request.when_answered(use.charge)
-        # A watch is no work while nothing changes, and a handshake or ping takes no time.
+        # A watch does no work until something changes, and a handshake or ping takes no time.
         brief = not action or (request.row is not None and request.row.long)
         return limiter.begin(principal, action, use, parallel=not brief and not request.nested)
 
-    # -- checks of methods: each returns the error if the request is refused
+    async def _refusal(self, request: Request, decision: Decision) -> ProtocolError:
+        """Return the error for a refused request: the same as if nothing had the URI or name.
 
-    def check_read(self, request: Request, access: Access) -> ProtocolError | None:
-        uri = request.params.uri
-        decision = request.decision = access.decide("read", uri)
-        return None if decision.allowed else self._refusal(decision, ResourceNotFound(uri))
-
-    def check_subscription(self, request: Request, access: Access) -> ProtocolError | None:
-        decision = request.decision = access.decide("read", request.params.uri)
-        return None if decision.allowed else self._refusal(decision, ResourceNotFound(request.params.uri))
-
-    def check_call(self, request: Request, access: Access) -> ProtocolError | None:
-        name = request.params.name
-        decision = request.decision = access.decide("call", f"tool:{name}")
-        return None if decision.allowed else self._refusal(decision, InvalidParams(f"Unknown tool: {printable(name)}"))
-
-    def check_prompt(self, request: Request, access: Access) -> ProtocolError | None:
-        name = request.params.name
-        decision = request.decision = access.decide("prompt", f"prompt:{name}")
-        return (
-            None if decision.allowed else self._refusal(decision, InvalidParams(f"Unknown prompt: {printable(name)}"))
-        )
-
-    def check_completion(self, request: Request, access: Access) -> ProtocolError | None:
-        ref = request.params.ref
-        if isinstance(ref, t.PromptReference):
-            decision = request.decision = access.decide("prompt", f"prompt:{ref.name}")
-            missing = InvalidParams(f"Unknown prompt: {printable(ref.name)}")
-        else:
-            decision = request.decision = decide_template(access, ref.uri)
-            missing = InvalidParams(
-                "There is no such resource template: send its uriTemplate from resources/templates/list."
-            )
-        return None if decision.allowed else self._refusal(decision, missing)
-
-    def check_method(self, request: Request, access: Access) -> ProtocolError | None:
-        """Check a method that the author has added, which a rule can name as `method:NAME`."""
-        decision = request.decision = access.decide("call", f"method:{request.method}")
-        return None if decision.allowed else self._refusal(decision, no_such_method(request))
-
-    def _refusal(self, decision: Decision, missing: ProtocolError) -> ProtocolError:
-        """Return the error for a refused request: that of something that does not exist.
-
-        If the caller lacks only scopes and may know it, the error names them.
+        If the caller lacks only scopes, and may know it, the error names them.
         """
-        return InsufficientScope(decision.missing_scopes) if decision.missing_scopes else missing
+        if decision.missing_scopes:
+            return InsufficientScope(decision.missing_scopes)
+        params = request.params
+        match request.method:
+            case "resources/read":
+                error = ResourceNotFound(params.uri)
+                await add_near_uris(self._services, self._resources, request, error)
+                return error
+            case "resources/subscribe":
+                return ResourceNotFound(params.uri)
+            case "tools/call":
+                return InvalidParams(f"Unknown tool: {printable(params.name)}")
+            case "prompts/get":
+                return InvalidParams(f"Unknown prompt: {printable(params.name)}")
+            case "completion/complete" if isinstance(params.ref, t.PromptReference):
+                return InvalidParams(f"Unknown prompt: {printable(params.ref.name)}")
+            case "completion/complete":
+                return InvalidParams(
+                    "There is no such resource template: send its uriTemplate from resources/templates/list."
+                )
+            case _:
+                return no_such_method(request)
 
 
-_CHECKS: dict[str, Callable[[AccessControl, Request, Access], ProtocolError | None]] = {
-    "resources/read": AccessControl.check_read,
-    "resources/subscribe": AccessControl.check_subscription,
-    "tools/call": AccessControl.check_call,
-    "prompts/get": AccessControl.check_prompt,
-    "completion/complete": AccessControl.check_completion,
+def _decide_resource(request: Request, access: Access) -> Decision:
+    return access.decide("read", request.params.uri)
+
+
+def _decide_tool(request: Request, access: Access) -> Decision:
+    return access.decide("call", f"tool:{request.params.name}")
+
+
+def _decide_prompt(request: Request, access: Access) -> Decision:
+    return access.decide("prompt", f"prompt:{request.params.name}")
+
+
+def _decide_completion(request: Request, access: Access) -> Decision:
+    ref = request.params.ref
+    if isinstance(ref, t.PromptReference):
+        return access.decide("prompt", f"prompt:{ref.name}")
+    return decide_template(access, ref.uri)
+
+
+def _decide_method(request: Request, access: Access) -> Decision:
+    """Decide about a method that the author has added, which a rule can name as `method:NAME`."""
+    return access.decide("call", f"method:{request.method}")
+
+
+_DECISIONS: dict[str, Callable[[Request, Access], Decision]] = {
+    "resources/read": _decide_resource,
+    "resources/subscribe": _decide_resource,
+    "tools/call": _decide_tool,
+    "prompts/get": _decide_prompt,
+    "completion/complete": _decide_completion,
 }
 
 _ACTIONS = {
@@ -217,9 +219,9 @@ _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 
 
 def readable_part(request: Request, result: Any) -> Any:
-    """Return a result without the links to resources, and the resources, that the current caller may not read.
+    """Return a result without the resources, and the links to resources, that the current caller may not read.
 
-    A result for one caller must not be kept for all: it stays public only if every caller may read the URI.
+    A cache may share a result between callers only if it is public: it stays so if every caller may read the URI.
     """
     if type(result) is t.ReadResourceResult:
         uri = request.params.uri

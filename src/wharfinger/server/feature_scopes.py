@@ -1,9 +1,9 @@
 """Scopes that features require of a caller's token: `@server.tool(scopes=["orders:write"])`.
 
-They become a part of what a caller may do: `ScopedAccess` adds them to the rules of the policy. So a feature whose
-scopes the token lacks is left out wherever something is left out by a rule: lists, completion, watches, links. A
-request for it gets 403 with the scopes that it needs. That is decided by the URI or name alone, before the feature is
-called, so the answer is the same whether the resource of a template exists or not.
+`ScopedAccess` adds them to the rules of the policy. So a feature whose scopes the token lacks is left out of lists,
+completions, watches and links, and a request for it gets 403 with the scopes that it needs. The decision depends only
+on the URI or name, before the feature is called, so the answer is the same whether the resource of a template exists or
+not.
 
 Callers over stdio and Unix sockets have no token. They are the user who started the server, so scopes do not apply to
 them. Over HTTP, a caller without a token has no scopes.
@@ -104,7 +104,7 @@ class ScopedAccess:
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide by the rules, then by the scopes of the feature. What it needs for both is in `missing_scopes`."""
+        """Decide by the rules, then by the scopes of the feature. `missing_scopes` has those that either needs."""
         decision = ALLOWED if self._rules is None else self._rules.decide(action, target)
         if not decision.allowed and not decision.missing_scopes:
             return decision

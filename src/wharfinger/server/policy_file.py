@@ -45,7 +45,7 @@ class PolicyFile:
         self.policy = load(self.path)
 
     def authorizer(self, policy: Policy) -> Authorizer:
-        """Return what enforces, or only records, the decisions of a policy of this file."""
+        """Return the authorizer that enforces a policy of this file, or only records its refusals."""
         return ReportOnly(policy) if self._report_only else policy
 
     def has_changed(self) -> bool:

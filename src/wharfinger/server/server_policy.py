@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerPolicy", "rules_of"]
 
-LOOK_SECONDS = 1.0
+CHECK_INTERVAL_SECONDS = 1.0
 """Time between two checks of the file of a policy."""
 
 
@@ -73,7 +73,7 @@ class ServerPolicy:
             auth.forget()
 
     def bind_roots(self) -> None:
-        """Find what the sources publish of the directories in `roots`. Call this again when there is another source."""
+        """Find what the sources publish of the directories in `roots`. Call this again when a source is added."""
         given = self._given
         if given is None and self._services.authorizer is None:
             return
@@ -98,7 +98,7 @@ class ServerPolicy:
             rules.require_tests()
 
     def trust(self, auth: TokenAuth) -> None:
-        """Check that the policy fits the issuers that `auth` trusts, and let it forget its tokens with a new policy.
+        """Check that the policy fits the issuers that `auth` trusts. A new policy makes it verify all tokens again.
 
         Raises:
             UnusablePolicy: a rule names another issuer, or there are several and a rule names none.
@@ -122,7 +122,7 @@ class ServerPolicy:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
             if self._file is not None and self._file.has_changed():
                 await self.reload()
 

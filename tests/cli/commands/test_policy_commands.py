@@ -146,7 +146,7 @@ def test_a_server_file_is_checked_without_serving(docs: Path) -> None:
         (
             'sources = "docs"\n' + rules.replace('roots = "docs"', 'roots = "doc"', 1),
             1,
-            "Nothing is published of the directory",
+            "Nothing in the directory",
         ),
         ('sources = "docs"\n[[allow]]\nwho = "anyone"\n[[test]]\nas = "anyone"\ndeny = "call x"', 1, "test 1 fails"),
     ):

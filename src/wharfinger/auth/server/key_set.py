@@ -1,4 +1,4 @@
-"""The public keys of an authorization server (RFC 7517): one request at a time fetches them, again after a rotation.
+"""The public keys of an authorization server (RFC 7517), which are fetched again after a rotation.
 
 Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
 are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
@@ -95,7 +95,7 @@ class RemoteKeys:
             self._tried_at = now
             self._fetching = asyncio.get_running_loop().create_task(self._refresh())
             self._fetching.add_done_callback(self._fetched)
-        if unknown and self._fetching is not None:  # otherwise the known keys will do until there are new ones
+        if unknown and self._fetching is not None:  # otherwise the known keys are used until there are new ones
             try:
                 await asyncio.shield(self._fetching)
             except VerifierUnavailable:

@@ -2,7 +2,7 @@
 
 1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
    names the authorization servers, and those give the client a token.
-2. The verifiers try a token in turn, until one knows it. A verified token is remembered for up to a minute, so that
+2. The verifiers try a token in turn, until one accepts it. A verified token is remembered for up to a minute, so that
    most requests cost one digest. When the keys of a verifier change, all tokens are forgotten.
 3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this request.
 4. A token that lacks a required scope gets 403, with the names of all required scopes.
@@ -37,7 +37,7 @@ log = logging.getLogger("wharfinger.auth")
 MAX_REMEMBERED_TOKENS = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
 WARN_SECONDS = 60.0
-"""How often the log says at most that tokens cannot be verified."""
+"""Minimum time between two log messages that tokens cannot be verified."""
 MAX_VERIFYING = 64
 """Tokens that one verifier verifies at a time; further requests wait."""
 
@@ -168,7 +168,7 @@ class TokenAuth:
         if is_bound:
             await self._prove(method, url, headers, scheme, token, principal)
         if generation != self._generation:
-            return principal  # a key of its issuer was withdrawn meanwhile, and it may be the one of this token
+            return principal  # its issuer has withdrawn a key meanwhile, which may be the one that signed this token
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
         self._remembered[digest] = _Remembered(principal, until, is_bound)

@@ -67,18 +67,18 @@ Examples:
 def report(
     ctx: click.Context, files: tuple[Path, ...], since: str, until: str, who: str, what: str, limit: int, as_json: bool
 ) -> None:
-    """Summarise FILE and its rotated parts, compressed ones too.
+    """Summarise FILE and its rotated files, compressed ones too.
 
     Lines that cannot be read are counted and skipped.
     """
-    from wharfinger.record.report import AuditReport, every_part
+    from wharfinger.record.report import AuditReport, with_rotated_files
 
     summary = AuditReport(since=since, until=until, who=who, what=what)
-    for part in every_part(files):
+    for path in with_rotated_files(files):
         try:
-            summary.add_file(part)
+            summary.add_file(path)
         except OSError as error:
-            raise click.UsageError(f"{part} cannot be read: {error.strerror}", ctx) from None
+            raise click.UsageError(f"{path} cannot be read: {error.strerror}", ctx) from None
     if summary.damaged_count:
         more = "" if summary.damaged_count <= len(summary.damaged) else ", …"
         click.echo(f"{summary.damaged_count} damaged lines: {', '.join(summary.damaged)}{more}", err=True)

@@ -44,7 +44,7 @@ class Listening:
         self._resources = resources
         self._tasks = tasks
         self._first_requests: dict[Session, Request] = {}
-        """The first subscription of each session, while it is observed: its end is observed for it."""
+        """The first subscription of each observed session. The end of the session is reported with it."""
         self.open: dict[Channel, set[asyncio.Future[None]]] = {}
         """The open listens by stream; a listen ends when its future is done."""
 
@@ -102,12 +102,12 @@ class Listening:
         watcher = SessionWatcher(session)
         request = self._first_requests.pop(session, None)
         if request is not None and (uris := self._watching.watched_by(watcher)):
-            for observers in request.observers:
-                observers.unwatched(request, uris)
+            for hub in request.observers:
+                hub.unwatched(request, uris)
         self._watching.drop(watcher)
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
-        """Handle `subscriptions/listen`: acknowledge what it watches, and stay open until a side ends it.
+        """Handle `subscriptions/listen`: acknowledge what it watches, and stay open until either side ends it.
 
         Raises:
             InvalidParams: too many URIs, or too many open listens on this stream.
@@ -115,7 +115,7 @@ class Listening:
         """
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
-        # The request stays open for long, and its params may have megabytes: keep only the URIs and ids.
+        # The request may stay open for hours, and its params may have megabytes: keep only the URIs and ids.
         ids = list(dict.fromkeys(wanted.task_ids or ()))
         wanted.resource_subscriptions = wanted.task_ids = UNSET
         request.raw_params = Raw(b"{}")
@@ -133,8 +133,8 @@ class Listening:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             allowed = set(honoured) if request.observers else ()
-            for observers in request.observers:
-                observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
+            for hub in request.observers:
+                hub.watched(request, honoured, [uri for uri in uris if uri not in allowed])
             del uris
             self._check_total(owner, len(honoured))  # other callers may have watched more meanwhile
             for name in lists:

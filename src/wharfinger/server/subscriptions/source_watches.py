@@ -30,7 +30,7 @@ log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
 class SourceWatches:
-    """The sources and watcher functions at work for each watched URI. The URI None is the list of resources."""
+    """The sources and watcher functions that work for each watched URI; None stands for the list of resources."""
 
     def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
         self._services = services

@@ -5,9 +5,9 @@ something hidden did: a file added to a directory of which a caller sees a part,
 
 - A resource that the caller may no longer read sends nothing.
 - If the caller may read everything that belongs to it, the notice is sent at once.
-- Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one
-  that the watcher knows, and the notice is sent if they differ. Both are computed in the background, once for all
-  callers who may do the same, and for the first time before a subscription is acknowledged.
+- Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one,
+  and the notice is sent if they differ. They are computed in the background, once for all callers with the same access,
+  and for the first time before a subscription is acknowledged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Subscriber(Protocol):
 
 
 class VisibleChanges:
-    """The last state of everything watched that its watcher sees only in part."""
+    """The last states of the watched resources and lists that their watchers see only in part."""
 
     def __init__(self, services: Services, resources: Resources, lists: Mapping[str, PagedList[Any]]) -> None:
         self._services = services
@@ -114,7 +114,7 @@ class VisibleChanges:
             del self._comparing[watcher, change]
 
     def compare_lists(self, watchers: Mapping[str, Mapping[Any, None]]) -> None:
-        """Notify the watchers of lists who see another part of them, since the policy has changed."""
+        """Notify the watchers of lists for whom a new policy changes what they see."""
         for name, group in watchers.items():
             notice = subscriptions.list_changed(name)
             for watcher in group:

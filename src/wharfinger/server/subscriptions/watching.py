@@ -123,7 +123,7 @@ class Watching:
 
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.on_sent: Callable[[str, int], None] | None = None
-        """Called with a URI and the number of watchers that received its change; for logs."""
+        """Called with a URI and the number of watchers that received its change, for example to log it."""
         self.may_send: Callable[[Watcher, str, bool, Callable[[subscriptions.Tag], bytes]], bool] | None = None
         """Returns whether a notice of a change may be sent to a watcher now, under a policy; None: always."""
         self.on_leave: Callable[[Watcher, str | None], None] | None = None
