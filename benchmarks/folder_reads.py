@@ -1,7 +1,8 @@
-"""Reads of a small file through `wharfinger serve`, beside a handler that returns the same text.
+"""Reads of small files through `wharfinger serve`, beside a handler that returns the same text.
 
     python benchmarks/folder_reads.py                      every mode, 32 reads in flight
     python benchmarks/folder_reads.py --only stdio --rounds 9
+    python benchmarks/folder_reads.py --files 1            the same file again and again; by default 32 in turn
 
 Both servers run in processes of their own, on the core that the driver does not use, and take turns: a ratio is the
 median of the ratios of neighbouring turns, which a busy machine slows alike. The exit status is 1 if the folder falls
@@ -14,7 +15,7 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -35,39 +36,39 @@ HANDLER = str(Path(__file__).parent / "servers" / "ours.py")
 PYTHON = [sys.executable, "-m", "wharfinger", "serve", "--no-search"]
 
 
-def workload(uri: str) -> Workload:
-    """Read a text of 1 KiB."""
+def workload(uris: Sequence[str]) -> Workload:
+    """Read texts of 1 KiB in turn."""
 
     def check(result: Result, _: object) -> bool:
         return bool(result["contents"][0]["text"] == spec.STATIC_TEXT)
 
-    return Workload("read", "read 1 KiB", "resources/read", ({"uri": uri},), check, IN_FLIGHT)
+    return Workload("read", "read 1 KiB", "resources/read", tuple({"uri": uri} for uri in uris), check, IN_FLIGHT)
 
 
-def connect(mode: str, folder: str) -> dict[str, tuple[Client, Workload]]:
+def connect(mode: str, folder: str, files: int) -> dict[str, tuple[Client, Workload]]:
     """Start both servers and connect to each."""
     argv: dict[str, Callable[[int], list[str]]] = {
         "handler": lambda port: [sys.executable, HANDLER, *(("http", str(port), mode) if port else ("stdio",))],
         "folder": lambda port: [*PYTHON, *(("--http", f"127.0.0.1:{port}") if port else ("--stdio",)), folder],
     }
     clients: dict[str, tuple[Client, Workload]] = {}
-    for name, uri in (("handler", spec.STATIC_URI), ("folder", "file:///bench/static.txt")):
+    for name, uris in (("handler", [spec.STATIC_URI]), ("folder", [f"file:///bench/{n}.txt" for n in range(files)])):
         title = f"folder-reads-{name}-{mode}"
         client: Client = (
             HttpClient(argv[name], title, MODES[mode]) if MODES[mode] else StdioClient(argv[name](0), title)
         )
         client.handshake()
-        clients[name] = client, workload(uri)
+        clients[name] = client, workload(uris)
     return clients
 
 
-def measure(mode: str, folder: str, rounds: int, seconds: float) -> dict[str, list[Row]]:
+def measure(mode: str, folder: str, files: int, rounds: int, seconds: float) -> dict[str, list[Row]]:
     """The figures of both servers, turn by turn.
 
     Raises:
         SystemExit: an answer is wrong.
     """
-    clients = connect(mode, folder)
+    clients = connect(mode, folder, files)
     rows: dict[str, list[Row]] = {name: [] for name in clients}
     try:
         for name, (client, asked) in clients.items():
@@ -92,6 +93,7 @@ def main() -> int:
     """Measure what was asked for, and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(MODES), metavar="A,B", help=f"of {', '.join(MODES)}")
+    parser.add_argument("--files", type=int, default=IN_FLIGHT, help="how many files are read in turn")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
     chosen = parser.parse_args()
@@ -101,9 +103,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "bench")
         folder.mkdir()
-        (folder / "static.txt").write_text(spec.STATIC_TEXT)
+        for n in range(chosen.files):
+            (folder / f"{n}.txt").write_text(spec.STATIC_TEXT)
         for mode in chosen.only.split(","):
-            rows = measure(mode, str(folder), chosen.rounds, chosen.seconds)
+            rows = measure(mode, str(folder), chosen.files, chosen.rounds, chosen.seconds)
             pairs = zip(rows["handler"], rows["folder"], strict=True)
             ratio = statistics.median(folder["rate"] / handler["rate"] for handler, folder in pairs)
             rate, cpu = (

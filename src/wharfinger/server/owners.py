@@ -17,7 +17,7 @@ def share_of(request: Request) -> str:
     key = request.caller.principal.key
     if key or request.peer or request.headers is not None:
         return name_owner(key, request.peer)
-    return f"connection {id(request.session or request.channel)}"
+    return _name_connection(request)
 
 
 def owner_of(request: Request) -> str:
@@ -27,10 +27,14 @@ def owner_of(request: Request) -> str:
     since HTTP/1.1 needs one for each concurrent call.
     """
     if not (request.caller.principal.key or request.peer or request.headers is not None):
-        return share_of(request)
+        return _name_connection(request)
     client = request.caller.info
     if request.session is not None:
         member = f"session {id(request.session)}"
     else:
         member = client.name[:64].replace(MEMBER_SEPARATOR, " ") if client else ""
     return f"{share_of(request)}{MEMBER_SEPARATOR}{member}"
+
+
+def _name_connection(request: Request) -> str:
+    return f"connection {id(request.session or request.channel)}"

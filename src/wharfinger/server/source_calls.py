@@ -114,9 +114,9 @@ class SourceCalls:
         probes = self._loop is None and breaker.try_probe()
         if not (probes or breaker.admits()):
             raise self.unavailable(source)
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None  # coroutines of a server run in tasks
-        state = self._state(source)
+        state = self._states.get(source) or self._state(source)
         call = _Call(task, breaker.clock())
         state.waiting[call] = None
         if state.timer is None:

@@ -122,20 +122,21 @@ class CallBatch(Job):
         """Run all calls, in the thread, except those that were cancelled before their turn."""
         owner = getattr(self.key[1], "__self__", None)
         with owner.batch() if isinstance(owner, Source) else nullcontext():
+            jobs, ended = self.jobs, self.ended
             while True:
                 try:
-                    job = self.jobs.popleft()
+                    job = jobs.popleft()
                 except IndexError:
                     break
                 if job.future.cancelled():
                     continue
                 self.current = job
                 try:
-                    self.ended.append((job, job.context.run(job.function, *job.arguments), None))
+                    ended.append((job, job.context.run(job.function, *job.arguments), None))
                 except BaseException as error:
-                    self.ended.append((job, None, error))
-                self.current = None
+                    ended.append((job, None, error))
                 self.ended_calls += 1
+                self.current = None
 
     def take_all(self) -> list[Job]:
         """Remove and return all calls that have not begun."""
@@ -147,9 +148,13 @@ class CallBatch(Job):
 
     def deliver(self) -> None:
         """Pass the results so far to their callers, on the event loop."""
-        while self.ended:
-            job, result, error = self.ended.popleft()
-            job.end(result, error)
+        ended = self.ended
+        while ended:
+            job, result, error = ended.popleft()
+            if error is None and not job.future.done():
+                job.future.set_result(result)
+            else:
+                job.end(result, error)
 
     def end(self, result: Any, error: BaseException | None) -> None:
         """Pass all results to their callers; if the batch was refused, pass the error to all of them."""

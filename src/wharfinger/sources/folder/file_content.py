@@ -8,11 +8,19 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from wharfinger.content import mime
-from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
+from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file, stamp_of
 from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window import BytesContent
 
-__all__ = ["DuplicatedFile", "FileContent", "Headings", "content_of", "listed_type", "type_of", "version_of_file"]
+__all__ = [
+    "DuplicatedFile",
+    "FileContent",
+    "Headings",
+    "content_of",
+    "listed_type",
+    "type_of",
+    "version_of_file",
+]
 
 MAX_HEADINGS = 8_192
 """The most headings that are kept: about 3 MiB."""
@@ -79,10 +87,7 @@ def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
 
 def version_of_file(status: os.stat_result) -> str:
     """Return the version of a file: a digest of its identity, size and times."""
-    identity = b"%d %d %d %d %d" % (
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )  # fmt: skip
-    return blake2b(identity, digest_size=9).hexdigest()
+    return blake2b(b"%d %d %d %d %d" % stamp_of(status), digest_size=9).hexdigest()
 
 
 def type_of(name: str, descriptor: int) -> str:
@@ -165,4 +170,4 @@ class Headings:
 
 
 def _key(kind: str, status: os.stat_result) -> tuple[object, ...]:
-    return kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return kind, *stamp_of(status)

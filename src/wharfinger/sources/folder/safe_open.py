@@ -22,6 +22,7 @@ __all__ = [
     "open_file",
     "open_root",
     "open_with_status",
+    "stamp_of",
     "stat_entry",
 ]
 
@@ -108,13 +109,14 @@ def open_file(parent: Handle, name: str) -> int:
     return open_with_status(parent, name)[0]
 
 
-def open_with_status(parent: Handle, name: str) -> OpenFile:
+def open_with_status(parent: Handle, name: str, *, was_regular: bool = False) -> OpenFile:
     """Open a regular file in a directory, for reading, and return its status too.
 
     Its type is checked before it is opened, because opening a FIFO or a device has effects. It is checked again on the
-    descriptor, because the file may have been replaced in between.
+    descriptor, because the file may have been replaced in between. With `was_regular`, it has been opened before, and
+    only the second check is made.
     """
-    if not stat.S_ISREG(stat_entry(parent, name).st_mode):
+    if not was_regular and not stat.S_ISREG(stat_entry(parent, name).st_mode):
         raise NotServed
     if isinstance(parent, int):
         descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
@@ -135,6 +137,11 @@ def stat_entry(parent: Handle, name: str) -> os.stat_result:
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     return os.lstat(_checked_path(parent, name))
+
+
+def stamp_of(status: os.stat_result) -> tuple[int, int, int, int, int]:
+    """Return the identity, size and times of a file. If they are the same, it has most likely not changed."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def has_another_spelling(parent: Handle, name: str) -> bool:

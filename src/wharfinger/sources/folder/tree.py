@@ -47,6 +47,7 @@ from wharfinger.sources.folder.safe_open import (
     open_file,
     open_root,
     open_with_status,
+    stamp_of,
     stat_entry,
 )
 from wharfinger.sources.page_keys import bad_cursor
@@ -367,8 +368,10 @@ class FileTree:
         finally:
             os.close(descriptor)
 
-    def open_file(self, parts: Parts) -> OpenFile:
+    def open_file(self, parts: Parts, *, was_regular: bool = False) -> OpenFile:
         """Open a published regular file for reading. The caller closes the descriptor.
+
+        `was_regular` is whether it has been opened before (see `open_with_status`).
 
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a regular file.
@@ -379,7 +382,7 @@ class FileTree:
         place = self.open_directory(parts[:-1])
         try:
             self._check(place, name, directory=False)
-            return open_with_status(place.handle, name)
+            return open_with_status(place.handle, name, was_regular=was_regular)
         except (OSError, ValueError) as error:
             if is_missing(error):
                 raise NotServed from None
@@ -567,7 +570,7 @@ class FileTree:
             descriptor = open_file(handle, IGNORE_FILE)
         except (OSError, NotServed):  # there is none, or it is a link, which git does not follow either
             return rules
-        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        stamp = stamp_of(status)
         try:
             kept = self._ignore_files.get(rules.prefix)
             if kept is not None and kept[0] == stamp and _same_rules(kept[1], rules, own=True):

@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -20,6 +21,7 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Document
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import (
     MAX_CHILDREN,
     Describe,
@@ -35,12 +37,13 @@ from wharfinger.sources.folder.file_content import (
     Headings,
     content_of,
     listed_type,
+    read_at,
     type_of,
     version_of_file,
 )
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.folder.readable_tree import ReadableTree, readable_tree
-from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, missing_as_not_served, stat_entry
+from wharfinger.sources.folder.safe_open import Handle, NotServed, OpenFile, missing_as_not_served, stamp_of, stat_entry
 from wharfinger.sources.folder.tree import (
     DirectoryListing,
     FileTree,
@@ -59,6 +62,7 @@ from wharfinger.sources.windows.window import (
     GUESSED,
     MAX_READ_BYTES,
     WINDOW,
+    BytesContent,
     Window,
     digest_of,
     need_no_window,
@@ -66,6 +70,7 @@ from wharfinger.sources.windows.window import (
     split_query,
     split_window,
 )
+from wharfinger.sources.windows.window_budget import limited
 
 __all__ = ["TreeResources", "found"]
 
@@ -74,11 +79,28 @@ COMPARED_BYTES = 1 << 20
 COMPARED_WINDOWS = 64
 """The most watched windows that are compared. With more, each change of a file counts as a change of its windows."""
 
+MAX_KEPT_FILE_BYTES = 16 << 10
+"""The largest file whose contents are kept. Of a larger one, most of the time is spent on its bytes."""
+KEPT_FILE_COST = 1 << 10
+"""Bytes that a kept file takes besides its content."""
+KEPT_BYTES = 4 << 20
+"""Bytes of all kept files. Their decoded texts can take four times as much."""
+
 HEADING_SECONDS = 0.25
 """How long a page of a list reads headings. On a slow disk, a later page may show those that are missing."""
 
 Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 """Changes the resource of a file or directory before it is shown; None leaves it out."""
+
+
+class _SmallFile(NamedTuple):
+    """The bytes of a file, its status when they were read, and the contents made of them."""
+
+    parts: Parts
+    stamp: tuple[int, ...]
+    modified: float
+    data: bytes
+    contents: t.ResourceContents
 
 
 @contextmanager
@@ -135,6 +157,7 @@ class TreeResources:
         self._noun = noun
         self._describe = describe
         self._lines = LineIndexes()
+        self._small_files = BoundedCache[str, _SmallFile](KEPT_BYTES)
 
     # URIs
 
@@ -339,6 +362,9 @@ class TreeResources:
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
+        kept = self._small_files.get(uri)
+        if kept is not None and (unchanged := self._read_again(kept, most or self.max_size)) is not None:
+            return t.ReadResourceResult(contents=[unchanged], ttl_ms=ttl_ms(kept.modified), cache_scope=cache_scope)
         base, window = split_window(uri)
         parts, only_directory = self.locate(base)
         opened = self._open(uri, parts, only_directory)
@@ -359,9 +385,14 @@ class TreeResources:
         self, uri: str, base: str, parts: Parts, opened: OpenFile, window: Window | None, most: int
     ) -> tuple[list[t.ResourceContents], float]:
         descriptor, status = opened
+        size = status.st_size
         with missing_as_not_served():  # some file systems refuse only now (EACCES, ESTALE)
             version = version_of_file(status)
-            content = content_of(descriptor, status.st_size, most)
+            content = content_of(descriptor, size, most)
+            small = window is None and 0 < size <= min(MAX_KEPT_FILE_BYTES, limited(most))
+            data = content.read(0, size) if small else b""
+            if data:
+                content = BytesContent(data)
             contents = read_content(
                 uri,
                 base,
@@ -377,11 +408,36 @@ class TreeResources:
                 del meta[ENCODING]
                 meta.pop(GUESSED, None)
                 window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
-                data = content.read(window_of["begin"], window_of["end"] - window_of["begin"])
+                blob = content.read(window_of["begin"], window_of["end"] - window_of["begin"])
                 contents[0] = t.ResourceContents(
-                    uri=uri, mime_type=contents[0].mime_type, blob=data, meta=meta or UNSET
+                    uri=uri, mime_type=contents[0].mime_type, blob=blob, meta=meta or UNSET
                 )
+            if data and len(data) == size:  # otherwise it was truncated meanwhile
+                kept = _SmallFile(parts, stamp_of(status), status.st_mtime, data, _copy(contents[0]))
+                self._small_files.put(uri, kept, KEPT_FILE_COST + size)
         return contents, status.st_mtime
+
+    def _read_again(self, kept: _SmallFile, most: int) -> t.ResourceContents | None:
+        """Read a small file that was read before. Returns None if it may have changed, or cannot be read whole.
+
+        Its bytes are read each time, since writes through a memory map or by another machine may leave the times as
+        they are. But if nothing has changed, they are not decoded again.
+        """
+        size = kept.stamp[2]
+        if size > limited(most):
+            return None
+        try:
+            descriptor, status = self.tree.open_file(kept.parts, was_regular=True)
+        except NotServed:
+            return None
+        try:
+            if stamp_of(status) != kept.stamp or read_at(descriptor, size + 1, 0) != kept.data:
+                return None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return _copy(kept.contents)
 
     def _read_directory(
         self, uri: str, parts: Parts, place: OpenDirectory
@@ -462,6 +518,14 @@ class TreeResources:
         with found(uri), self.tree.file(parts) as descriptor, missing_as_not_served():
             size = os.fstat(descriptor).st_size
             yield from text_pieces(content_of(descriptor, min(size, most or size), self.max_size))
+
+
+def _copy(contents: t.ResourceContents) -> t.ResourceContents:
+    """Return a copy for one caller, since middleware may change what it gets."""
+    copied = copy(contents)
+    if copied.meta:
+        copied.meta = copied.meta.copy()
+    return copied
 
 
 def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
