@@ -27,7 +27,14 @@ from wharfinger.auth import (
 from wharfinger.auth.server import token_auth
 from wharfinger.auth.server.dpop import ALGORITHMS
 from wharfinger.auth.server.static_tokens import revoke_token
-from wharfinger.auth.server.token_auth import MAX_TOKEN_BYTES, MAX_VERIFYING, WARN_SECONDS, as_token_auth, metadata_url
+from wharfinger.auth.server.token_auth import (
+    MAX_KEY_BYTES,
+    MAX_TOKEN_BYTES,
+    MAX_VERIFYING,
+    WARN_SECONDS,
+    as_token_auth,
+    metadata_url,
+)
 from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS
 
 URL = "https://docs.example/mcp"
@@ -178,6 +185,18 @@ def test_a_verified_token_is_remembered_for_as_long_as_its_verifier_trusts_it() 
     clock.now += 0.001
     authenticate(auth, "Bearer good")
     assert table.asked == 2
+
+
+@pytest.mark.parametrize("length", [MAX_KEY_BYTES, MAX_KEY_BYTES + 1])
+def test_a_long_token_is_remembered_in_bounded_memory(length: int) -> None:
+    token = "x" * (length - len("Bearer "))
+    table = Table(**{token: ANN})
+    auth = TokenAuth(table)
+    for _ in range(2):
+        assert authenticate(auth, f"Bearer {token}") is ANN
+        assert auth.known({b"authorization": f"Bearer {token}".encode()}) is ANN
+    assert table.asked == 1
+    assert all(len(key) <= MAX_KEY_BYTES for key in auth._remembered)
 
 
 def test_a_remembered_token_ends_at_its_expiry() -> None:

@@ -203,6 +203,33 @@ def test_on_a_disk_that_ignores_case_only_the_listed_name_is_read(
         whole.read("file:///d/private/pay.md")
 
 
+def test_a_file_that_was_read_without_a_policy_is_still_checked_for_another_spelling_with_one(
+    both: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wharfinger.sources.folder import tree
+
+    whole, _ = both
+    uri = "file:///d/docs/guide.md"
+    checked: list[str] = []
+
+    def has_another_spelling(parent: object, name: str) -> bool:
+        checked.append(name)
+        return False
+
+    monkeypatch.setattr(tree, "has_another_spelling", has_another_spelling)
+    whole.read(uri)
+    whole.read(uri)
+    assert checked == []
+    with permit(*ALLOW, deny=DENY):
+        whole.read(uri)
+        assert checked == ["docs", "guide.md"]
+        whole.read(uri)
+        assert checked == ["docs", "guide.md", "docs"]
+        os.utime(Path(whole.root, "docs/guide.md"))
+        whole.read(uri)  # opened once to find that its status has changed, and then as if for the first time
+        assert checked == ["docs", "guide.md", "docs", "docs", "docs", "guide.md"]
+
+
 NAMES = st.text(st.sampled_from("ab*.s\\ %é\n"), min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 PATTERNS = st.sampled_from([
     "file:///d/**", "file:///d/*", "file:///d/a/**", "file:///d/a/*", "file:///d/a/*s*", "file:///d/**/a", "**",

@@ -3,7 +3,7 @@
 1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
    names the authorization servers, and those give the client a token.
 2. The verifiers try a token in turn, until one accepts it. A verified token is remembered for up to a minute, so that
-   most requests cost one digest. When the keys of a verifier change, all tokens are forgotten.
+   most requests cost one look-up. When the keys of a verifier change, all tokens are forgotten.
 3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this request.
 4. A token that lacks a required scope gets 403, with the names of all required scopes.
 
@@ -36,6 +36,8 @@ log = logging.getLogger("wharfinger.auth")
 
 MAX_REMEMBERED_TOKENS = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
+MAX_KEY_BYTES = 2 * 1024
+"""A longer header is remembered by its digest, which takes longer, but bounds the memory."""
 WARN_SECONDS = 60.0
 """Minimum time between two log messages that tokens cannot be verified."""
 MAX_VERIFYING = 64
@@ -85,7 +87,7 @@ class TokenAuth:
         self._turns = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
         """One for each verifier, so that a slow authorization server delays no tokens of another verifier."""
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
-        """The tokens that were verified, by the digest of the header `Authorization`."""
+        """The tokens that were verified, by the whole header `Authorization`, so that none has to be parsed again."""
         self._warned_at = float("-inf")
         self._generation = 0
         """The number of calls of `forget`. A token whose verification began before such a call is not remembered."""
@@ -108,8 +110,7 @@ class TokenAuth:
         value = headers.get(b"authorization")
         if value is None:
             return None
-        # The whole header is the key, so that a remembered token need not be parsed.
-        remembered = self._remembered.get(hashlib.sha256(value).digest())
+        remembered = self._remembered.get(value if len(value) <= MAX_KEY_BYTES else hashlib.sha256(value).digest())
         if remembered is None or remembered.is_bound or remembered.until < self._clock():
             return None
         return remembered.principal
@@ -123,8 +124,8 @@ class TokenAuth:
         value = headers.get(b"authorization")
         if value is None:
             raise self._refuse(url, "", "Send the header Authorization: Bearer with a token for this server.")
-        digest = hashlib.sha256(value).digest()
-        remembered = self._remembered.get(digest)
+        key = value if len(value) <= MAX_KEY_BYTES else hashlib.sha256(value).digest()
+        remembered = self._remembered.get(key)
         if remembered is not None and remembered.until < self._clock():
             remembered = None
         if remembered is not None and not remembered.is_bound:
@@ -134,11 +135,11 @@ class TokenAuth:
         if scheme not in (b"bearer", b"dpop") or len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
             raise self._refuse(url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token.")
         if remembered is None:
-            return self._verify(method, url, headers, scheme, given.decode(), digest)
+            return self._verify(method, url, headers, scheme, given.decode(), key)
         return self._prove(method, url, headers, scheme, given.decode(), remembered.principal)
 
     async def _verify(
-        self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, digest: bytes
+        self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, key: bytes
     ) -> Principal:
         generation = self._generation
         principal: Principal | None = None
@@ -171,7 +172,7 @@ class TokenAuth:
             return principal  # its issuer has withdrawn a key meanwhile, which may be the one that signed this token
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
-        self._remembered[digest] = _Remembered(principal, until, is_bound)
+        self._remembered[key] = _Remembered(principal, until, is_bound)
         while len(self._remembered) > MAX_REMEMBERED_TOKENS:
             self._remembered.popitem(last=False)
         return principal

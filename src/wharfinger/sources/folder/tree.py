@@ -368,10 +368,11 @@ class FileTree:
         finally:
             os.close(descriptor)
 
-    def open_file(self, parts: Parts, *, was_regular: bool = False) -> OpenFile:
+    def open_file(self, parts: Parts, *, was_opened: bool = False) -> OpenFile:
         """Open a published regular file for reading. The caller closes the descriptor.
 
-        `was_regular` is whether it has been opened before (see `open_with_status`).
+        With `was_opened`, it was opened before under this name, as a regular file with the present status or an older
+        one. Then the type of its entry and, for callers with a policy, its spelling are not checked again.
 
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a regular file.
@@ -381,8 +382,8 @@ class FileTree:
         name = parts[-1]
         place = self.open_directory(parts[:-1])
         try:
-            self._check(place, name, directory=False)
-            return open_with_status(place.handle, name, was_regular=was_regular)
+            self._check(place, name, directory=False, was_opened=was_opened)
+            return open_with_status(place.handle, name, was_regular=was_opened)
         except (OSError, ValueError) as error:
             if is_missing(error):
                 raise NotServed from None
@@ -553,10 +554,12 @@ class FileTree:
             close(handle)
             raise
 
-    def _check(self, place: OpenDirectory, name: str, directory: bool) -> None:
+    def _check(self, place: OpenDirectory, name: str, directory: bool, was_opened: bool = False) -> None:
         if place.rules.judge(name, directory):
             raise NotServed
-        if FOLDS_NAMES or (CURRENT_ACCESS.get() is not None and has_another_spelling(place.handle, name)):
+        # A file that was opened has no other spelling since, because another link changes its status.
+        may_differ = not was_opened and CURRENT_ACCESS.get() is not None
+        if FOLDS_NAMES or (may_differ and has_another_spelling(place.handle, name)):
             listing = self.listing(place)
             if name not in (listing.directories if directory else listing.files):
                 raise NotServed

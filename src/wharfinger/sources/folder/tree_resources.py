@@ -19,7 +19,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.policy.current import may_read
+from wharfinger.policy.current import is_restricted, may_read
 from wharfinger.source import VERSION, Document
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import (
@@ -101,6 +101,8 @@ class _SmallFile(NamedTuple):
     modified: float
     data: bytes
     contents: t.ResourceContents
+    is_spelled: bool
+    """Whether the disk does not find it by another spelling, which only matters to callers with a policy."""
 
 
 @contextmanager
@@ -413,7 +415,7 @@ class TreeResources:
                     uri=uri, mime_type=contents[0].mime_type, blob=blob, meta=meta or UNSET
                 )
             if data and len(data) == size:  # otherwise it was truncated meanwhile
-                kept = _SmallFile(parts, stamp_of(status), status.st_mtime, data, _copy(contents[0]))
+                kept = _SmallFile(parts, stamp_of(status), status.st_mtime, data, _copy(contents[0]), is_restricted())
                 self._small_files.put(uri, kept, KEPT_FILE_COST + size)
         return contents, status.st_mtime
 
@@ -424,10 +426,10 @@ class TreeResources:
         they are. But if nothing has changed, they are not decoded again.
         """
         size = kept.stamp[2]
-        if size > limited(most):
+        if size > limited(most) or (is_restricted() and not kept.is_spelled):
             return None
         try:
-            descriptor, status = self.tree.open_file(kept.parts, was_regular=True)
+            descriptor, status = self.tree.open_file(kept.parts, was_opened=True)
         except NotServed:
             return None
         try:

@@ -211,8 +211,11 @@ class HttpApp:
                     await self._serve_page(scope, headers, send)
                 return
             if self.protected:
-                found = self._authenticate(scope, headers)
-                principal = found if isinstance(found, Principal) else await found
+                known = None if self.auth is None else self.auth.known(headers)
+                if known is None:
+                    found = self._authenticate(scope, headers)
+                    known = found if isinstance(found, Principal) else await found
+                principal = known
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
                 return
@@ -245,9 +248,6 @@ class HttpApp:
     def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of this request, or an awaitable of it. Both raise HttpRefusal."""
         if self.auth is not None:
-            known = self.auth.known(headers)
-            if known is not None:
-                return known
             return self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
         assert self.verify is not None
         return self.verify(headers)
