@@ -50,17 +50,6 @@ MIN_PROBE_SECONDS = 0.1
 Page = tuple[Sequence[t.Resource], Any]
 
 
-class _Call:
-    """A call that waits for a source: its task, when it began, and whether `_give_up` cancelled it."""
-
-    given_up = False
-
-    def __init__(self, task: asyncio.Task[Any], began: float) -> None:
-        self.task = task
-        self.began = began
-        self.cancelling = task.cancelling()
-
-
 class _LatePage:
     """A first page that did not arrive in time for its list."""
 
@@ -76,8 +65,10 @@ class _SourceState:
     """The state of one source in one server, besides its breaker."""
 
     def __init__(self) -> None:
-        self.waiting: dict[_Call, None] = {}
-        """The calls in progress, the oldest first."""
+        self.waiting: dict[asyncio.Task[Any], float] = {}
+        """The tasks that wait for the source, and when they began to (by the breaker's clock); the oldest first."""
+        self.given_up: set[asyncio.Task[Any]] = set()
+        """Those of them that `_give_up` has cancelled."""
         self.timer: asyncio.TimerHandle | None = None
         """Checks for long calls; set while there are calls."""
         self.probe: asyncio.Task[None] | None = None
@@ -109,16 +100,18 @@ class SourceCalls:
         Raises:
             SourceUnavailable: the function raised it, or the source failed a moment ago or does not answer.
         """
+        task = asyncio.current_task(self._loop)
+        assert task is not None  # coroutines of a server run in tasks
+        state = self._states.get(source) or self._state(source)
+        waiting = state.waiting
+        if task in waiting:  # a call within a call of the same source, which waits for both
+            return await self._pool.call(owner, function, *arguments)
         breaker = source.breaker
         # A server that was not started does not probe, so a caller does.
         probes = self._loop is None and breaker.try_probe()
         if not (probes or breaker.admits()):
             raise self.unavailable(source)
-        task = asyncio.current_task(self._loop)
-        assert task is not None  # coroutines of a server run in tasks
-        state = self._states.get(source) or self._state(source)
-        call = _Call(task, breaker.clock())
-        state.waiting[call] = None
+        began = waiting[task] = breaker.clock()
         if state.timer is None:
             self._start_timer(source, state)
         try:
@@ -129,19 +122,20 @@ class SourceCalls:
                 breaker.succeeded()
             return found
         except SourceUnavailable as error:
-            breaker.failed(str(error), call.began)
+            breaker.failed(str(error), began)
             raise
         except asyncio.CancelledError:
-            if call.given_up and task.cancelling() - 1 <= call.cancelling:
+            if task in state.given_up and task.cancelling() == 1:
                 raise self.unavailable(source) from None
-            if breaker.clock() - call.began >= PROBE_RATIO * source.patience:  # a search gives up before our timer
+            if breaker.clock() - began >= PROBE_RATIO * source.patience:  # a search gives up before our timer
                 self._probe_once(source, state)
             raise
         finally:
             if probes:
                 breaker.give_up_probe()
-            del state.waiting[call]
-            if call.given_up:
+            del waiting[task]
+            if task in state.given_up:
+                state.given_up.remove(task)
                 task.uncancel()
 
     async def page(self, source: Source, owner: str, key: Any, limit: int) -> Page:
@@ -241,10 +235,10 @@ class SourceCalls:
     def _look_for_long_calls(self, source: Source, state: _SourceState) -> None:
         """Probe the source if its oldest call takes longer than the patience."""
         state.timer = None
-        oldest = next(iter(state.waiting), None)
-        if oldest is None:
+        began = next(iter(state.waiting.values()), None)
+        if began is None:
             return
-        if source.breaker.clock() - oldest.began >= source.patience:
+        if source.breaker.clock() - began >= source.patience:
             self._probe_once(source, state)
         self._start_timer(source, state)
 
@@ -256,10 +250,10 @@ class SourceCalls:
         """Fail the calls that wait for a source, unless calls are allowed. A late page continues: no caller waits."""
         late = None if state.late is None else state.late.answer
         if not source.breaker.admits():
-            for call in state.waiting:
-                if not call.given_up and call.task is not late:
-                    call.given_up = True
-                    call.task.cancel()
+            for task in state.waiting:
+                if task is not late and not task.cancelling():  # otherwise it ends anyway
+                    state.given_up.add(task)
+                    task.cancel()
 
     # -- probes
 
