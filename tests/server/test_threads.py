@@ -14,7 +14,7 @@ import pytest
 
 from tests.server.driving import looped
 from wharfinger.errors import Overloaded
-from wharfinger.server.threads import BATCH_CALLS, MEMBER_SEPARATOR, Pool
+from wharfinger.server.threads import BATCH_CALLS, COLLECTING_TURNS, MEMBER_SEPARATOR, Pool
 from wharfinger.source import Source, brief
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
@@ -619,14 +619,30 @@ async def test_a_batch_that_no_thread_takes_in_time_is_refused_as_a_whole() -> N
 
 
 @looped
+async def test_calls_that_arrive_in_the_next_turns_of_the_loop_are_in_the_same_batch() -> None:
+    async with gated() as (pool, _):
+        shelf = Shelf()
+        reads = [asyncio.create_task(pool.run("", shelf.read, "a"))]
+        await asyncio.sleep(0)
+        (batch,) = pool._collecting.values()
+        for turn in range(COLLECTING_TURNS - 1):
+            reads.append(asyncio.create_task(pool.run("", shelf.read, str(turn))))
+            await asyncio.sleep(0)
+            assert len(batch.jobs) == len(reads)
+        await asyncio.sleep(0)
+        assert (pool._collecting, list(pool._running.values())) == ({}, [batch])
+        assert len(await asyncio.gather(*reads)) == COLLECTING_TURNS
+
+
+@looped
 async def test_the_calls_of_waiting_batches_count_towards_the_queue() -> None:
     async with gated(size=1, queue=3, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
         await gate.hold(1)
         shelf = Shelf()
         reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(1 + COLLECTING_TURNS):
+            await asyncio.sleep(0)
         assert pool._queued == {"": 3}
         with pytest.raises(Overloaded):
             await pool.run("", gate.wait)
