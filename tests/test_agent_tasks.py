@@ -168,7 +168,7 @@ def test_a_model_answers_from_what_the_tools_return(endpoint: Callable[[Reply], 
     assert transcript.calls[0].arguments == {"statement": "SELECT cents FROM orders WHERE id = 77777"}
 
 
-def test_a_model_that_calls_wrongly_is_told_and_one_that_never_ends_is_ended(
+def test_a_model_that_calls_wrongly_gets_an_error_and_one_that_never_ends_is_stopped(
     endpoint: Callable[[Reply], Endpoint], data: Dataset
 ) -> None:
     calls = iter(
@@ -188,7 +188,7 @@ def test_a_model_that_calls_wrongly_is_told_and_one_that_never_ends_is_ended(
     assert "Only one SELECT is allowed" in told[3]
 
 
-def test_an_endpoint_that_refuses_or_is_away_ends_the_run_with_what_it_said(
+def test_an_endpoint_that_refuses_or_is_unreachable_ends_the_run_with_its_message(
     endpoint: Callable[[Reply], Endpoint], data: Dataset
 ) -> None:
     with pytest.raises(SystemExit, match="answers 429"):

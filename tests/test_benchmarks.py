@@ -63,7 +63,7 @@ def test_an_answer_is_found_by_its_id(body: bytes) -> None:
     assert wire.answer(body, 8) is None
 
 
-def test_an_error_is_no_result() -> None:
+def test_an_error_is_not_a_result() -> None:
     message = wire.answer(b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"no"}}', 7)
     assert message is not None
     assert not message.ok
@@ -175,7 +175,7 @@ def test_a_bound_is_kept_from_the_bound_on(rate: float, verdict: str) -> None:
     assert (rule.required, rule.bound, rule.verdict(known)) == (True, 30, verdict)
 
 
-def test_what_was_not_measured_is_said_to_be_so_and_breaks_nothing() -> None:
+def test_a_missing_measurement_is_marked_and_breaks_nothing() -> None:
     assert {rule.verdict({}) for rule in report.RULES} == {"not measured"}
     assert report.kept({})
 
@@ -201,7 +201,7 @@ def test_rules_name_peers_modes_and_workloads_that_exist() -> None:
     assert "not measured" not in {rule.verdict(known) for rule in report.RULES}
 
 
-def test_the_report_shows_rates_ratios_verdicts_and_who_failed() -> None:
+def test_the_report_shows_rates_ratios_verdicts_and_failures() -> None:
     failure = {"mode": "stdio", "workload": "start", "peer": "ts1", "turn": 0, "failed": "no node\nmore"}
     text = report.render([row("ours", rate=3200), row("mcp2", rate=100), row("floor", driver_busy=0.99), failure])
     assert "3,200" in text

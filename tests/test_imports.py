@@ -147,7 +147,7 @@ def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Which modules each module imports, also for types only and inside of functions."""
+    """Which modules each module imports, also for types only and inside functions."""
     paths = dict(modules())
     graph: dict[str, set[str]] = {}
     for module, path in paths.items():
@@ -220,7 +220,7 @@ def test_types_import_no_other_part_of_the_package() -> None:
     assert wrong == []
 
 
-def test_only_the_command_prints_and_nobody_configures_logging() -> None:
+def test_only_the_command_prints_and_no_module_configures_logging() -> None:
     """A library surprises nobody: no output, no handlers, no levels."""
     wrong: list[str] = []
     for module, path in modules():

@@ -70,7 +70,7 @@ def test_the_default_install_serves_a_folder_over_stdio(installed: Path, tmp_pat
     assert "tides.txt" in [resource["name"] for resource in answer["result"]["resources"]], done.stderr
 
 
-def test_the_changelog_tells_of_this_version() -> None:
+def test_the_changelog_has_this_version() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert first is not None
     assert first[1] == wharfinger.__version__

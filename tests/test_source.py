@@ -102,7 +102,7 @@ async def _scope(server: Server, principal: str = "") -> str:
 
 
 @looped
-async def test_answer_of_a_source_is_public_until_it_may_depend_on_who_asks() -> None:
+async def test_answer_of_a_source_is_public_unless_it_may_depend_on_the_caller() -> None:
     server = Server("sea")
     server.include(Buoys())
     assert await _scope(server) == "public"

@@ -109,7 +109,7 @@ def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFi
     assert "hunter2" not in reported.out + reported.err
 
 
-def test_a_reader_that_goes_away_is_no_error(tide_url: str) -> None:
+def test_a_closed_output_is_not_an_error(tide_url: str) -> None:
     done = subprocess.run(
         f"{sys.executable} -m wharfinger ls --json {tide_url} | head -c 1",
         shell=True,

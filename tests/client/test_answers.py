@@ -104,7 +104,7 @@ def called(result: Any, **options: Any) -> Any:
         ({"structuredContent": {"result": 3}, "_meta": {"other": 1}}, {"result": 3}),
     ],
 )
-def test_data_of_a_tool_is_what_it_has_structured_or_said(result: Any, data: Any) -> None:
+def test_data_of_a_tool_is_its_structured_content_or_text(result: Any, data: Any) -> None:
     assert called(result).data == data
 
 
@@ -562,7 +562,7 @@ def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: 
     ("capabilities", "kept"),
     [({"tools": {"listChanged": True}}, True), ({"tools": {"listChanged": False}}, False), ({"tools": {}}, False)],
 )
-def test_list_of_a_session_is_kept_while_its_changes_are_heard(capabilities: Any, kept: bool) -> None:
+def test_list_of_a_session_is_cached_while_its_changes_are_watched(capabilities: Any, kept: bool) -> None:
     async def test() -> None:
         for revision in (HANDSHAKE, TASKS_ERA):
             script = Script(revision, capabilities=capabilities, tools__list={"tools": []})
@@ -682,7 +682,7 @@ def test_reader_of_what_is_for_one_only_does_not_wait_for_others() -> None:
     run(test())
 
 
-def test_answers_are_kept_up_to_64_mib_unless_that_is_said_otherwise() -> None:
+def test_answers_are_cached_up_to_64_mib_by_default() -> None:
     async def test() -> None:
         cache = Cache()
         async with Kept() as server, server.client(cache=cache) as client:

@@ -226,7 +226,7 @@ def test_a_call_does_not_run_out_of_time_while_its_user_thinks(revision: str) ->
 
 
 @pytest.mark.parametrize("revision", ASKING)
-def test_a_question_that_nobody_answers_ends_at_the_maximum(revision: str) -> None:
+def test_an_unanswered_question_ends_at_the_maximum(revision: str) -> None:
     async def test() -> None:
         async def never(_: t.ElicitRequestParams) -> Any:
             await asyncio.Event().wait()
@@ -325,7 +325,7 @@ def test_capabilities_follow_from_handlers(handlers: dict[str, Any], declared: d
 
 
 @pytest.mark.parametrize("handlers", [{"elicitation": 1}, {"roots": "/a"}, {"roots": 1}, {"sampling_tools": True}])
-def test_what_is_no_handler_is_refused_at_once(handlers: dict[str, Any]) -> None:
+def test_an_invalid_handler_is_refused_at_once(handlers: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Client(asking(), **handlers)
 

@@ -362,7 +362,7 @@ def test_servers_and_capabilities_do_not_share_answers() -> None:
     run(test())
 
 
-def test_answer_that_became_private_is_nobody_elses_any_more() -> None:
+def test_answer_that_became_private_is_no_longer_shared() -> None:
     cache, clock = Cache(), Clock()
     mine, yours = (Key("s", READ, "x:y", who, "v") for who in ("me", "you"))
     cache = Cache(clock=clock)
@@ -509,7 +509,7 @@ def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
     run(test())
 
 
-def test_an_error_is_for_the_one_who_asked() -> None:
+def test_each_caller_gets_its_own_error() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server) as client:
@@ -563,7 +563,7 @@ def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
     run(test())
 
 
-def test_change_during_a_read_lets_nobody_have_its_answer_later() -> None:
+def test_change_during_a_read_keeps_its_answer_out_of_the_cache() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch("notes://n0") as changes:

@@ -427,7 +427,7 @@ def test_a_call_comes_again_with_answers_and_the_same_state() -> None:
     run(test())
 
 
-def test_a_state_alone_is_sent_back_at_once_and_nothing_where_there_is_none() -> None:
+def test_a_state_alone_is_sent_back_at_once() -> None:
     asks = (
         'lambda n, params: {"resultType": "input_required", "requestState": STATE} if n == 1 else '
         '{"resultType": "complete", "content": [], "structuredContent": seen}'
@@ -458,7 +458,7 @@ def test_a_state_alone_is_sent_back_at_once_and_nothing_where_there_is_none() ->
         ('{"nothing": 1}', "content"),
     ],
 )
-def test_a_result_that_is_none_is_an_invalid_response(result: str, complaint: str) -> None:
+def test_an_invalid_result_is_an_invalid_response(result: str, complaint: str) -> None:
     async def test() -> None:
         async with scripted(f'{{"x": lambda n, params: {result}}}') as client:
             with pytest.raises(InvalidResponse, match=complaint):

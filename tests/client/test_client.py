@@ -241,7 +241,7 @@ def test_tool_results_are_the_type_that_was_asked_for() -> None:
     run(test())
 
 
-def test_contents_that_only_say_how_to_go_on_are_not_in_the_way() -> None:
+def test_notices_of_the_next_window_are_left_out() -> None:
     first = t.ResourceContents(uri="file:///a", text="one\n")
     ahead = t.ResourceContents(uri="file:///a?bytes=4-", text="[…]", meta={"wharfinger/summary": True})
     read = ReadResult("file:///a", t.ReadResourceResult(contents=[first, ahead]))
@@ -354,7 +354,7 @@ def test_content_of_unknown_type_is_kept() -> None:
     run(test())
 
 
-def test_method_that_is_not_there_is_said() -> None:
+def test_missing_method_is_reported() -> None:
     async def test() -> None:
         async with Client(Server("bare")) as client:
             with pytest.raises(RemoteMethodNotFound):
@@ -389,7 +389,7 @@ def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_server_is_unsubscribed_from_when_nobody_watches_any_more(revision: str) -> None:
+def test_server_is_unsubscribed_from_after_the_last_watch_ends(revision: str) -> None:
     """By close, by the end of `async with`, and by a loop that was left and forgotten."""
 
     async def test() -> None:

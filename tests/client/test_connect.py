@@ -167,7 +167,7 @@ def test_pinned_revision_waits_for_a_server_that_starts_slowly() -> None:
     fails("read(); read()", ConnectionFailed, "gave no answer within 0.3 s", revision=NEWEST, open_timeout=0.3)
 
 
-def test_revision_nobody_knows_is_refused_before_anything_runs() -> None:
+def test_unknown_revision_is_refused_before_anything_runs() -> None:
     fails("", UnsupportedRevision, "Unknown revision '1900-01-01'", revision="1900-01-01")
 
 
@@ -229,7 +229,7 @@ def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
     run(test())
 
 
-def test_answer_to_initialize_that_is_none_is_not_mcp() -> None:
+def test_invalid_answer_to_initialize_is_not_mcp() -> None:
     said = fails("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
     assert "server/discover and then initialize" in said and said.endswith("and initialize alone.")
 

@@ -105,7 +105,7 @@ def test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds(tmp_path
 
 
 @ERAS
-def test_watch_goes_on_with_the_next_child_and_says_so(tmp_path: Path, revision: str) -> None:
+def test_watch_continues_with_the_next_child_and_reports_the_gap(tmp_path: Path, revision: str) -> None:
     async def test() -> None:
         async with (
             child(tmp_path, revision=revision) as client,
@@ -275,7 +275,7 @@ def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("era", [STATELESS, OLD])
-def test_output_that_is_no_message_breaks_nothing(era: str) -> None:
+def test_output_that_is_not_a_message_breaks_nothing(era: str) -> None:
     noise = r"raw(b'Traceback (most recent call last):\n\xff\xfe\n{half a mes\n[]\n\n')"
     code = PRELUDE + era.replace("m = read()\n", f"m = read(); {noise}\n")
 
@@ -287,7 +287,7 @@ def test_output_that_is_no_message_breaks_nothing(era: str) -> None:
     run(test())
 
 
-def test_child_that_ends_right_behind_its_first_answer_is_missed_by_nobody(tmp_path: Path) -> None:
+def test_child_that_ends_right_after_its_first_answer_is_started_again(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     once = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); sys.exit(3)\n"
     first = "discovered(read(), '2026-07-28')\n" + once
@@ -343,7 +343,7 @@ def test_http_call_in_flight_fails_and_what_only_reads_does_not(server: ServerPr
     run(test())
 
 
-def test_session_that_was_ended_is_begun_anew(server: ServerProcess) -> None:
+def test_ended_session_is_opened_again(server: ServerProcess) -> None:
     """2025-11-25, sessions: a 404 is answered by `initialize` without the id; the call had no effect, so it is sent."""
 
     async def test() -> None:

@@ -165,7 +165,7 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
     run(test())
 
 
-def test_server_that_only_answers_badly_is_not_asked_anew_each_time() -> None:
+def test_server_that_answers_badly_is_not_detected_again_each_time() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
@@ -214,7 +214,7 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
     run(test())
 
 
-def test_stream_that_was_kept_open_and_is_no_more_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_stream_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pulse, "MIN_SECONDS", 0.05)
 
     async def test() -> None:

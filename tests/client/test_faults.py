@@ -132,7 +132,7 @@ def test_silent_call_ends_at_its_time_and_holds_up_no_other() -> None:
     run(test())
 
 
-def test_pattern_that_never_ends_holds_nobody_up() -> None:
+def test_endless_pattern_delays_no_other_call() -> None:
     """What the server lists as the schema of its results is run against a text that it chooses, too."""
 
     async def test() -> None:
@@ -202,7 +202,7 @@ def test_no_error_repeats_a_secret_of_the_url(serve: Any, path: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://ann:hunter2@[::1/mcp", "http://ann:hunter2@", "http://ann:hunter2@host:99999/"]
 )
-def test_no_error_repeats_the_password_of_what_is_no_url(url: str) -> None:
+def test_no_error_repeats_the_password_of_an_invalid_url(url: str) -> None:
     async def test() -> None:
         with pytest.raises(WharfingerError) as caught:
             await Client(url).open()
@@ -289,7 +289,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     return context
 
 
-def test_certificate_that_nobody_vouches_for_is_refused_and_said(certificate: ssl.SSLContext) -> None:
+def test_untrusted_certificate_is_refused_and_reported(certificate: ssl.SSLContext) -> None:
     async def test() -> None:
         async with serving(bad_gateway, ssl=certificate) as url:
             with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):

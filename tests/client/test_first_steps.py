@@ -50,7 +50,7 @@ def methods(server: Script) -> list[str]:
         (None, None),
     ],
 )
-def test_stateless_server_says_who_it_is_or_not(meta: Any, name: str | None) -> None:
+def test_stateless_server_may_name_itself(meta: Any, name: str | None) -> None:
     async def test() -> None:
         for instructions in ("Mind the tide.", None):
             async with Script() as server:
@@ -67,7 +67,7 @@ def test_stateless_server_says_who_it_is_or_not(meta: Any, name: str | None) -> 
     run(test())
 
 
-def test_handshake_server_says_who_it_is_and_how_it_is_used() -> None:
+def test_handshake_server_has_a_name_and_instructions() -> None:
     async def test() -> None:
         for instructions in ("Mind the tide.", None):
             async with Script(TASKS_ERA) as server:
@@ -179,7 +179,7 @@ def test_server_that_ends_at_the_first_question_is_opened_again_and_asked_otherw
     run(test())
 
 
-def test_server_that_refuses_a_handshake_after_a_question_is_opened_again_and_the_error_tells_of_both() -> None:
+def test_server_that_refuses_a_handshake_after_a_probe_is_opened_again_and_the_error_has_both() -> None:
     async def test() -> None:
         reason = "r" * 300
         for answer, error, words in (
@@ -217,7 +217,7 @@ def test_server_that_refuses_a_handshake_only_after_a_question_is_spoken_to() ->
     run(test())
 
 
-def test_revisions_that_nobody_shares_are_named() -> None:
+def test_revisions_without_a_common_one_are_named() -> None:
     async def test() -> None:
         for answer in ({**DISCOVERED, "supportedVersions": ["1900-01-01"]}, {**DISCOVERED, "supportedVersions": []}):
             async with Script(server__discover=answer) as server:
@@ -315,7 +315,7 @@ def test_socket_is_named_with_and_without_a_scheme() -> None:
         (3, TypeError, "not int"),
     ],
 )
-def test_what_cannot_be_a_server_is_said(target: Any, error: Any, words: str) -> None:
+def test_invalid_target_of_a_client_is_reported(target: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         Client(target)
 

@@ -61,7 +61,7 @@ def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, long
 
 
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
-def test_connection_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
+def test_lasting_connection_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
     async def test() -> None:
         retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable)
         async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
@@ -76,7 +76,7 @@ def test_connection_that_has_lasted_begins_the_counting_anew(stable: float, wait
 
 
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
-def test_watch_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
+def test_lasting_watch_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
     async def test() -> None:
         retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable, watch_attempts=4)
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
@@ -98,7 +98,7 @@ def test_watch_that_has_lasted_begins_the_counting_anew(stable: float, waits: li
 
 
 @pytest.mark.parametrize(("stable", "times"), [(0, 3), (1e9, 1)])
-def test_era_is_found_out_anew_not_more_often_than_connections_are_taken_for_good(stable: float, times: int) -> None:
+def test_era_is_detected_again_only_after_a_connection_counts_as_lasting(stable: float, times: int) -> None:
     async def test() -> None:
         from tests.client.test_eras import stateless
 
@@ -370,7 +370,7 @@ async def taken(watch: Any, count: int) -> list[Change]:
 
 
 @EACH_ERA
-def test_watch_goes_on_over_the_next_connection_and_says_once_what_may_have_been_missed(revision: str) -> None:
+def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revision: str) -> None:
     async def test() -> None:
         gaps: list[WharfingerError] = []
         async with watchable(revision) as server, server.client() as client:
@@ -406,7 +406,7 @@ def test_watch_goes_on_over_the_next_connection_and_says_once_what_may_have_been
 
 
 @EACH_ERA
-def test_watch_of_lists_tells_each_kind_and_no_resource(revision: str) -> None:
+def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None:
     async def test() -> None:
         async with watchable(revision) as server, server.client() as client, client.watch_lists() as changes:
             if revision == STATELESS:
@@ -441,7 +441,7 @@ def test_change_that_cannot_be_read_is_skipped(revision: str) -> None:
     run(test())
 
 
-def test_watch_hears_of_what_lies_below_it_alone() -> None:
+def test_watch_reports_only_changes_below_its_uri() -> None:
     async def test() -> None:
         async with (
             watchable(HANDSHAKE) as server,
@@ -713,7 +713,7 @@ def speaking(era: str) -> Any:
 
 
 @EACH_ERA
-def test_server_that_says_nothing_is_asked_now_and_then_while_something_is_watched(revision: str) -> None:
+def test_silent_server_is_pinged_while_something_is_watched(revision: str) -> None:
     async def test() -> None:
         method = "ping" if revision == HANDSHAKE else "server/discover"
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
@@ -770,7 +770,7 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
     run(test())
 
 
-def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() -> None:
+def test_no_ping_is_sent_if_it_is_off_or_the_server_cannot_vanish() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
             fake.heard()
@@ -783,7 +783,7 @@ def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() ->
     run(test())
 
 
-def test_watch_goes_on_in_the_other_era_when_a_server_comes_back_in_that() -> None:
+def test_watch_continues_in_the_other_era_when_a_server_returns_in_it() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(HANDSHAKE), True

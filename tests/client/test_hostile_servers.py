@@ -263,7 +263,7 @@ def test_a_cursor_too_long_to_be_kept_is_not() -> None:
 
 
 @pytest.mark.parametrize("handled", [True, False])
-def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> None:
+def test_a_flood_of_questions_over_http_causes_no_flood_of_posts(handled: bool) -> None:
     posted = 0
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -84,7 +84,7 @@ def test_nothing_is_found_out_again_without_attempts() -> None:
     run(test())
 
 
-def test_server_that_stays_as_it_is_keeps_its_connection_when_it_is_asked_anew() -> None:
+def test_unchanged_server_keeps_its_connection_when_it_is_asked_again() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
@@ -171,7 +171,7 @@ def test_headers_of_tools_are_remembered_up_to_a_number() -> None:
 # Failures that nobody waits for.
 
 
-def test_failures_that_nobody_waits_for_are_not_complained_of() -> None:
+def test_failures_without_a_waiting_caller_are_not_logged() -> None:
     async def fail() -> None:
         logs: dict[str, Any] = {"logging": {}}
         async with Script(HANDSHAKE, capabilities=logs) as server, server.client(log=print) as client:

@@ -146,7 +146,7 @@ def test_cancelled_call_cancels_its_task_and_waits_no_longer_than_five_seconds_f
 
 
 @BOTH
-def test_task_that_is_refused_when_it_is_cancelled_or_asked_after_disturbs_nobody(revision: str) -> None:
+def test_refused_cancellation_or_poll_of_a_task_is_harmless(revision: str) -> None:
     async def test() -> None:
         async with Works(revision, "working") as server, server.client(tasks=True) as client:
             server.answers["tasks/cancel"] = Refusal()
@@ -480,7 +480,7 @@ def test_state_and_answers_go_with_their_call_only() -> None:
         ({"resultType": 3, "content": []}, "."),
     ],
 )
-def test_result_that_is_none_of_those_there_are_is_refused(answer: Any, words: str) -> None:
+def test_result_of_an_unknown_type_is_refused(answer: Any, words: str) -> None:
     async def test() -> None:
         async with Script(tools__call=answer) as server, server.client(roots=[]) as client:
             with pytest.raises(InvalidResponse, match=words):

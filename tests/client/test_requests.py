@@ -48,7 +48,7 @@ OBJECT = {"type": "object"}
         (t.ResourceTemplateReference(uri="log:{day}"), {"type": "ref/resource", "uri": "log:{day}"}),
     ],
 )
-def test_whose_argument_is_completed_may_be_said_in_any_form(ref: Any, sent: Any) -> None:
+def test_completed_feature_may_be_given_in_any_form(ref: Any, sent: Any) -> None:
     async def test() -> None:
         answer = {"completion": {"values": ["monday"]}}
         async with Script(completion__complete=answer) as server, server.client() as client:
@@ -117,7 +117,7 @@ def test_template_is_looked_up_once_by_its_name_over_all_pages() -> None:
     run(test())
 
 
-def test_name_that_no_template_has_is_said_where_there_are_none() -> None:
+def test_unknown_template_variable_is_reported_if_there_are_none() -> None:
     async def test() -> None:
         async with (
             Script(resources__templates__list={"resourceTemplates": []}) as server,
@@ -251,7 +251,7 @@ def test_server_is_notified_of_other_roots_in_the_handshake_era_only() -> None:
     run(test())
 
 
-def test_client_says_who_it_is() -> None:
+def test_client_sends_its_name() -> None:
     async def test() -> None:
         from wharfinger import __version__
 
@@ -340,7 +340,7 @@ def test_client_that_is_not_open_knows_no_server(revision: str) -> None:
 # Log messages.
 
 
-def test_level_is_said_with_every_request_of_the_stateless_era_if_logs_are_wanted() -> None:
+def test_log_level_is_sent_with_every_stateless_request_if_logs_are_wanted() -> None:
     async def test() -> None:
         level = "io.modelcontextprotocol/logLevel"
         for settings, expected in (
@@ -387,7 +387,7 @@ def test_level_is_set_once_for_each_session_if_the_server_logs_and_logs_are_want
     run(test())
 
 
-def test_server_that_never_takes_the_level_holds_up_nobody_and_is_asked_no_longer_than_five_seconds() -> None:
+def test_server_that_never_accepts_the_level_delays_no_call_and_is_asked_for_five_seconds_at_most() -> None:
     async def test() -> None:
         script = Script(HANDSHAKE, capabilities={"logging": {}}, logging__setLevel=SILENCE)
         async with script as server, server.client(log=print) as client:
@@ -425,7 +425,7 @@ def test_log_messages_are_reported_and_what_cannot_be_read_is_skipped(revision: 
 
 
 @EACH_ERA
-def test_closed_client_tells_no_more_logs(revision: str) -> None:
+def test_closed_client_reports_no_more_logs(revision: str) -> None:
     async def test() -> None:
         reported: list[Any] = []
         go = asyncio.Event()

@@ -174,7 +174,7 @@ def test_questions_of_a_task_are_answered_while_its_result_is_awaited() -> None:
     run(test())
 
 
-def test_progress_goes_on_after_the_call_was_answered_with_its_task() -> None:
+def test_progress_continues_after_the_call_was_answered_with_its_task() -> None:
     steps: list[float] = []
 
     async def test() -> None:

@@ -71,7 +71,7 @@ def test_call_without_an_end_waits_as_long_as_it_takes(revision: str, handled: b
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_progress_begins_the_time_anew_up_to_the_most(revision: str, handled: bool) -> None:
+def test_progress_restarts_the_timeout_up_to_the_maximum(revision: str, handled: bool) -> None:
     async def test() -> None:
         async def works(message: Any) -> Any:
             for step in range(message["params"]["arguments"]["steps"]):
@@ -209,7 +209,7 @@ def test_time_of_questions_in_a_result_does_not_count_and_the_most_does() -> Non
     run(test())
 
 
-def test_watch_that_nobody_acknowledges_fails_after_the_clients_time() -> None:
+def test_watch_without_an_acknowledgement_fails_after_the_clients_timeout() -> None:
     async def test() -> None:
         async with Script(subscriptions__listen=SILENCE) as server, server.client(timeout=7) as client:
             words = "did not acknowledge a watch within 7 s"
@@ -289,7 +289,7 @@ def test_hook_may_change_how_long_a_call_may_take_or_answer_itself() -> None:
     run(test())
 
 
-def test_what_is_no_async_function_is_no_hook() -> None:
+def test_only_async_functions_are_accepted_as_hooks() -> None:
     class Hook:
         def __call__(self, call: Any, next: Any) -> Any:
             return next(call)

@@ -50,7 +50,7 @@ def test_text_of_other_encodings_is_not_taken_for_western(text: str, encodings: 
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-def test_a_mark_tells_the_encoding(encoding: str) -> None:
+def test_a_byte_order_mark_decides_the_encoding(encoding: str) -> None:
     text = "höhe\r\n日本\U0001f6a2"
     data = ("\ufeff" + text).encode(encoding)
     assert decode(data) == (text, encoding)

@@ -68,7 +68,7 @@ def test_byte_order_marks_and_line_ends_do_not_matter(data: bytes) -> None:
         (b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deeply"),
     ],
 )
-def test_what_is_no_json_object_is_refused_with_the_reason(data: bytes, why: str) -> None:
+def test_only_a_json_object_is_accepted_and_the_error_has_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(BadFrontmatter) as caught:
         read_frontmatter(data)
     assert why in str(caught.value)

@@ -89,7 +89,7 @@ def test_every_encoding_of_a_text_has_headings(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0# a", b"# a\0b", b"%PDF-1.4\n\xff\xfe\0# a"])
-def test_what_is_no_text_has_none(data: bytes) -> None:
+def test_binary_data_has_no_headings(data: bytes) -> None:
     assert heading_of(MARKDOWN, data) == ""
 
 

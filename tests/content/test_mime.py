@@ -73,12 +73,12 @@ def test_utf8_is_text_and_stays_as_it_is(text: str) -> None:
     assert mime.decode_text(text.encode()) == (text, "utf-8")
 
 
-def test_utf16_with_its_mark_is_decoded_and_told() -> None:
+def test_utf16_with_a_byte_order_mark_is_decoded_and_reported() -> None:
     assert mime.decode_text(b"\xff\xfea\0\r\0\n\0") == ("a\r\n", "utf-16-le")
     assert mime.decode_text(b"\xfe\xff\0a") == ("a", "utf-16-be")
 
 
-def test_what_looks_like_a_text_of_a_signature_is_none() -> None:
+def test_data_with_a_signature_is_not_decoded_as_text() -> None:
     text = "Fähre und Kähne ".encode("latin-1")
     assert mime.decode_text(text) == ("Fähre und Kähne ", "windows-1252")
     assert mime.decode_text(b"FLV\x01".replace(b"\x01", b"") + text) is not None
@@ -94,7 +94,7 @@ def test_a_guess_is_what_nothing_but_its_look_tells() -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff", b"\xc0\x80", b"\xff\xfea", b"\xff\xfe\0\xd8", b"\xff\xfe\0\0a"])
-def test_what_is_no_text_is_not_decoded(data: bytes) -> None:
+def test_binary_data_is_not_decoded(data: bytes) -> None:
     assert mime.decode_text(data) is None
 
 

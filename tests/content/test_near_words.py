@@ -33,7 +33,7 @@ def nearest(word: str, *texts: str) -> str:
         ("harbours", "hrbuors", "hrbuors"),
     ],
 )
-def test_a_word_with_a_slip_is_found(word: str, text: str, meant: str) -> None:
+def test_a_misspelled_word_is_found(word: str, text: str, meant: str) -> None:
     assert nearest(word, text) == meant
 
 

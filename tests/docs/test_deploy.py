@@ -116,7 +116,7 @@ def test_dockerfile_is_well_formed_and_ends_as_no_root() -> None:
             assert all(isinstance(word, str) for word in command)
 
 
-def test_command_of_the_container_serves_its_data_to_who_has_the_token(folder: Path, tmp_path: Path) -> None:
+def test_command_of_the_container_serves_its_data_to_callers_with_the_token(folder: Path, tmp_path: Path) -> None:
     port = free_port()
     command = json.loads(dict(instructions())["CMD"])
     assert command[0] == "wharfinger"

@@ -136,7 +136,7 @@ def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None
     assert serve["read"] == POEM
 
 
-def test_an_agent_goes_on_after_a_tool_that_raises_and_its_model_sees_the_reference(
+def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference(
     visited: Visited, transport: str
 ) -> None:
     error, count = heard(at(visited, "features", transport), "raised")
@@ -145,13 +145,13 @@ def test_an_agent_goes_on_after_a_tool_that_raises_and_its_model_sees_the_refere
     assert "5" in count
 
 
-def test_an_agent_goes_on_after_an_error_that_was_meant_and_its_model_sees_it(visited: Visited, transport: str) -> None:
+def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(visited: Visited, transport: str) -> None:
     error, count = heard(at(visited, "features", transport), "refused")
     assert "amber is not expected" in error
     assert "5" in count
 
 
-def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str) -> None:
+def test_an_agent_continues_after_wrong_arguments(visited: Visited, transport: str) -> None:
     framework, seen = visited[0], at(visited, "features", transport)
     for run in ("wrong", "missing"):
         error, count = heard(seen, run)
@@ -160,7 +160,7 @@ def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str
             assert "Invalid arguments" in error and "ship" in error
 
 
-def test_an_agent_goes_on_after_a_tool_that_asks_a_user_who_is_not_there(visited: Visited, transport: str) -> None:
+def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visited, transport: str) -> None:
     error, count = heard(at(visited, "features", transport), "asks")
     assert "5" in count
     if not visited[0].mute:

@@ -47,7 +47,7 @@ PREFIXES = sorted({uri[:cut] for uri in universe.URIS for cut in range(len(uri) 
 @example([Rule(who="anyone", what="file:///a/*")], [Rule(who="anyone", what="file:///a/**/b")], ANN)
 @example([Rule(who="anyone", what="file:///a")], [Rule(who="anyone", what="file:///a/*/**")], ANN)
 @settings(max_examples=150, deadline=None)
-def test_nothing_below_and_everything_below_are_never_said_falsely(
+def test_nothing_below_and_everything_below_are_never_false(
     allow: list[Rule], deny: list[Rule], who: Principal
 ) -> None:
     access = Policy(allow=allow, deny=deny).access(who)
@@ -226,7 +226,7 @@ def test_missing_scopes_are_named_only_if_the_rule_reveals_them(
     assert access.reads_all_below("file:///docs/") == expected[0]
 
 
-def test_nothing_is_revealed_to_somebody_without_a_token_or_about_what_is_denied() -> None:
+def test_nothing_is_revealed_to_callers_without_a_token_or_about_denied_resources() -> None:
     assert revealing(who="anyone", scopes="a").access(ANONYMOUS).decide("read", "file:///docs/a") == (False, "", ())
     policy = Policy(
         allow=[Rule(who="signed-in", what=FILES, scopes="a", reveal=True)],

@@ -198,7 +198,7 @@ def test_the_first_limit_that_applies_counts(
     assert [call(counted, principal, action) for _ in range(9)].count(0) == most
 
 
-def test_a_new_policy_with_the_same_limit_gives_nobody_a_new_budget() -> None:
+def test_a_new_policy_with_the_same_limit_gives_no_caller_a_new_budget() -> None:
     clock = Clock()
     before = limiter(Limit(calls="2/min"), clock=clock)
     assert [call(before) for _ in range(3)].count(0) == 2

@@ -39,7 +39,7 @@ def test_only_a_token_makes_a_caller_signed_in(word: str, about: set[str]) -> No
     assert {name for name, who in callers.items() if parse_selector(word).applies_to(who)} == about
 
 
-def test_somebody_named_local_by_an_issuer_is_not_the_local_caller() -> None:
+def test_a_subject_named_local_is_not_the_local_caller() -> None:
     assert not parse_selector("local").applies_to(Principal(subject="local"))
     assert parse_selector("sub:local").applies_to(Principal(subject="local"))
 

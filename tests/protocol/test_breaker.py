@@ -88,7 +88,7 @@ def test_a_call_that_began_before_the_outage_does_not_end_the_probe(clock: Clock
     assert breaker.state is BreakerState.HALF_OPEN
 
 
-def test_a_failure_that_kept_nobody_waiting_is_recorded_but_keeps_nobody_out(clock: Clock) -> None:
+def test_a_quick_failure_is_recorded_but_does_not_open_the_breaker(clock: Clock) -> None:
     breaker = Breaker(clock, quick_below=0.25)
     began = clock.now
     clock.now += 0.249
@@ -103,7 +103,7 @@ def test_a_failure_that_kept_nobody_waiting_is_recorded_but_keeps_nobody_out(clo
     assert not breaker.admits()
 
 
-def test_a_probe_that_was_cancelled_leaves_the_next_one_to_somebody_else(clock: Clock) -> None:
+def test_a_cancelled_probe_leaves_the_next_one_to_another_caller(clock: Clock) -> None:
     breaker = Breaker(clock)
     breaker.failed()
     clock.now += 1

@@ -57,7 +57,7 @@ def test_request_is_one_message_with_a_new_id() -> None:
     assert asked.awaited == {first: "one", second: "two"}
 
 
-def test_answers_reach_who_asked_in_any_order() -> None:
+def test_answers_in_any_order_reach_their_requests() -> None:
     asked = peer()
     first, second = ask(asked, "one"), ask(asked, "two")
     assert answers(asked, wire(id=second, result={})) == [("two", second)]
@@ -238,7 +238,7 @@ def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dic
     "data",
     [b"INFO starting", b"\xff\xfe\x00", b"[1]", b"42", b'"x"', b"{}", b'{"jsonrpc":"1.0","id":1}', b"{", b"null"],
 )
-def test_what_is_no_message_is_garbage(data: bytes) -> None:
+def test_invalid_message_is_garbage(data: bytes) -> None:
     """Security C03, C04, C16: a line of a log, in whatever encoding, ends nothing."""
     assert [type(event) for event in peer().receive(data)] == [NotAMessage]
 
@@ -299,7 +299,7 @@ def test_progress_is_asked_for_with_the_id_as_token() -> None:
     assert json.loads(data)["params"] == {"a": 1, "_meta": {"b": 2, "progressToken": id}}
 
 
-def test_close_gives_everyone_who_waits() -> None:
+def test_close_returns_all_waiting_requests() -> None:
     asked = peer()
     ask(asked, "one")
     ask(asked, "two")
@@ -401,7 +401,7 @@ def test_withdrawing_nothing_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("id", [1, "x"])
-def test_answer_that_is_no_message_fails_the_request_whose_id_it_has(id: int | str) -> None:
+def test_invalid_answer_fails_the_request_with_its_id(id: int | str) -> None:
     asked = peer()
     number = ask(asked, "one")
     bad = json.dumps({"jsonrpc": "1.0", "id": id, "result": {}}).encode()
@@ -426,7 +426,7 @@ def test_answer_that_is_no_message_fails_the_request_whose_id_it_has(id: int | s
         b'{"result":{},"id":1',
     ],
 )
-def test_broken_bytes_that_do_not_begin_like_an_answer_fail_nobody(data: bytes) -> None:
+def test_broken_bytes_that_do_not_begin_like_an_answer_fail_no_request(data: bytes) -> None:
     asked = peer()
     ask(asked, "one")
     assert asked.receive(data) == (NotAMessage(data),)

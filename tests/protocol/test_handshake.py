@@ -64,7 +64,7 @@ def test_nothing_is_sent_before_the_client_confirms_or_after_the_end() -> None:
     assert sent == [b"now"]
 
 
-def test_closing_calls_everyone_who_asked_once() -> None:
+def test_closing_calls_each_callback_once() -> None:
     session, called = Session(), []
     session.on_close.append(called.append)
     session.close()
@@ -100,7 +100,7 @@ def test_closing_leaves_neither_stream_nor_phase() -> None:
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "tools/list", ""])
-def test_closed_session_admits_nobody(method: str) -> None:
+def test_closed_session_admits_no_request(method: str) -> None:
     session = Session()
     session.close()
     with pytest.raises(InvalidRequest, match="closed"):

@@ -111,7 +111,7 @@ def test_without_a_dialect_it_is_2020_12() -> None:
     assert not schema.fits([1, 2])
 
 
-def test_names_inside_a_schema_are_no_keywords() -> None:
+def test_names_inside_a_schema_are_not_keywords() -> None:
     schema = {"type": "object", "properties": {"$ref": {"type": "string"}, "$schema": {}, "enum": {"type": "integer"}}}
     assert CompiledSchema(schema, "schema").fits({"$ref": "https://example.test", "enum": 1})
     assert CompiledSchema({"examples": [{"$ref": "https://example.test"}]}, "schema").fits(1)
@@ -137,7 +137,7 @@ def test_a_pattern_that_backtracks_takes_no_time() -> None:
         assert time.monotonic() - started < 5
 
 
-def test_a_pattern_that_is_tried_from_each_character_anew_takes_no_time() -> None:
+def test_a_pattern_that_is_tried_at_each_character_is_fast() -> None:
     """What has look-around is searched for in quadratic time, unless it must be at the start."""
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
         schema = CompiledSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
@@ -570,7 +570,7 @@ def test_loop_is_found_behind_every_pointer(pointer: str) -> None:
     "pointer",
     ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
 )
-def test_pointer_to_nothing_is_no_schema(pointer: str) -> None:
+def test_pointer_to_nothing_is_not_a_schema(pointer: str) -> None:
     """A bug: what is no number to Python, or one too long for it, was an error of another kind."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
         given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
@@ -582,7 +582,7 @@ def test_long_chain_of_references_is_refused() -> None:
         given({"$defs": steps | {"s1900": {}}, "$ref": "#/$defs/s0"})
 
 
-def test_way_back_through_a_member_is_no_loop() -> None:
+def test_reference_through_a_member_is_not_a_loop() -> None:
     tree = given({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}, "type": "array"}}, "$ref": "#/$defs/t"})
     assert tree.faults([[], [[1]]]) == ["[1][0][0]: expected an array"]
 

@@ -152,7 +152,7 @@ def test_what_stands_once_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{}", b"1", b'"[1]"', b"", b" ", b"\x0b[1]", request("1", "[1]")])
-def test_what_is_no_array_is_no_batch(data: bytes) -> None:
+def test_only_an_array_is_a_batch(data: bytes) -> None:
     assert decode_batch(data, LIMITS) is None
 
 
@@ -219,5 +219,5 @@ def test_what_is_not_there_is_left_out() -> None:
     assert encode_error("", error, 0) == (b'{"jsonrpc":"2.0","id":"","error":{"code":0,"message":"no","data":{"a":1}}}')
 
 
-def test_message_tells_what_it_has() -> None:
+def test_message_reports_its_members() -> None:
     assert decode(b'{"jsonrpc":"2.0","id":1,"result":{}}', LIMITS) == Message("2.0", 1, result=Raw(b"{}"))

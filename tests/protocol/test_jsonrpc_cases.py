@@ -238,7 +238,7 @@ def test_peer_answers_as_it_must_and_lives(case: Case) -> None:
 
 
 @pytest.mark.parametrize("line", BLANK.values(), ids=BLANK)
-def test_nothing_is_no_message_and_no_line(line: bytes) -> None:
+def test_empty_input_is_neither_a_message_nor_a_line(line: bytes) -> None:
     """J03: the codec reads none, as HTTP has one in every body; a stream ignores it."""
     assert bare_peer().receive(line) is None
     with pytest.raises(ParseError):

@@ -41,7 +41,7 @@ def answer(service: Any, method: str, params: dict[str, Any], session: Session |
 
 
 @pytest.mark.parametrize("instructions", ["", "Ask for a berth."])
-def test_service_says_who_it_is_and_what_it_can(instructions: str) -> None:
+def test_service_declares_its_name_and_capabilities(instructions: str) -> None:
     shown = instructions or t.UNSET
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     opened = answer(Quay(instructions), "initialize", params, Session())

@@ -44,7 +44,7 @@ def test_a_line_that_ends_over_the_limit_is_reported() -> None:
     assert [*buffer.feed(b"abc"), *buffer.feed(b"de\nok\n")] == [OVERLONG, b"ok"]
 
 
-def test_an_endless_line_is_not_held() -> None:
+def test_an_endless_line_is_not_kept_in_memory() -> None:
     buffer = LineBuffer(1024)
     for _ in range(1000):
         buffer.feed(b"x" * 1000)

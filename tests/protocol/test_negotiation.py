@@ -95,7 +95,7 @@ def test_stateless_error_that_offers_handshake_revisions_leads_there() -> None:
     assert decide_discover(FIRST, reply) == Initialize("2025-06-18")
 
 
-def test_nothing_in_common_is_said_with_both_sides() -> None:
+def test_no_common_revision_is_reported_with_those_of_both_sides() -> None:
     reply = refusal(-32022, {"supported": ["1999-01-01"], "requested": NEWEST})
     verdict = decide_discover(FIRST, reply)
     assert type(verdict) is GiveUp
@@ -157,7 +157,7 @@ def test_codes_are_those_of_the_errors() -> None:
     assert (HeaderMismatch.code, UnsupportedVersion.code) == (-32020, -32022)
 
 
-def test_error_that_is_none_has_no_meaning() -> None:
+def test_invalid_error_has_no_meaning() -> None:
     assert to_remote_error(answer(error="boom")).code == 0
 
 
@@ -282,7 +282,7 @@ def test_refused_handshake_with_another_code_names_no_revision() -> None:
     assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}), None)) is GiveUp
 
 
-def test_answer_that_is_no_error_has_no_meaning() -> None:
+def test_answer_without_an_error_has_no_meaning() -> None:
     assert (read_error(answer(result={})).code, to_remote_error(answer(result={})).code) == (0, 0)
     assert read_error(answer(error={"code": "x"})).code == 0
 

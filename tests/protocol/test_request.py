@@ -95,7 +95,7 @@ def opened_in(revision: str, method: str, params: dict[str, Any]) -> Request:
 # --- who calls
 
 
-def test_client_that_does_not_name_itself_is_nobody() -> None:
+def test_client_without_a_name_has_no_info() -> None:
     caller = opened("tools/list", {"_meta": META}, principal="ann").caller
     assert (caller.info, caller.principal.subject, caller.rules.name) == (None, "ann", STATELESS)
     caller = opened("tools/list", {"_meta": META | CLIENT}).caller
@@ -223,7 +223,7 @@ def test_meta_without_a_version_leaves_the_revision_of_the_session() -> None:
     assert request.row is None
 
 
-def test_name_of_a_notification_is_no_method_of_a_request() -> None:
+def test_name_of_a_notification_is_not_a_request_method() -> None:
     assert opened("notifications/initialized", None, session_of("2025-11-25")).row is None
     assert opened("tools/list", None, session_of("2025-11-25")).row is METHODS["tools/list"]
 
@@ -358,7 +358,7 @@ def sealed(request: Request, result: Any) -> Any:
     return answer["result"]
 
 
-def test_nothing_is_no_result() -> None:
+def test_none_is_not_a_result() -> None:
     with pytest.raises(TypeError, match="return await next"):
         seal_result(opened("tools/list", {"_meta": META}), None, ResultMeta(INFO))
 
@@ -386,7 +386,7 @@ def test_stamps_of_one_result_alone_are_not_kept() -> None:
     assert len(result_meta.openings) == 1
 
 
-def test_question_is_no_complete_result_and_is_not_kept() -> None:
+def test_input_required_result_is_not_complete_and_not_cached() -> None:
     """2026-07-28, caching."""
     request = opened("resources/read", {"uri": "a:b", "_meta": META})
     result = sealed(request, t.ReadResourceResult(contents=[], result_type="input_required"))

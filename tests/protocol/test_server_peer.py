@@ -485,7 +485,7 @@ def test_a_broken_array_is_a_parse_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_an_array_is_no_message_of_other_revisions(version: str) -> None:
+def test_an_array_is_refused_in_other_revisions(version: str) -> None:
     assert error(opened(version).receive(array(request(1, "ping")))) == (None, -32600)
     assert error(peer().receive(array(request(1, "ping")))) == (None, -32600)
 

@@ -28,7 +28,7 @@ def test_owners_are_distinguished(one: tuple[str, str], other: tuple[str, str], 
     assert (name_owner(*one) == name_owner(*other)) is same
 
 
-def test_what_is_full_has_room_for_who_has_less_than_an_equal_part() -> None:
+def test_a_full_table_has_room_for_owners_with_less_than_an_equal_share() -> None:
     shares = Shares()
     assert shares.has_room("greedy", 10, 10)
     shares.add("greedy", 10)
@@ -147,7 +147,9 @@ def test_old_members_are_those_used_least_recently() -> None:
         ({"b": "u"}, "", "u"),
     ],
 )
-def test_full_table_loses_an_idle_member_of_who_has_most(owned: dict[str, str], busy: str, victim: str | None) -> None:
+def test_full_table_loses_an_idle_member_of_its_largest_owner(
+    owned: dict[str, str], busy: str, victim: str | None
+) -> None:
     assert fair_table(**owned).find_victim("b", busy.__contains__) == victim
 
 

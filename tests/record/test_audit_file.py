@@ -165,7 +165,7 @@ def test_a_file_that_logrotate_renames_is_left_at_the_next_line(tmp_path: Path) 
     assert path.read_bytes() == b"two\n"
 
 
-def test_a_file_that_is_truncated_in_place_goes_on_at_its_beginning(tmp_path: Path) -> None:
+def test_a_file_truncated_in_place_is_written_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "log"
     file = AuditFile(path)
     file.append(b"one\n")

@@ -76,7 +76,7 @@ async def read(server: Server, *uris: str) -> list[str]:
     return found
 
 
-def test_a_read_has_one_line_with_who_what_and_how(tmp_path: Path) -> None:
+def test_a_read_has_one_line_with_caller_uri_and_outcome(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     before = time.time()
     asyncio.run(read(harbour(path, POLICY), "notes://today", "notes://private", "notes://none"))
@@ -156,7 +156,7 @@ def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None
     assert of(path, "watch")[0]["rule"]
 
 
-def test_a_server_on_http_records_who_was_refused_before_a_request(tmp_path: Path) -> None:
+def test_an_http_server_records_messages_refused_before_they_are_requests(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = harbour(path)
 

@@ -125,6 +125,6 @@ def test_an_address_in_use_is_an_error_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("address", ["9464", "localhost", "localhost:70000", ":9464", "a:b"])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match=r"write 127\.0\.0\.1:9464"):
         Metrics({}, address)

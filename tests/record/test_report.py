@@ -29,7 +29,7 @@ def summary(path: Path, **choice: str) -> dict[str, Any]:
     return report.as_dict(10)
 
 
-def test_who_read_what_and_who_was_refused(tmp_path: Path) -> None:
+def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(
         line(1, target="a", subject="ann", bytes=100)

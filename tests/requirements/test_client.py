@@ -66,7 +66,7 @@ async def test_every_message_is_one_line_with_an_id_of_its_own(revision: str) ->
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_members_that_nobody_knows_are_tolerated(revision: str) -> None:
+async def test_unknown_members_are_tolerated(revision: str) -> None:
     """Requirement C2.1-5."""
 
     def grown(value: Any) -> Any:
@@ -102,7 +102,7 @@ async def test_the_handshake_is_whole_before_anything_else(revision: str) -> Non
 
 
 @looped
-async def test_every_stateless_request_says_who_asks() -> None:
+async def test_every_stateless_request_names_its_client() -> None:
     """Requirements C2.3-1 and C2.3-2."""
     transcript = await recorded(harbour(), STATELESS, **Script({}).handlers)
     for message in transcript.messages(">"):

@@ -80,7 +80,7 @@ async def test_nothing_is_public_unless_the_author_says_so() -> None:
 
 
 @looped
-async def test_completion_tells_no_file_that_is_not_published(tmp_path: Path) -> None:
+async def test_completion_reveals_no_unpublished_file(tmp_path: Path) -> None:
     """Requirement 2.16-10."""
     for name in ("chart.txt", ".env", "draft.txt", ".gitignore"):
         (tmp_path / name).write_text("draft.txt\n")

@@ -63,7 +63,7 @@ def test_no_spelling_leads_out_and_the_answers_look_alike(charts: Path) -> None:
         assert read_file(server, "file:///charts/a.txt")[0]["text"] == "a"
 
 
-def test_names_that_are_no_text_go_all_the_way(charts: Path) -> None:
+def test_undecodable_names_are_listed_and_read(charts: Path) -> None:
     """H32: listed, read, found and shown without a byte that could harm a terminal."""
     with Stdio("serve", str(charts)) as server:
         (odd,) = [r for r in server.ask("resources/list")["result"]["resources"] if "caf" in r["uri"]]
@@ -177,13 +177,13 @@ def test_large_answers_beyond_what_a_reader_takes_are_refused_and_the_connection
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "../../etc", "\0", "A" * 3 * MIB, 5, {}])
-def test_cursors_that_are_none_are_invalid_params(stdio: Stdio, cursor: object) -> None:
+def test_invalid_cursors_are_invalid_params(stdio: Stdio, cursor: object) -> None:
     """R29, R32."""
     assert stdio.ask("resources/list", {"cursor": cursor})["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("uri", [5, None, {}, "", "no uri", "fix://any/" + "a" * 3 * MIB])
-def test_uris_that_are_none_are_invalid_params_and_not_repeated(stdio: Stdio, uri: object) -> None:
+def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: Stdio, uri: object) -> None:
     """R18, R29, R30."""
     answer = stdio.ask("resources/read", {"uri": uri})
     assert answer["error"]["code"] == -32602

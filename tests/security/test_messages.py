@@ -128,7 +128,7 @@ def test_cancelled_work_stops(stdio: Stdio) -> None:
     assert int(stdio.call("cancelled")["result"]["content"][0]["text"]) > before
 
 
-def test_a_response_and_progress_that_nobody_asked_for_are_ignored(stdio: Stdio) -> None:
+def test_an_unexpected_response_and_progress_are_ignored(stdio: Stdio) -> None:
     """J31, L09, L12."""
     stdio.send(
         {"jsonrpc": "2.0", "id": 5, "result": {}}, notice("notifications/progress", {"progressToken": 1, "progress": 1})

@@ -108,7 +108,7 @@ def test_a_storm_of_changes_reaches_fifty_readers_coalesced(http: Http) -> None:
         wire.close()
 
 
-def test_what_a_listen_asks_for_in_vain_is_not_kept(http: Http) -> None:
+def test_refused_uris_of_a_listen_are_not_kept(http: Http) -> None:
     """U09: megabytes of URIs that are not watched do not stay as long as the stream does."""
     vain = [f"gone://{number}/" + "u" * MIB for number in range(3)]
     wires = [http.wire() for _ in range(5)]

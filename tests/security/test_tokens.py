@@ -204,7 +204,7 @@ def test_a_missing_scope_is_named(guarded: Guarded) -> None:
     assert reply.headers["www-authenticate"] == expected
 
 
-def test_a_token_in_the_query_or_the_body_is_none(guarded: Guarded) -> None:
+def test_a_token_in_the_query_or_the_body_is_ignored(guarded: Guarded) -> None:
     """A07."""
     token = guarded.tokens["ann"]
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "access_token": token}).encode()
@@ -341,7 +341,7 @@ def test_a_token_is_never_repeated(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\r\nX: 1", b"\rX: 1", b"\nX: 1", b"\0", b"\r\n X: 1", b"\x0b", b"\x7f"])
-def test_a_header_that_is_cut_in_two_is_none(guarded: Guarded, end: bytes) -> None:
+def test_a_header_that_is_cut_in_two_is_ignored(guarded: Guarded, end: bytes) -> None:
     """A18."""
     with guarded.wire() as wire:
         head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
@@ -452,7 +452,7 @@ def test_a_forged_token_is_refused(guarded: Guarded, name: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["down", "slow"])
-def test_an_issuer_that_does_not_answer_lets_nobody_in(case: str, tmp_path: Path) -> None:
+def test_an_issuer_that_does_not_answer_lets_no_caller_in(case: str, tmp_path: Path) -> None:
     """A20: within the time-out, for many at once; those with tokens of the file are served meanwhile."""
     issuer = IssuerSite()
     try:

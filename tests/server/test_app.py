@@ -114,7 +114,7 @@ async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
 
 
 @looped
-async def test_a_caller_that_gives_up_while_the_server_starts_takes_nobody_with_it() -> None:
+async def test_a_caller_that_gives_up_while_the_server_starts_affects_no_other_caller() -> None:
     go = asyncio.Event()
 
     @asynccontextmanager
@@ -135,7 +135,7 @@ async def test_a_caller_that_gives_up_while_the_server_starts_takes_nobody_with_
 
 
 @looped
-async def test_a_failed_lifespan_is_raised_for_everyone_who_starts_and_may_be_tried_again() -> None:
+async def test_a_failed_lifespan_is_raised_for_every_waiting_caller_and_can_be_retried() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan("start"))
     failed = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
@@ -159,7 +159,7 @@ async def test_a_source_that_does_not_start_ends_what_has_begun() -> None:
 
 
 @looped
-async def test_a_source_that_does_not_close_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_does_not_close_affects_no_other_source(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a", "close"))
@@ -171,7 +171,7 @@ async def test_a_source_that_does_not_close_is_in_nobodys_way(caplog: pytest.Log
 
 
 @looped
-async def test_a_lifespan_that_fails_to_end_tells_who_ends_it() -> None:
+async def test_a_lifespan_that_fails_to_end_raises_its_error_to_the_closer() -> None:
     server = Server("s", lifespan=Events().lifespan("end"))
     await server.start()
     with pytest.raises(RuntimeError, match="no end"):
@@ -201,7 +201,7 @@ def test_a_server_runs_again_on_another_loop() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_server_says_who_it_is_and_what_it_has(revision: str) -> None:
+async def test_a_server_declares_its_name_and_capabilities(revision: str) -> None:
     server = Server(
         "harbour",
         version="1.2",
@@ -444,7 +444,7 @@ async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> No
         part.extensions.add_method("quay/berths", forecast)
 
 
-def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
+def test_a_method_of_an_invalid_extension_is_not_registered() -> None:
     server = Server("s")
 
     async def forecast() -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_what_could_loosen_a_policy_is_refused(options: dict[str, Any], why: str
         server_of(**options)
 
 
-def test_what_is_no_page_or_no_uri_of_one_is_refused() -> None:
+def test_an_invalid_page_or_page_uri_is_refused() -> None:
     with pytest.raises(TypeError, match=r"pathlib\.Path"):
         server_of("berths.html")
     with pytest.raises(ValueError, match="not the URI of a page"):
@@ -141,7 +141,7 @@ def test_what_is_no_page_or_no_uri_of_one_is_refused() -> None:
 
 
 @looped
-async def test_a_page_says_what_was_said_of_it_and_how_long_it_is_kept() -> None:
+async def test_a_page_has_its_registered_fields_and_the_time_it_is_kept() -> None:
     server = Server("harbour", ttl=2.0, cache_scope="public")
     server.add_app(URI, HTML, description="All berths.", ttl=7.0, cache_scope="private")
     server.add_app("ui://harbour/plain", HTML)
@@ -163,7 +163,7 @@ async def test_a_tool_is_there_for_whom_it_says(visibility: Any) -> None:
 
 
 @pytest.mark.parametrize("visibility", [[], ["model", "others"], ["others"]])
-def test_a_tool_is_there_for_nobody_else(visibility: Any) -> None:
+def test_an_unknown_visibility_is_refused(visibility: Any) -> None:
     with pytest.raises(ValueError, match="visibility="):
         server_of().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
 

@@ -81,7 +81,7 @@ async def test_a_stateless_request_gets_the_log_messages_that_it_asks_for() -> N
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("token", [7, "seven"])
 @looped
-async def test_progress_grows_and_is_sent_to_callers_who_asked(revision: str, token: Any) -> None:
+async def test_progress_grows_and_is_sent_to_callers_with_a_progress_token(revision: str, token: Any) -> None:
     server = chatty()
     assert await messages(server, "progress:x", revision) == []
     text = {} if revision == "2024-11-05" else {"message": "one"}
@@ -111,7 +111,7 @@ async def test_telling_may_be_awaited_and_was_done_before() -> None:
 
 
 @looped
-async def test_a_plain_function_tells_from_its_thread_and_everything_comes_before_its_answer() -> None:
+async def test_a_plain_function_notifies_from_its_thread_and_all_notices_come_before_its_answer() -> None:
     """The stream belongs to the loop: what a thread sends must be handed over."""
     server = Server("s")
     senders: set[bool] = set()
@@ -221,7 +221,7 @@ async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) 
 
 
 @looped
-async def test_what_a_nested_read_tells_reaches_the_caller_over_a_stream() -> None:
+async def test_notices_of_a_nested_read_reach_the_caller_over_a_stream() -> None:
     server = Server("s")
 
     @server.resource("in:x")

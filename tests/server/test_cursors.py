@@ -24,7 +24,7 @@ def test_what_is_sealed_opens(position: object) -> None:
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_-]*", fullmatch=True))
 @settings(max_examples=examples(100), deadline=None)
-def test_what_was_made_up_does_not_open(text: str) -> None:
+def test_a_forged_cursor_does_not_open(text: str) -> None:
     with pytest.raises(InvalidParams):
         KEYS.open("list", text)
 

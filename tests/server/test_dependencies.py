@@ -356,7 +356,7 @@ async def test_what_opens_in_a_thread_when_its_request_is_cancelled_is_closed() 
 
 
 @looped
-async def test_what_is_open_is_closed_in_reverse_and_before_none_of_those_that_need_it() -> None:
+async def test_dependencies_are_closed_in_reverse_after_those_that_need_them() -> None:
     server = Server("s")
 
     def opens(name: str) -> Callable[..., Any]:
@@ -580,7 +580,7 @@ async def test_only_an_async_dependency_can_ask() -> None:
 
 
 @looped
-async def test_a_dependency_may_ask_and_all_are_made_anew_when_the_call_runs_again() -> None:
+async def test_a_dependency_may_ask_and_all_are_created_again_when_the_call_runs_again() -> None:
     server = Server("s")
 
     async def sure(ctx: Context[Any]) -> bool:

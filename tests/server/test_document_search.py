@@ -74,7 +74,7 @@ def test_words_may_occur_in_the_name_or_the_text(source: Folder) -> None:
     assert found(source, "  ") == []
 
 
-def test_documents_that_have_only_some_of_the_words_come_last_and_that_is_said(source: Folder, charts: Path) -> None:
+def test_documents_with_only_some_of_the_words_come_last_and_are_marked(source: Folder, charts: Path) -> None:
     hits = search_documents(source, "soundings depth", 5)
     assert sorted(titles(hits)) == ["README.md", "harbours/hull.ts"]
     assert hits.remark == "No document has all the words; these have most of them."
@@ -148,7 +148,7 @@ def test_a_definition_comes_before_mentions_whatever_the_order_of_the_list() -> 
     assert titles(hits)[1:3] == ["b", "a"]
 
 
-def test_a_word_with_a_slip_is_read_as_the_nearest_and_that_is_said() -> None:
+def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so() -> None:
     notes = Notes(a="nothing", b="a heartbeat", heartburn="no")
     hits = search_documents(notes, "heartbaet", 5)
     assert (titles(hits), hits.remark) == (["b"], "Nothing has “heartbaet”: searched for “heartbeat”.")
@@ -174,7 +174,7 @@ def test_no_more_documents_are_kept_in_mind_than_needed(monkeypatch: pytest.Monk
 # -- bounds
 
 
-def test_no_more_are_found_than_wanted_and_no_text_is_read_in_vain() -> None:
+def test_no_more_hits_are_found_than_wanted_and_no_unneeded_text_is_read() -> None:
     notes = Notes(needle="", a="needle", b="needle", c="needle")
     assert found(notes, "needle", 0) == []
     assert found(notes, "needle", 1) == ["needle"]

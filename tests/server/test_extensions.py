@@ -118,7 +118,7 @@ def test_settings_add_up_and_may_not_contradict() -> None:
 
 
 @pytest.mark.parametrize("id", ["tides", "/tides", "com.example/", "1com/tides", "com..example/t", "com.example/-t"])
-def test_what_is_no_identifier_is_refused(id: str) -> None:
+def test_an_invalid_identifier_is_refused(id: str) -> None:
     with pytest.raises(ValueError, match="is not the identifier"):
         Server("harbour").extensions.declare(id)
 
@@ -153,7 +153,7 @@ def test_the_protocols_own_methods_cannot_be_replaced(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["forecast", "tides/", "/tides", "ti des/x", "rpc.x/y"])
-def test_what_is_no_name_of_a_method_is_refused(name: str) -> None:
+def test_an_invalid_method_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a method"):
         Server("harbour").extensions.add_method(name, nothing)
 
@@ -189,7 +189,7 @@ async def test_a_dict_is_a_result_and_none_is_an_empty_one() -> None:
 
 @pytest.mark.parametrize("value", ["text", ["a list"], {"_meta": {}}, {"resultType": "complete"}])
 @looped
-async def test_what_is_no_result_is_an_internal_error(value: Any) -> None:
+async def test_an_invalid_result_is_an_internal_error(value: Any) -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/wrong", lambda: value)
     assert (await ask(server, "tides/wrong"))["error"]["code"] == -32603

@@ -372,7 +372,7 @@ def test_in_a_batch_the_error_names_the_scopes(http: ServerThread) -> None:
         assert reply.json[0]["error"]["data"] == {"requiredScopes": ["orders.read", "orders.write"]}
 
 
-def test_without_tokens_nobody_over_http_has_a_scope() -> None:
+def test_without_tokens_no_http_caller_has_a_scope() -> None:
     with ServerThread(cast("Any", shop())) as thread, thread.wire() as wire:
         wire.stateless("tools/call", {"name": "order"}, mcp_name="order")
         reply = wire.reply()

@@ -67,14 +67,14 @@ def harbour(request: pytest.FixtureRequest) -> Iterator[tuple[Harbour, ServerThr
             harbour.gate.set()
 
 
-def limited(*limits: Limit) -> pytest.MarkDecorator:
+def with_limits(*limits: Limit) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("harbour", [limits], indirect=True, ids=["limits"])
 
 
 SMALL = {"uri": "harbour://small"}
 
 
-@limited(Limit(do="read", calls="3/h"))
+@with_limits(Limit(do="read", calls="3/h"))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
 def test_the_call_over_the_limit_gets_429_and_when_to_try_again(
     harbour: tuple[Harbour, ServerThread], era: str
@@ -94,14 +94,14 @@ def test_the_call_over_the_limit_gets_429_and_when_to_try_again(
         assert send(wire, era, "ann", "tools/list", {}).status == 200, "the limit is about reads"
 
 
-@limited(Limit(do="read", calls="2/h"))
+@with_limits(Limit(do="read", calls="2/h"))
 def test_both_eras_share_a_limit(harbour: tuple[Harbour, ServerThread]) -> None:
     with harbour[1].wire() as wire:
         statuses = [send(wire, era, "ann", "resources/read", SMALL).status for era in (STATELESS, HANDSHAKE) * 2]
         assert statuses == [200, 200, 429, 429]
 
 
-@limited(Limit(do="read", calls="2/h"))
+@with_limits(Limit(do="read", calls="2/h"))
 def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -> None:
     with harbour[1].wire() as wire:
         token: dict[str, str | None] = {"authorization": "Bearer ann"}
@@ -115,7 +115,7 @@ def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -
         assert len(errors) == 2 and all(error["data"]["retryAfter"] > 1700 for error in errors)
 
 
-@limited(Limit(do="read", bytes="12000B/h"))
+@with_limits(Limit(do="read", bytes="12000B/h"))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
 def test_bytes_are_those_of_the_answer_and_the_next_call_is_refused(
     harbour: tuple[Harbour, ServerThread], era: str
@@ -131,7 +131,7 @@ def test_bytes_are_those_of_the_answer_and_the_next_call_is_refused(
         assert send(wire, era, "bob", "resources/read", SMALL).status == 200
 
 
-@limited(Limit(do="call", bytes="1000B/h"))
+@with_limits(Limit(do="call", bytes="1000B/h"))
 @pytest.mark.parametrize("era", [HANDSHAKE])
 def test_messages_before_the_answer_count(harbour: tuple[Harbour, ServerThread], era: str) -> None:
     with harbour[1].wire() as wire:
@@ -141,7 +141,7 @@ def test_messages_before_the_answer_count(harbour: tuple[Harbour, ServerThread],
         assert int(refused.headers["retry-after"]) > 3600
 
 
-@limited(Limit(parallel=2))
+@with_limits(Limit(parallel=2))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
 def test_parallel_calls_are_counted_until_they_end(harbour: tuple[Harbour, ServerThread], era: str) -> None:
     own, http = harbour
@@ -172,7 +172,7 @@ def send_call(wire: RawClient, era: str, token: dict[str, str | None]) -> Any:
     return wire.reply()
 
 
-@limited(Limit(parallel=1))
+@with_limits(Limit(parallel=1))
 def test_a_watch_takes_no_parallel_call(harbour: tuple[Harbour, ServerThread]) -> None:
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
     with harbour[1].wire() as wire, harbour[1].wire() as other:
@@ -180,7 +180,7 @@ def test_a_watch_takes_no_parallel_call(harbour: tuple[Harbour, ServerThread]) -
         assert other.call("resources/read", SMALL, **token).status == 200
 
 
-@limited(Limit(do="call", calls="2/h"), Limit(do="read", calls="2/h"))
+@with_limits(Limit(do="call", calls="2/h"), Limit(do="read", calls="2/h"))
 def test_what_a_tool_reads_of_its_own_server_counts_once(harbour: tuple[Harbour, ServerThread]) -> None:
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
     with harbour[1].wire() as wire:
@@ -276,7 +276,7 @@ async def test_without_limits_nothing_counts() -> None:
     assert request.usage is None and request.on_answer == ()
 
 
-@limited(Limit(do="read", calls="1/h"))
+@with_limits(Limit(do="read", calls="1/h"))
 def test_a_refusal_waits_and_takes_no_time_of_others(harbour: tuple[Harbour, ServerThread]) -> None:
     ann: dict[str, str | None] = {"authorization": "Bearer ann"}
     bob: dict[str, str | None] = {"authorization": "Bearer bob"}

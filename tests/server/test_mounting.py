@@ -295,7 +295,7 @@ async def pages(server: Server, method: str = "tools/list", kind: str = "tools")
 
 
 @looped
-async def test_pages_of_the_whole_go_on_where_they_were_while_parts_change() -> None:
+async def test_pages_continue_at_their_position_while_mounted_servers_change() -> None:
     leaf, part, server = Server("leaf"), Server("part"), Server("whole", page_size=2)
     part.include(leaf, prefix="leaf")
     server.include(part, prefix="p")
@@ -363,7 +363,7 @@ async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kin
 
 
 @looped
-async def test_a_name_that_the_whole_has_removed_is_free_until_the_part_registers_it_anew() -> None:
+async def test_a_removed_name_is_free_until_the_part_registers_it_again() -> None:
     part = Server("part")
     server = harbour((part, "p"))
     part.tools.add(lambda: "part", name="a")
@@ -448,7 +448,7 @@ def test_what_collides_later_is_refused_where_it_is_added() -> None:
     part.resources.add("tide://other/{y}", lambda y: y)
 
 
-def test_names_that_are_none_are_refused() -> None:
+def test_invalid_names_are_refused() -> None:
     with pytest.raises(ValueError, match="is not a valid prefix"):
         Server("s").include(tides(), prefix="the tides")
     with pytest.raises(ValueError, match="pass a shorter prefix"):
@@ -604,7 +604,7 @@ async def test_a_part_that_fails_to_end_is_logged_and_the_others_end() -> None:
 
 
 @looped
-async def test_a_part_that_is_held_by_others_goes_on_for_them() -> None:
+async def test_a_part_with_other_owners_continues_for_them() -> None:
     events: list[str] = []
     part = Server("part", lifespan=lifespan(events, "part"))
     one, two = Server("one"), Server("two")
@@ -647,7 +647,7 @@ async def test_a_part_that_comes_while_the_whole_runs_is_started_and_watched() -
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_watches_pass_through_and_sources_work_only_while_somebody_watches(revision: str) -> None:
+async def test_watches_are_passed_on_and_sources_work_only_while_a_client_watches(revision: str) -> None:
     part, rows = tides(), Rows()
     part.include(rows)
     followed: list[str] = []

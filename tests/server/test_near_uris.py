@@ -40,7 +40,7 @@ KNOWN = ["file:///w/docs/search.md", "file:///w/src/app.py", "file:///w/src/web/
         ("", []),
     ],
 )
-def test_the_same_end_or_one_with_a_slip_is_near(uri: str, meant: list[str]) -> None:
+def test_the_same_end_or_one_with_a_typo_is_near(uri: str, meant: list[str]) -> None:
     assert near_uris(uri, KNOWN) == meant
 
 

@@ -136,7 +136,7 @@ PLACES: list[tuple[str, Any]] = [
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(("method", "params"), PLACES)
 @looped
-async def test_a_number_of_any_size_anywhere_is_no_internal_error(method: str, params: Any, revision: str) -> None:
+async def test_a_number_of_any_size_is_never_an_internal_error(method: str, params: Any, revision: str) -> None:
     async with Wire(server_of_kinds(), revision) as wire:
         for id, number in enumerate((*TOO_LARGE, *ODD)):
             answer = await ask_raw(wire, id, method, params, number)

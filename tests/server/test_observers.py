@@ -179,7 +179,7 @@ def test_what_the_policy_refuses_is_seen_with_its_rule() -> None:
     assert decisions[-1].allowed  # the call itself
 
 
-def test_an_observer_that_refuses_is_asked_first_and_hears_of_the_end() -> None:
+def test_a_refusing_observer_is_called_first_and_sees_the_end() -> None:
     server, seen = harbour(), Seen()
     seen.refusing = True
     server.observers.add(seen)
@@ -263,7 +263,7 @@ async def http(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> int:
     return status
 
 
-def test_http_requests_without_a_token_or_with_bytes_that_are_no_message_are_seen() -> None:
+def test_http_requests_without_a_token_or_a_valid_message_are_observed() -> None:
     from wharfinger.auth import static_token
 
     server, seen = harbour(), Seen()

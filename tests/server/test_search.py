@@ -130,7 +130,7 @@ async def test_only_so_many_words_are_looked_for_among_what_is_registered() -> N
 
 
 @looped
-async def test_words_are_looked_for_in_all_that_is_said_of_a_resource_in_any_case() -> None:
+async def test_words_are_searched_in_all_fields_of_a_resource_in_any_case() -> None:
     server = Server("s")
     server.resources.add("note:a", lambda: "text", name="Name", title="Title", description="Described")
     for query in ("NAME", "title", "described", "note:a", "name title described note:a"):
@@ -201,7 +201,7 @@ def test_what_is_wanted_is_filtered_by_any_filter() -> None:
 
 
 @looped
-async def test_what_two_find_is_shown_once_of_what_is_registered_and_the_cut_is_told() -> None:
+async def test_a_resource_that_two_searches_find_is_shown_once_and_the_cut_is_reported() -> None:
     shelf = Shelf(hit("x"), hit("y"), truncated="There is more.")
     server = of(shelf, Shelf(name="other"))
     server.resources.add("shelf:x", lambda: "text", name="x")
@@ -331,7 +331,7 @@ async def test_a_hit_with_a_snippet_must_hold_every_word_that_its_name_does_not(
 
 
 @looped
-async def test_what_would_ask_its_reader_is_there_with_nothing_said_of_it() -> None:
+async def test_a_resource_that_asks_its_reader_is_found_by_its_name() -> None:
     server = of(Shelf(hit("a")))
 
     @server.middleware("resources/read")

@@ -96,7 +96,7 @@ async def test_a_source_may_end_its_page_early_and_the_last_page_says_so() -> No
 
 
 @looped
-async def test_a_page_with_nothing_of_a_source_goes_on_with_it() -> None:
+async def test_a_page_without_entries_of_a_source_continues_with_that_source() -> None:
     class Hollow(Skilled):
         """Its first page has nothing."""
 

@@ -85,7 +85,7 @@ async def test_calls_that_wait_are_given_up_when_a_probe_is_not_answered_either(
 
 
 @looped
-async def test_a_long_call_goes_on_while_probes_are_answered() -> None:
+async def test_a_long_call_continues_while_probes_are_answered() -> None:
     buoy = Buoy()
     long = asyncio.Event()
 
@@ -117,7 +117,7 @@ async def test_a_caller_that_is_cancelled_is_cancelled_also_while_it_is_given_up
 
 
 @looped
-async def test_a_task_that_was_given_up_can_go_on_and_be_cancelled_later() -> None:
+async def test_an_abandoned_task_can_continue_and_be_cancelled_later() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
@@ -172,7 +172,7 @@ async def test_a_source_is_probed_until_it_is_back_and_its_watchers_hear_of_both
     "error", [ResourceNotFound("buoy:1"), InvalidArgument("no"), Overloaded("busy"), ValueError("odd")]
 )
 @looped
-async def test_an_error_of_one_call_says_nothing_about_the_source(error: Exception) -> None:
+async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Exception) -> None:
     buoy = Buoy()
     buoy.error = error
     async with calls_of(buoy) as calls:
@@ -283,7 +283,7 @@ async def test_a_server_that_ends_leaves_no_task_behind() -> None:
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "1 s"), (1.4, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")]
 )
-def test_an_outage_is_said_with_its_duration_and_its_reason(seconds: float, shown: str) -> None:
+def test_an_outage_is_reported_with_its_duration_and_reason(seconds: float, shown: str) -> None:
     buoy = Buoy()
     now = 0.0
     buoy.breaker.clock = lambda: now

@@ -142,7 +142,7 @@ async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_ret
 
 
 @looped
-async def test_an_owner_may_lose_half_of_the_threads_and_the_others_go_on() -> None:
+async def test_an_owner_may_lose_half_of_the_threads_and_other_owners_continue() -> None:
     async with gated(size=2, share=2, max_lost=4, max_wait=20) as (pool, gate):
         for _ in range(2):
             (task,) = start(pool, "bad", gate)
@@ -291,7 +291,7 @@ async def test_what_one_session_has_lost_does_not_keep_another_one_out() -> None
 
 
 @looped
-async def test_what_has_waited_in_vain_or_was_cancelled_is_forgotten_at_once() -> None:
+async def test_a_job_that_timed_out_or_was_cancelled_is_forgotten_at_once() -> None:
     async with gated(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "first", gate)
         await gate.hold(1)
@@ -437,7 +437,7 @@ async def test_a_queue_of_one_group_is_not_anothers() -> None:
 
 
 @looped
-async def test_a_closed_pool_refuses_what_waits_in_words_and_begins_anew() -> None:
+async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_again() -> None:
     async with gated(size=1, max_wait=0.05) as (pool, gate):
         held = start(pool, "ann", gate)
         await gate.hold(1)
@@ -456,7 +456,7 @@ async def test_a_closed_pool_refuses_what_waits_in_words_and_begins_anew() -> No
 
 
 @looped
-async def test_a_call_that_waited_in_vain_is_told_so() -> None:
+async def test_a_call_that_waited_too_long_gets_an_error() -> None:
     async with gated(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
         await gate.hold(1)
@@ -590,7 +590,7 @@ async def test_a_brief_call_that_was_cancelled_before_its_turn_never_runs() -> N
 
 
 @looped
-async def test_if_the_call_that_runs_is_cancelled_its_thread_is_lost_and_the_others_go_on_in_another() -> None:
+async def test_cancelling_a_running_call_loses_its_thread_and_the_others_continue_in_another() -> None:
     async with gated(size=1, max_wait=20) as (pool, gate):
         shelf = Shelf(gate)
         reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in ("before", "stuck", "a", "b")]

@@ -40,7 +40,7 @@ def test_the_output_is_the_text() -> None:
     assert (told["code"], told["cut"], said) == (0, "", "")
 
 
-def test_a_failure_is_told_with_what_it_complained_about() -> None:
+def test_a_failure_is_reported_with_its_standard_error() -> None:
     content, told, said = read(python("import sys; print('some'); print('no boat', file=sys.stderr); sys.exit(3)"))
     assert content.text.strip() == "some"
     assert told["code"] == 3
@@ -170,7 +170,7 @@ def test_options_that_cannot_be_are_refused(options: Any) -> None:
         command([sys.executable], **options)
 
 
-def test_a_password_among_the_arguments_is_shown_to_nobody() -> None:
+def test_a_password_among_the_arguments_is_never_shown() -> None:
     """It is an argument of the process, and of nothing that a reader, a log or a person sees."""
     source = command([sys.executable, "-c", "print(1)", "--password", "swordfish", "API_TOKEN=swordfish"])
     resource, _ = source.page(None, 1)
@@ -183,7 +183,7 @@ def test_a_password_among_the_arguments_is_shown_to_nobody() -> None:
     assert "swordfish" not in str(caught.value)
 
 
-def test_a_program_that_went_away_is_told(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "boat"
     program.write_text("#!/bin/sh\necho afloat\n")
     program.chmod(0o755)

@@ -37,7 +37,7 @@ def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.
     assert caught.value.exit_code == 2
 
 
-def test_a_file_is_no_folder(charts: Path) -> None:
+def test_a_file_is_not_a_folder(charts: Path) -> None:
     with pytest.raises(UnusableFolder, match="not a folder"):
         files(charts / "README.md")
 

@@ -199,7 +199,7 @@ def test_a_server_that_is_killed_is_gone_with_the_reason_and_then_back(tmp_path:
         process.wait()
 
 
-def test_a_server_that_is_silent_keeps_nobody_waiting_and_is_used_when_it_answers(tmp_path: Path, docs: Path) -> None:
+def test_a_silent_server_delays_no_caller_and_is_used_when_it_answers(tmp_path: Path, docs: Path) -> None:
     script = tmp_path / "tides.py"
     script.write_text(UPSTREAM)
     port = free_port()

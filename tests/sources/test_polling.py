@@ -57,7 +57,7 @@ def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
         polled.close()
 
 
-def test_change_is_told_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching()
     watch.watch("sea:1", told)
     sea.wait_for_looks(2)
@@ -78,7 +78,7 @@ def test_list_and_gone_and_back_are_changes(sea: Sea, watching: Callable[..., Po
     told.wait_for("sea:1")
 
 
-def test_failing_look_is_no_change_and_is_tried_again(
+def test_failing_look_is_not_a_change_and_is_retried(
     sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
@@ -195,7 +195,7 @@ def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], told
     told.wait_for("sea:1")
 
 
-def test_nobody_looks_after_the_last_watcher_went(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_polling_stops_after_the_last_watcher_leaves(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching()
     watch.watch("sea:1", told)
     watch.watch("sea:2", told)

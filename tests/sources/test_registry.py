@@ -72,7 +72,7 @@ def test_a_path_that_exists_is_a_path_whatever_is_in_it(here: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["ftp://host/x", "gopher:x", "x=ftp://me:hunter2@host/x"])
-def test_an_unknown_scheme_is_told_with_those_that_are_known(word: str, here: Path) -> None:
+def test_an_unknown_scheme_is_reported_with_the_known_ones(word: str, here: Path) -> None:
     with pytest.raises(UnusableSource, match=r"not a kind of data .* PATH, git:PATH, sqlite:.*s3://") as caught:
         parse_word(word)
     assert "hunter2" not in str(caught.value)
@@ -124,12 +124,12 @@ def test_what_has_no_name_to_choose_says_so(here: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "form"), [("git:", "git:PATH"), ("system:load", "system:"), ("command:", "command:LINE"), ("", "PATH")]
 )
-def test_a_word_with_too_little_or_too_much_is_told_with_its_form(word: str, form: str) -> None:
+def test_an_incomplete_or_overlong_target_is_reported_with_its_form(word: str, form: str) -> None:
     with pytest.raises(UnusableSource, match=f"write {form}"):
         make_sources([word], {"allow_command": True})
 
 
-def test_a_missing_folder_is_told(here: Path) -> None:
+def test_a_missing_folder_is_reported(here: Path) -> None:
     with pytest.raises(UnusableSource, match=str(here / "nowhere")):
         make_sources(["nowhere"])
 
@@ -138,7 +138,7 @@ def test_a_missing_folder_is_told(here: Path) -> None:
     ("name", "word"),
     [("shop.db", "sqlite:///shop.db"), ("old.ZIP", "zip:old.ZIP"), ("t.csv", "table:t.csv"), ("a.log", "log:a.log")],
 )
-def test_a_file_is_told_with_its_word(name: str, word: str, here: Path) -> None:
+def test_a_file_is_reported_with_the_scheme_to_use(name: str, word: str, here: Path) -> None:
     (here / name).write_text("")
     with pytest.raises(UnusableSource) as caught:
         make_sources([name])

@@ -171,7 +171,7 @@ def test_a_screen_that_is_not_there_is_not_found(show: Callable[..., Display], u
             method(uri)
 
 
-def test_what_is_drawn_is_told_to_who_watches(show: Callable[..., Display], told: Told) -> None:
+def test_drawing_notifies_watchers(show: Callable[..., Display], told: Told) -> None:
     display = show()
     source = screen()
     source._polling.every = 0.05
@@ -197,7 +197,7 @@ def test_without_a_display_it_cannot_be_published(monkeypatch: pytest.MonkeyPatc
         screen()
 
 
-def test_a_display_that_goes_later_is_said_clearly_and_hides_no_other_source(show: Callable[..., Display]) -> None:
+def test_a_display_that_disappears_is_reported_and_hides_no_other_source(show: Callable[..., Display]) -> None:
     display = show()
     source = screen()
     display.end()

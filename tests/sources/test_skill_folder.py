@@ -91,7 +91,7 @@ async def test_the_extension_is_declared_with_reading_of_directories(root: Path)
 
 
 @looped
-async def test_a_list_goes_on_in_pages_over_several_sources(root: Path, tmp_path: Path) -> None:
+async def test_a_list_has_pages_over_several_sources(root: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     write(more, **{f"s{number}/SKILL.md": manual(f"s{number}") for number in range(5)})
     server = server_of(files(root), skills(root), skills(more, prefix="more"))
@@ -134,7 +134,7 @@ async def test_one_skill_is_got_by_its_uri(root: Path) -> None:
      "skill://pd%66/SKILL.md", "file:///pdf/SKILL.md", "skill://../SKILL.md"],
 )  # fmt: skip
 @looped
-async def test_what_is_no_skill_is_an_invalid_param_in_both_eras(root: Path, uri: str, revision: str) -> None:
+async def test_an_unknown_skill_is_an_invalid_param_in_both_eras(root: Path, uri: str, revision: str) -> None:
     error = await error_of(server_of(skills(root)), "skills/get", uri, revision)
     assert (error["code"], error["data"]) == (-32602, {"uri": uri})
 
@@ -205,15 +205,13 @@ async def test_directories_are_read_in_and_above_skills(root: Path) -> None:
 @pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", "skill://nothing", "skill://empty", "other://pdf"])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @looped
-async def test_what_is_no_directory_is_an_invalid_param(root: Path, uri: str, revision: str) -> None:
+async def test_reading_a_file_as_a_directory_is_an_invalid_param(root: Path, uri: str, revision: str) -> None:
     error = await error_of(server_of(skills(root)), "resources/directory/read", uri, revision)
     assert error["code"] == -32602
 
 
 @looped
-async def test_folders_that_are_no_skills_are_read_as_directories_too_where_it_is_declared(
-    root: Path, charts: Path
-) -> None:
+async def test_folders_without_a_skill_are_also_read_as_directories_if_declared(root: Path, charts: Path) -> None:
     server = server_of(files(charts), skills(root))
     result = (await ask(server, "resources/directory/read", {"uri": "file:///charts/harbours"}))["result"]
     assert [child["name"] for child in result["resources"]] == ["north", "hull.ts"]
@@ -222,7 +220,7 @@ async def test_folders_that_are_no_skills_are_read_as_directories_too_where_it_i
 
 
 @looped
-async def test_a_directory_goes_on_in_pages(root: Path) -> None:
+async def test_a_directory_has_pages(root: Path) -> None:
     write(root, **{f"pdf/n{number}.txt": "" for number in range(5)})
     server = server_of(skills(root))
     for method in ("skills/list", "skills/get", "resources/directory/read"):
@@ -316,7 +314,7 @@ async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.Lo
 
 
 @looped
-async def test_links_and_hidden_names_are_no_files_of_a_skill(root: Path, tmp_path: Path) -> None:
+async def test_links_and_hidden_names_are_not_files_of_a_skill(root: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     (root / "pdf" / "link.txt").symlink_to(tmp_path / "outside.txt")
     (root / "linked").symlink_to(root / "pdf")
@@ -366,7 +364,7 @@ def test_completion_and_search_know_skills_only(root: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", None])
-def test_watchers_are_told_of_a_change(root: Path, uri: str | None, told: Told) -> None:
+def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, told: Told) -> None:
     source = skills(root)
     try:
         source.watch(uri, told)

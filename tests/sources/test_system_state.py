@@ -122,7 +122,7 @@ def test_what_is_not_there_is_not_found(machine: System, uri: str) -> None:
             method(uri)
 
 
-def test_a_process_that_works_is_told_and_is_at_the_top(machine: System, told: Told) -> None:
+def test_a_busy_process_is_reported_at_the_top(machine: System, told: Told) -> None:
     uri = "system:///processes?limit=1000"
     machine._polling.every = CACHE_SECONDS
     machine.stat(uri)
@@ -138,7 +138,7 @@ def test_a_process_that_works_is_told_and_is_at_the_top(machine: System, told: T
     assert busy.pid in pids
 
 
-def test_small_ups_and_downs_are_no_change(machine: System) -> None:
+def test_small_fluctuations_are_not_a_change(machine: System) -> None:
     from wharfinger.sources.system_state import VIEWS
 
     rounded = VIEWS["load"].rounded

@@ -114,7 +114,7 @@ def test_a_command_is_listed_read_searched_and_ended_with_the_server(argv: list[
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
-def test_a_command_that_is_killed_is_started_again_and_watches_go_on(argv: list[str], tmp_path: Path) -> None:
+def test_a_killed_command_is_started_again_and_watches_continue(argv: list[str], tmp_path: Path) -> None:
     async def test() -> None:
         async with published(argv) as (client, source), client.watch("boat://name") as changes:
             assert (await client.read_resource("boat://name")).text == "Anna"
@@ -143,7 +143,7 @@ def test_a_command_that_is_killed_is_started_again_and_watches_go_on(argv: list[
     run(test())
 
 
-def test_a_command_that_ends_at_once_is_told_without_its_password_and_hides_no_other(charts: Path) -> None:
+def test_a_command_that_ends_at_once_is_reported_without_its_password_and_hides_no_other(charts: Path) -> None:
     async def test() -> None:
         argv = [sys.executable, "-c", "raise SystemExit('password=hunter2 is wrong')", "--token", "hunter2"]
         async with published(argv, files(charts, label="charts")) as (client, source):

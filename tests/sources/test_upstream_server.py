@@ -125,7 +125,7 @@ def test_pages_of_any_size_lose_and_repeat_nothing(limit: int) -> None:
     run(test())
 
 
-def test_a_page_goes_on_behind_the_last_that_was_shown_though_the_list_changed() -> None:
+def test_a_page_continues_after_the_last_shown_entry_although_the_list_changed() -> None:
     async def test() -> None:
         server = harbour(count=10)
         async with over_http(server) as url, published(url) as (_, source):
@@ -359,7 +359,7 @@ def test_of_two_servers_each_has_what_it_lists() -> None:
 
 
 @ERAS
-def test_changes_there_are_told_here(revision: str) -> None:
+def test_upstream_changes_are_reported(revision: str) -> None:
     async def test() -> None:
         server = harbour()
         async with over_http(server) as url, published(url, revision=revision) as (client, source):
@@ -592,7 +592,7 @@ def test_a_server_that_publishes_itself_comes_to_an_end() -> None:
     run(test())
 
 
-def test_a_list_that_was_begun_before_a_restart_is_begun_anew() -> None:
+def test_a_list_that_began_before_a_restart_starts_over() -> None:
     async def test() -> None:
         port = free_port()
         async with over_http(harbour(), port) as url:
@@ -754,7 +754,7 @@ def test_a_private_address_is_refused_at_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "host/mcp", "http://", "https://host:x/mcp", "http://[::1/mcp"])
-def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
+def test_an_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(UnusableSource, match="https://host/mcp"):
         upstream(url)
 

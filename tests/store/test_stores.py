@@ -108,7 +108,7 @@ def test_put_instead_of_a_value_happens_only_where_it_is_still_that(kind: Kind, 
     run(go())
 
 
-def test_a_scan_is_in_order_and_goes_on_behind_a_key(kind: Kind, tmp_path: Path) -> None:
+def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             for key in ("t/b", "t/a", "t", "t/é", "t0", "s/z", "t/c"):
@@ -211,7 +211,7 @@ async def put_one(path: Path) -> None:
         (Path.mkdir, "cannot be opened"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_refused_and_left_alone(
+def test_a_file_of_another_program_is_refused_and_unchanged(
     made: Callable[[Path], None], said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "kept.db"

@@ -25,7 +25,7 @@ def test_other_line_ends_are_part_of_a_message() -> None:
     assert list(transcript.messages()) == [{"text": "a\u2028b\x85c"}]
 
 
-def test_a_line_of_nobody_is_no_transcript() -> None:
+def test_a_line_without_a_side_is_not_a_transcript() -> None:
     with pytest.raises(ValueError, match="line 2"):
         Transcript.parse('> {}\n{"id": 1}\n')
 

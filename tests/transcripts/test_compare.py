@@ -64,7 +64,7 @@ def test_kind_that_is_kept_is_compared(kind: str) -> None:
     assert removed == set(KINDS) - {kind}
 
 
-def test_new_words_are_reported_and_are_no_difference() -> None:
+def test_new_words_are_reported_but_do_not_count_as_a_difference() -> None:
     result = compare({"tools.txt": failed("No.")}, {"tools.txt": failed("Not here.")})
     assert result.differences == []
     assert result.removed == {"error.message": 1}

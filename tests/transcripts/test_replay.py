@@ -48,6 +48,6 @@ def test_blanks_are_fixed_by_their_first_use() -> None:
 
 
 @pytest.mark.parametrize("text", [b"{}", b">{}", b"<", b"! {}"])
-def test_line_of_nobody_is_refused(text: bytes) -> None:
+def test_a_line_without_a_side_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="line 1"):
         parse(text)

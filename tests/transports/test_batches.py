@@ -207,7 +207,7 @@ def test_a_batch_over_http_is_answered_with_one_array(http: ServerThread) -> Non
         assert (reply.status, sorted(map(str, ids(reply.json)))) == (200, ["1", "2", "None"])
 
 
-def test_a_batch_of_which_one_tells_something_is_a_stream(http: ServerThread) -> None:
+def test_a_batch_with_a_notification_is_answered_as_a_stream(http: ServerThread) -> None:
     with http.wire() as wire:
         session = opened(wire)
         wire.post([ask("a", 1), ask("progress", 2), ask("a", 3)], mcp_session_id=session)

@@ -102,7 +102,7 @@ def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(server: 
         assert json.loads(wire.reply().text) == ROOTS
 
 
-def test_a_client_that_has_no_stream_at_all_cannot_be_asked(server: ServerThread) -> None:
+def test_a_client_without_a_stream_cannot_be_asked(server: ServerThread) -> None:
     with server.wire() as wire:
         session = wire.initialize()
         wire.send_in_session(session, "resources/read", {"uri": "test://ask"}, accept="application/json")

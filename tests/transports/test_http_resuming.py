@@ -28,7 +28,7 @@ from wharfinger.protocol.revisions import REVISIONS
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_answer_comes_on_the_stream_that_goes_on(revision: str) -> None:
+def test_answer_comes_on_the_resumed_stream(revision: str) -> None:
     """An event to start with has no data; the client waits as long as it was told, and names the last event."""
     times: list[float] = []
     seen: list[tuple[str, str | None]] = []
@@ -57,7 +57,7 @@ def test_answer_comes_on_the_stream_that_goes_on(revision: str) -> None:
     run(test())
 
 
-def test_stream_that_breaks_off_in_an_event_goes_on_behind_the_last_whole_one() -> None:
+def test_stream_that_breaks_off_in_an_event_resumes_after_the_last_complete_one() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.verb == "POST":
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -127,7 +127,7 @@ def test_end_of_the_session_while_resuming_is_reported() -> None:
     run(test())
 
 
-def test_stateless_stream_does_not_go_on() -> None:
+def test_stateless_stream_cannot_be_resumed() -> None:
     """2026-07-28: a broken stream loses the request."""
     seen: list[str] = []
 

@@ -103,7 +103,7 @@ def test_a_principal_has_a_share_of_its_own() -> None:
         assert wire.in_session(first, "ping", x_user="greedy").status == 404
 
 
-def test_ten_thousand_sessions_of_one_address_keep_nobody_out() -> None:
+def test_ten_thousand_sessions_of_one_address_keep_no_other_caller_out() -> None:
     """Scaled down, on a real process."""
     with Http("run", FIXTURE, "--limit", "sessions=300") as server, server.wire() as wire:
         for _ in range(600):
@@ -134,7 +134,7 @@ def test_calls_in_flight_are_shared_out() -> None:
             wire.close()
 
 
-def test_bodies_that_do_not_come_keep_nobody_out() -> None:
+def test_bodies_that_do_not_arrive_keep_no_other_caller_out() -> None:
     with ServerThread(SampleService(Limits(in_flight=4))) as http, wire_from(http.port) as other:
         wires = [http.wire() for _ in range(10)]
         for wire in wires:
@@ -245,7 +245,7 @@ def test_connections_are_shared_out() -> None:
             wire.close()
 
 
-def test_of_who_has_most_connections_the_idle_ones_go_first() -> None:
+def test_idle_connections_of_the_largest_owner_are_closed_first() -> None:
     with ServerThread(limits=HttpLimits(connections=3)) as http, wire_from(http.port) as other:
         busy, idle = (*wait(http, 1), http.wire())
         assert idle.ask("GET", "/healthz").status == 200

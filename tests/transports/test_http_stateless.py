@@ -119,7 +119,7 @@ def test_failure_of_a_handler_is_that_call_s_error(wire: RawClient, name: str, s
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32600),
     ],
 )
-def test_body_that_is_no_request_is_refused(wire: RawClient, body: bytes, code: int) -> None:
+def test_invalid_request_body_is_refused(wire: RawClient, body: bytes, code: int) -> None:
     """Security J01-J16, H46, H47."""
     reply = wire.ask("POST", body=body, mcp_protocol_version=STATELESS, mcp_method="ping")
     assert (reply.status, reply.error) == (400, code)

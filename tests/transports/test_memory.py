@@ -132,7 +132,7 @@ def test_large_content_passes() -> None:
     run(test())
 
 
-def test_what_nobody_waits_for_is_cancelled_at_the_server() -> None:
+def test_a_call_without_a_waiting_caller_is_cancelled_at_the_server() -> None:
     async def test() -> None:
         life: list[str] = []
         link = MemoryLink(server(life), LIMITS)

@@ -81,7 +81,7 @@ async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() ->
 
 
 @looped
-async def test_cancelling_the_call_withdraws_the_question_and_says_nothing_else() -> None:
+async def test_cancelling_the_call_withdraws_the_question_and_sends_nothing_else() -> None:
     line = Line()
     id = await line.asked("w")
     line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}})
@@ -128,7 +128,7 @@ async def test_who_never_answers_is_given_up() -> None:
 
 
 @looped
-async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_after_it() -> None:
+async def test_the_deadline_is_paused_while_the_client_is_asked() -> None:
     line = Line(handler_time=2 * stream_module.TICK_SECONDS)
     id = await line.asked()
     (request,) = line.server.peer.in_flight.values()
@@ -144,7 +144,7 @@ async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_a
 
 
 @looped
-async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
+async def test_after_two_questions_at_once_the_deadline_continues_with_the_last_answer() -> None:
     line = Line()
     pending = line.server.pending
     await line.asked()
@@ -164,7 +164,7 @@ async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
 
 
 @looped
-async def test_nothing_is_said_for_what_was_cancelled() -> None:
+async def test_nothing_is_sent_for_a_cancelled_request() -> None:
     """Security L11: not even by a handler that goes on."""
     line = Line()
     line.read("stubborn", "s")

@@ -247,7 +247,7 @@ def test_noise_on_stdout_is_skipped() -> None:
     run(test())
 
 
-def test_line_over_the_limit_fails_who_waits_and_nobody_else() -> None:
+def test_line_over_the_limit_fails_its_request_only() -> None:
     """Security C05, C06: bounded memory, and the connection lives on."""
 
     async def test() -> None:
@@ -449,7 +449,7 @@ answer(read(), last=1); read()
     run(test())
 
 
-def test_notifications_reach_who_they_belong_to() -> None:
+def test_notifications_reach_their_requests() -> None:
     async def test() -> None:
         code = """
 m = read()

@@ -95,7 +95,7 @@ def test_lines_may_arrive_in_pieces(cut: int) -> None:
     run(test)
 
 
-def test_line_over_the_limit_fails_who_waits_and_the_next_one_is_read() -> None:
+def test_line_over_the_limit_fails_its_request_and_the_next_one_is_read() -> None:
     limits = Limits(message=100)
 
     async def test(wire: Wire) -> None:

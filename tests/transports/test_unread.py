@@ -20,7 +20,7 @@ SIZE = 5 * MIB
 
 
 @pytest.mark.parametrize("readers", [20, 100])
-def test_large_answers_that_nobody_reads_are_bounded_together(readers: int) -> None:
+def test_large_unread_answers_are_bounded_together(readers: int) -> None:
     """Each answer is the text twice: as text, and structured."""
     with Http("run", FIXTURE, "--limit", f"unread_total={32 * MIB}") as server:
         assert len(server.tool("large", size=SIZE)["content"][0]["text"]) == SIZE
@@ -41,7 +41,7 @@ def test_large_answers_that_nobody_reads_are_bounded_together(readers: int) -> N
         assert call(server.wire(), "large", size=SIZE)["content"][0]["text"] == "x" * SIZE
 
 
-def test_answers_that_nobody_reads_in_sessions_and_streams_are_bounded_too() -> None:
+def test_unread_answers_in_sessions_and_streams_are_bounded() -> None:
     big = {"uri": "test://wait-progress-big"}
     with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, http.wire() as wire:
         session = wire.initialize()
@@ -127,7 +127,7 @@ class Unix:
         return json.loads(held)
 
 
-def test_answers_that_nobody_reads_from_a_unix_socket_are_bounded_together() -> None:
+def test_unread_answers_of_a_unix_socket_are_bounded_together() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "s")
         options = ("run", FIXTURE, "--unix", str(path), "--limit", f"unread_total={32 * MIB}")

@@ -127,7 +127,7 @@ values = st.recursive(
     st.text(),
     st.sampled_from([None, 2, 4, "\t"]),
 )
-def test_any_json_file_keeps_what_it_held(
+def test_any_json_file_keeps_its_contents(
     rest: dict[str, Any], held: dict[str, Any], name: str, indent: int | str | None
 ) -> None:
     before = {**rest, "servers": held}

@@ -27,7 +27,7 @@ from wharfinger.source import VERSION, Changed, Document, Source, UnusableSource
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
-from wharfinger.sources.page_keys import need_no_cursor
+from wharfinger.sources.page_keys import refuse_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.windows.window import ENCODING, remark
 
@@ -158,7 +158,7 @@ class Command(Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the only resource."""
-        need_no_cursor(after)
+        refuse_cursor(after)
         return [self._resource()], None
 
     def _resource(self) -> t.Resource:
@@ -240,7 +240,7 @@ class Command(Source):
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the command with its name only: a search does not run it."""
-        need_no_cursor(after)
+        refuse_cursor(after)
         return [document_of(self._resource())], None
 
     def text(self, uri: str) -> Sequence[str]:

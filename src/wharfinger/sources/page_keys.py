@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wharfinger.errors import InvalidArgument
 
-__all__ = ["bad_cursor", "need_no_cursor"]
+__all__ = ["bad_cursor", "refuse_cursor"]
 
 
 def bad_cursor() -> InvalidArgument:
@@ -18,7 +18,7 @@ def bad_cursor() -> InvalidArgument:
     return InvalidArgument("This cursor is not valid here: list again without one.")
 
 
-def need_no_cursor(after: str | None) -> None:
+def refuse_cursor(after: str | None) -> None:
     """Refuse any key, for a list of one page.
 
     Raises:

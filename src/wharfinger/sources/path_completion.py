@@ -24,7 +24,7 @@ def complete_path(tree: FileTree, value: str, view: TreeView | None) -> list[str
     head, _, typed = value.rpartition("/")
     try:
         parts = split_path(head)[0] if head else ()
-        if view is not None and not view.enters(parts):
+        if view is not None and not view.may_read_below(parts):
             return []
         with tree.directory(parts) as place:
             listing = tree.listing(place)
@@ -51,7 +51,7 @@ def _complete_deeper(
             if number % 256 == 255 and time.monotonic() > deadline:
                 break
             if wanted in entry.name.casefold():
-                path = join_parts(entry.parts) + ("/" if entry.directory else "")
+                path = join_parts(entry.parts) + ("/" if entry.is_directory else "")
                 if path not in known:
                     found.append(path)
     finally:

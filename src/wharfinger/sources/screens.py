@@ -18,7 +18,7 @@ from wharfinger import types as t
 from wharfinger.content.text import many
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import Changed, Source, UnusableSource
-from wharfinger.sources.page_keys import bad_cursor, need_no_cursor
+from wharfinger.sources.page_keys import bad_cursor, refuse_cursor
 from wharfinger.sources.polling import Polling
 
 __all__ = ["Screen", "screen"]
@@ -154,7 +154,7 @@ class Screen(Source):
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Any], str | None]:
         """Return no documents: pictures cannot be searched."""
-        need_no_cursor(after)
+        refuse_cursor(after)
         return [], None
 
     def describe(self) -> str:

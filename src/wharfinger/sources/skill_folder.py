@@ -132,7 +132,7 @@ class Skills(Source):
             FileTree(root, choice),
             self.uri,
             self.label,
-            inside=f"{self.uri}/" if path else self.uri,
+            prefix=f"{self.uri}/" if path else self.uri,
             max_size=MAX_BYTES,
             adjust=self._as_skill,
             versioned=False,
@@ -171,11 +171,11 @@ class Skills(Source):
 
         others = [source for source in server.resources.sources if isinstance(source, Skills)]
         for other in others:
-            if other.files.inside == self.files.inside:
+            if other.files.prefix == self.files.prefix:
                 raise ValueError(f"{self!r} and {other!r} have the same URIs: give one of them another prefix=.")
         for other in others:
-            wider, narrower = (other, self) if other.matches(self.files.inside) else (self, other)
-            if wider.matches(narrower.files.inside):
+            wider, narrower = (other, self) if other.matches(self.files.prefix) else (self, other)
+            if wider.matches(narrower.files.prefix):
                 wider._nested.append(narrower)
         serve_skills(server)
         server.add_source(self)
@@ -294,7 +294,7 @@ class Skills(Source):
             for entry in entries:
                 if entry.parts[: len(parts)] != parts:
                     break
-                if entry.directory:
+                if entry.is_directory:
                     continue
                 if len(files) >= MAX_FILES:
                     raise _Unlisted(f"it has more than {MAX_FILES} files")
@@ -415,7 +415,7 @@ class Skills(Source):
         """Return the paths of skills that begin with `value`, then those that contain it."""
         if argument != "path":
             return []
-        start = len(self.files.inside)
+        start = len(self.files.prefix)
         paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._readable_skills()]
         return complete_name(paths, value)
 

@@ -78,7 +78,7 @@ def test_a_no_is_raised_and_not_shown_in_the_page() -> None:
 @pytest.mark.parametrize(
     "data", [b"\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET\r\n\r\n", b"GET " + b"/" * 100_000 + b"\r\n\r\n"]
 )
-def test_what_is_no_request_changes_nothing(data: bytes) -> None:
+def test_an_invalid_request_changes_nothing(data: bytes) -> None:
     async def test() -> None:
         async with Callback() as callback:
             waiting = asyncio.ensure_future(callback.wait(judge, 10))
@@ -91,7 +91,7 @@ def test_what_is_no_request_changes_nothing(data: bytes) -> None:
     run(test())
 
 
-def test_who_says_nothing_does_not_hold_up_the_next_one() -> None:
+def test_a_silent_connection_does_not_delay_the_next_one() -> None:
     async def test() -> None:
         async with Callback() as callback:
             waiting = asyncio.ensure_future(callback.wait(judge, 10))

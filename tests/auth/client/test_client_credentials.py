@@ -37,7 +37,7 @@ def test_a_secret_gets_in_and_more_scopes_are_asked_for_when_wanted() -> None:
     run(test())
 
 
-def test_a_key_signs_who_the_program_is_for_this_issuer() -> None:
+def test_a_key_signs_an_assertion_for_this_issuer() -> None:
     try:
         from joserfc import jwk, jwt
     except ImportError:

@@ -79,7 +79,7 @@ def test_published_scopes_count_where_none_are_challenged() -> None:
         HttpResponse(302, {"location": "https://evil"}, b""),
     ],
 )
-def test_what_is_no_document_is_passed_over(other: Any) -> None:
+def test_an_invalid_document_is_skipped(other: Any) -> None:
     web = Web({f"{PRM}/mcp": other, PRM: RESOURCE, OAUTH: AUTHORITY})
     assert find(web).issuer == ISSUER
     assert web.asked[:2] == [f"{PRM}/mcp", PRM]
@@ -158,7 +158,7 @@ def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
     ]  # fmt: skip
 
 
-def test_a_walk_says_what_is_wrong_and_goes_on_as_far_as_it_can() -> None:
+def test_a_walk_reports_faults_and_continues_as_far_as_it_can() -> None:
     authority = AUTHORITY | {"code_challenge_methods_supported": ["plain"]}
     notes, good = explained(Web({SERVER: HttpResponse(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
     assert not good

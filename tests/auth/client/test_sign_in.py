@@ -145,7 +145,7 @@ def test_the_description_of_another_issuer_is_not_shown() -> None:
     run(test())
 
 
-def test_without_pkce_nobody_signs_in() -> None:
+def test_without_pkce_no_user_signs_in() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             authority.metadata = {"code_challenge_methods_supported": None}
@@ -157,7 +157,7 @@ def test_without_pkce_nobody_signs_in() -> None:
     run(test())
 
 
-def test_a_page_that_is_no_web_page_is_never_opened() -> None:
+def test_only_web_pages_are_opened() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             for page in ("javascript:alert(1)", "file:///etc/passwd", "http://example.com/authorize"):
@@ -176,7 +176,7 @@ def test_a_page_that_is_no_web_page_is_never_opened() -> None:
     run(test())
 
 
-def test_a_resource_of_somebody_else_ends_it_before_anything_is_asked() -> None:
+def test_a_resource_of_another_server_ends_the_sign_in_before_any_question() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             guarded.resource = {"resource": "https://evil.example/mcp"}
@@ -263,7 +263,7 @@ def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
     run(test())
 
 
-def test_a_person_who_takes_long_is_waited_for_by_the_opening() -> None:
+def test_opening_waits_for_a_slow_user() -> None:
     async def test() -> None:
         async with harbour() as (guarded, _):
             opened = asyncio.Event()
@@ -340,7 +340,7 @@ def test_a_token_that_is_refused_as_soon_as_it_is_given_out_ends_it() -> None:
     run(test())
 
 
-def test_a_sign_in_that_nobody_completes_in_time_is_reported() -> None:
+def test_a_sign_in_that_is_not_completed_in_time_is_reported() -> None:
     async def test() -> None:
         async with harbour() as (guarded, _):
 

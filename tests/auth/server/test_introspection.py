@@ -85,7 +85,7 @@ def test_with_an_audience_the_token_must_name_it(aud: Any, good: bool) -> None:
     [Endpoint(ConnectionFailed("down")), Endpoint(ACTIVE, 500), Endpoint({}, 401), Endpoint(b"<html>"), Endpoint([1]),
      Endpoint(b"[" * 5000)],
 )  # fmt: skip
-def test_an_endpoint_that_does_not_answer_lets_nobody_in(endpoint: Endpoint) -> None:
+def test_an_endpoint_that_does_not_answer_lets_no_caller_in(endpoint: Endpoint) -> None:
     with pytest.raises(VerifierUnavailable):
         verified(endpoint)
 

@@ -301,7 +301,7 @@ def test_old_keys_are_fetched_again_and_stay_in_use_while_the_issuer_is_down(iss
     asyncio.run(main())
 
 
-def test_an_issuer_that_is_down_lets_nobody_in(issuer: Issuer) -> None:
+def test_an_unreachable_issuer_lets_no_caller_in(issuer: Issuer) -> None:
     issuer.down = True
     with pytest.raises(VerifierUnavailable, match="did not answer"):
         verified(issuer, issuer.sign())
@@ -317,7 +317,9 @@ def test_an_issuer_that_is_down_lets_nobody_in(issuer: Issuer) -> None:
      ("/keys", {}, "no set of keys"), ("/keys", {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
      ("/keys", {"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, 7, {"kty": []}]}, "no key")],
 )  # fmt: skip
-def test_poisoned_documents_of_the_issuer_let_nobody_in(issuer: Issuer, url: str, document: Any, message: str) -> None:
+def test_poisoned_documents_of_the_issuer_let_no_caller_in(
+    issuer: Issuer, url: str, document: Any, message: str
+) -> None:
     issuer.documents[ISSUER + url] = json.dumps(document).encode()
     with pytest.raises(VerifierUnavailable, match=message):
         verified(issuer, issuer.sign())

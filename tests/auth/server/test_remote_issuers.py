@@ -270,7 +270,7 @@ def test_a_slow_issuer_is_given_up_in_time(page: str, answer: Answer, monkeypatc
     asyncio.run(main())
 
 
-def test_an_issuer_that_is_down_lets_nobody_in_and_known_keys_stay_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_issuer_lets_no_new_key_in_and_known_keys_stay_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_set, "COOLDOWN_SECONDS", 0.0)
 
     async def main() -> None:
@@ -307,7 +307,7 @@ async def compressed(request: web.Request) -> web.Response:
      ({"keys": [RSA.as_dict(private=False) | {"n": "AQAB"}]}, "no key"),
      ({"keys": {"same": EC.as_dict(private=False)}}, "no key"), ({"keys": [[EC.as_dict(private=False)]]}, "no key")],
 )  # fmt: skip
-def test_poisoned_keys_let_nobody_in(page: Any, reason: str) -> None:
+def test_poisoned_keys_let_no_caller_in(page: Any, reason: str) -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             served.pages["/keys"] = page
@@ -327,7 +327,7 @@ def test_the_largest_set_of_keys_is_read() -> None:
     asyncio.run(main())
 
 
-def test_keys_of_one_id_are_told_apart_by_their_type() -> None:
+def test_keys_with_the_same_id_are_distinguished_by_their_type() -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             served.pages["/keys"] = {"keys": [EC.as_dict(private=False), RSA.as_dict(private=False)]}
@@ -384,9 +384,7 @@ async def redirect_away(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize("page", [silence, drip, redirect_away, b"<html>", {"active": True, "x": PADDING}, [1], None])
-def test_an_introspection_endpoint_that_does_not_do_its_work_lets_nobody_in(
-    page: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_introspection_endpoint_lets_no_caller_in(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "FETCH_SECONDS", 0.3)
 
     async def main() -> None:

@@ -119,7 +119,7 @@ def test_the_file_is_looked_at_once_a_second(file: Path) -> None:
     assert verified(tokens, token) is None
 
 
-def test_a_file_that_breaks_while_the_server_runs_lets_nobody_in(file: Path) -> None:
+def test_a_file_that_breaks_while_the_server_runs_lets_no_caller_in(file: Path) -> None:
     clock = Clock()
     token, _ = create_token(file, "ann")
     tokens = StaticTokens(file, clock=clock)

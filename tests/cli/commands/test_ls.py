@@ -147,7 +147,7 @@ def test_segments_together_are_the_uri(uri: str, found: list[str]) -> None:
     assert "".join(segments(uri)) == uri
 
 
-def test_a_reader_that_goes_away_and_colour_are_no_matter(terminal: Callable[..., Terminal], harbour: str) -> None:
+def test_a_closed_output_and_colour_change_nothing(terminal: Callable[..., Terminal], harbour: str) -> None:
     sits = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
     assert sits.end() == 0
     assert "\x1b" not in sits.shown

@@ -83,7 +83,7 @@ def test_an_error_is_one_line_and_with_dev_the_whole_story(
         assert ("Traceback" in errors) is reported
 
 
-def test_reload_starts_anew_when_the_code_changes(terminal: Callable[..., Terminal], file: Path) -> None:
+def test_reload_restarts_when_the_code_changes(terminal: Callable[..., Terminal], file: Path) -> None:
     one = terminal("run", "--reload", "--http", "127.0.0.1:0", "harbour.py")
     one.wait_for("harbour://berths\n")
     file.write_text(SERVER + "\nbroken code(\n")

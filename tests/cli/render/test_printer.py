@@ -42,7 +42,7 @@ def test_a_paused_terminal_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPat
     assert "lines dropped)\n" in stdout.text
 
 
-def test_a_terminal_that_went_away_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_terminal_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(Paused):
         """A stdout that is closed."""
 

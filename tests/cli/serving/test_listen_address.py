@@ -43,7 +43,7 @@ def test_a_bad_address_is_refused(text: str) -> None:
         ("a/b:80", False),
     ],
 )
-def test_a_folder_after_http_is_no_address(word: str, expected: bool) -> None:
+def test_a_folder_after_http_is_not_an_address(word: str, expected: bool) -> None:
     """`wharfinger serve --http charts` publishes charts."""
     assert looks_like_address(word) is expected
 

@@ -322,7 +322,7 @@ def test_length_of_a_body_is_bounded(length: bytes, limit: int, fits: bool) -> N
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"1.0", b"0x1", b" 1"])
-def test_length_that_is_no_number_is_refused(length: bytes) -> None:
+def test_length_that_is_not_a_number_is_refused(length: bytes) -> None:
     refused(400, check_post, POST | {b"content-length": length}, 100)
 
 

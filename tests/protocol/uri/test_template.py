@@ -215,7 +215,7 @@ LOSSY: dict[str, set[str]] = {
     "{?keys}": {"?keys=semi,%3B,dot,.,comma,%2C"},
     "{&list}": {"&list=red,green,blue"},
     "{&keys}": {"&keys=semi,%3B,dot,.,comma,%2C"},
-    "{+keys*}": {"semi=;,dot=.,comma=,"},  # a raw comma inside of a piece: RFC 6570 does not escape it here
+    "{+keys*}": {"semi=;,dot=.,comma=,"},  # a raw comma inside a piece: RFC 6570 does not escape it here
     "{#keys*}": {"#semi=;,dot=.,comma=,"},
 }
 

@@ -175,7 +175,7 @@ def test_a_uri_of_many_segments_is_refused_in_little_time() -> None:
     assert time.perf_counter() - start < 0.1
 
 
-def test_what_stands_before_a_query_tells_templates_apart_only_where_it_differs() -> None:
+def test_templates_are_distinguished_by_the_part_before_the_query_only_if_it_differs() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("x://h/{v}-one{?w}", 1)
     index.add("x://h/{v}-two{?w}", 2)

@@ -61,7 +61,7 @@ LISTS = ["tools/list", "prompts/list", "resources/list"]
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_cursor_of_another_principal_or_policy_is_refused_like_a_made_up_one(
+async def test_cursor_of_another_principal_or_policy_is_refused_like_a_forged_one(
     method: str, revision: str, tmp_path: Path
 ) -> None:
     server = lab(tmp_path.resolve())
@@ -225,7 +225,7 @@ async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) 
 @pytest.mark.parametrize("transport", ["http", "stream"])
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_notice_reaches_only_those_who_see_the_change(revision: str, transport: str, tmp_path: Path) -> None:
+async def test_notice_reaches_only_callers_who_see_the_change(revision: str, transport: str, tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     await server.start()
     app = http_app(server, PRINCIPALS)

@@ -100,7 +100,7 @@ async def test_a_function_may_look_at_the_other_arguments_and_at_the_context() -
 
 @pytest.mark.parametrize("values", ["text", b"bytes", 5])
 @looped
-async def test_what_is_no_list_is_a_fault_of_the_completer(values: Any) -> None:
+async def test_a_completer_that_returns_no_list_is_an_internal_error(values: Any) -> None:
     assert (await completed(Complete(lambda typed: values)))["code"] == -32603
 
 

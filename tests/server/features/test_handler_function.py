@@ -410,7 +410,7 @@ async def test_bounds_and_texts_beside_a_variables_type_hold() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.5])
-def test_no_time_at_all_is_refused_and_hardly_any_is_not(timeout: float) -> None:
+def test_a_timeout_of_zero_is_refused_and_a_tiny_one_is_not(timeout: float) -> None:
     with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
         Server("s").resources.add("a:b", coroutine, timeout=timeout)
     Server("s").resources.add("a:b", coroutine, timeout=0.001)

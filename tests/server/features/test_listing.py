@@ -158,7 +158,7 @@ def test_what_was_there_all_the_time_is_listed_once(kind: str, size: int, rounds
 
 
 @looped
-async def test_a_catalogue_that_starts_over_goes_on_where_it_was_when_much_has_gone() -> None:
+async def test_a_catalogue_that_starts_over_continues_at_its_position_after_many_removals() -> None:
     uris = [f"x:{n:04}" for n in range(400)]
     server = Server("s", page_size=100)
     server.list_resources(catalogue(uris, keyed=False))
@@ -214,7 +214,7 @@ async def test_long_uris_make_cursors_that_open() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_cursor_that_is_none_of_this_list_is_an_invalid_param(revision: str) -> None:
+async def test_a_cursor_of_another_list_is_an_invalid_param(revision: str) -> None:
     def make(**options: Any) -> Server:
         server = Server("s", page_size=1, **options)
         for x in "abc":

@@ -76,7 +76,7 @@ async def test_a_file_that_is_not_there_or_too_large_is_that_calls_error(tmp_pat
         assert "Internal error (reference " in block["text"]
 
 
-def test_text_is_no_data() -> None:
+def test_text_is_refused_as_data() -> None:
     text: Any = "iVBORw0KGgo="
     with pytest.raises(TypeError, match=r"Image\(data=…\) takes bytes, not text"):
         Image(data=text)

@@ -126,7 +126,7 @@ async def test_a_busy_source_and_a_later_page_fail_the_list() -> None:
 
 
 @looped
-async def test_a_slow_source_keeps_nobody_waiting_and_its_page_is_used_when_it_comes() -> None:
+async def test_a_slow_source_delays_no_list_and_its_page_is_used_when_it_arrives() -> None:
     slow, quick = Rows("slow"), Rows("quick")
     slow.patience = 0.01
     slow.go = asyncio.Event()
@@ -150,7 +150,7 @@ async def test_a_slow_source_keeps_nobody_waiting_and_its_page_is_used_when_it_c
 
 
 @looped
-async def test_a_late_page_that_failed_is_reported_to_nobody_and_requested_again() -> None:
+async def test_a_late_page_that_failed_is_not_reported_and_requested_again() -> None:
     slow, quick = Rows("slow"), Rows("quick")
     slow.patience = 0.01
     slow.go, slow.error = asyncio.Event(), OSError("away")
@@ -242,7 +242,7 @@ async def test_what_a_catalogue_yields_beyond_a_page_is_not_asked_for() -> None:
     ],
 )
 @looped
-async def test_a_catalogue_goes_on_behind_what_was_shown_last(before: str, after: str, shown: str) -> None:
+async def test_a_catalogue_continues_after_the_last_shown_entry(before: str, after: str, shown: str) -> None:
     server = Server("s", page_size=2)
     names = before
 

@@ -108,7 +108,7 @@ def test_what_a_function_returns_becomes_messages(value: Any, messages: list[Any
     assert get(lambda: value)["messages"] == messages
 
 
-def test_what_is_no_message_is_a_fault_of_the_server() -> None:
+def test_an_invalid_prompt_message_is_a_fault_of_the_server() -> None:
     with pytest.raises(TypeError, match="PromptMessage"):
         get(lambda: 3)
 
@@ -335,7 +335,7 @@ async def test_what_a_prompt_returns_becomes_messages(value: Any, expected: list
     ],
 )
 @looped
-async def test_what_is_no_message_is_an_internal_error(value: Any) -> None:
+async def test_an_invalid_prompt_message_is_an_internal_error(value: Any) -> None:
     server = Server("s")
     server.prompts.add(lambda: value, name="it")
     async with Wire(server) as wire:
@@ -344,7 +344,7 @@ async def test_what_is_no_message_is_an_internal_error(value: Any) -> None:
 
 
 @looped
-async def test_a_prompt_is_listed_with_what_was_said_and_nothing_else() -> None:
+async def test_a_prompt_is_listed_with_its_registered_fields_only() -> None:
     server = Server("s", ttl=3.0, cache_scope="public")
 
     @server.prompt(title="T", description="D", meta={"k": 1}, icons=[t.Icon(src="https://a.test/i.png")])

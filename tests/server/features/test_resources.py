@@ -45,7 +45,7 @@ async def calm() -> str:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_resource_is_listed_with_all_that_was_said_of_it(revision: str) -> None:
+async def test_a_resource_is_listed_with_all_its_registered_fields(revision: str) -> None:
     server = Server("s")
     server.resources.add(
         "weather://today",
@@ -431,7 +431,7 @@ def test_what_is_registered_already_is_refused(uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "1a:b", "a:" + "b" * 9000, "a:\n"])
-def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
+def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
     with pytest.raises(ValueError, match="URI"):
         Server("s").resources.add(uri, lambda: "")
 
@@ -504,7 +504,7 @@ async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -
 
 @pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "../etc/passwd", "a:" + "b" * 9000, "a:\n", "://x"])
 @looped
-async def test_what_is_no_uri_is_an_invalid_param(uri: str) -> None:
+async def test_an_invalid_uri_is_an_invalid_param(uri: str) -> None:
     server = Server("s")
     server.resources.add("{+anything}", lambda anything: "")
     for revision in ALL:
@@ -514,7 +514,7 @@ async def test_what_is_no_uri_is_an_invalid_param(uri: str) -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_handlers_error_says_nothing_of_what_it_was(revision: str) -> None:
+async def test_an_error_of_a_handler_hides_its_details(revision: str) -> None:
     server = Server("s")
 
     @server.resource("a:async")
@@ -602,7 +602,7 @@ async def test_a_catalogue_alone_serves_what_is_never_registered() -> None:
     assert (await read(server, "db://row/2"))[0]["text"] == '{"rest":"row/2"}'
 
 
-def test_a_catalogue_that_is_no_async_generator_is_refused() -> None:
+def test_a_catalogue_that_is_not_an_async_generator_is_refused() -> None:
     async def returns() -> list[t.Resource]:
         return []
 
@@ -705,7 +705,7 @@ class Stone:
 
 
 @looped
-async def test_what_is_stored_is_loaded_up_to_the_limit_for_who_needs_all_of_it() -> None:
+async def test_a_stored_blob_is_loaded_up_to_the_limit_if_it_is_needed_as_a_whole() -> None:
     class Store(Source):
         def matches(self, uri: str) -> bool:
             return uri.startswith("stone:")
@@ -789,7 +789,7 @@ async def test_an_unlisted_template_may_be_removed_and_come_back() -> None:
 
 
 @looped
-async def test_sources_and_catalogues_that_come_tell_that_the_list_has_changed() -> None:
+async def test_adding_sources_and_catalogues_reports_that_the_list_has_changed() -> None:
     server = Server("s")
     server.resources.add("a:b", calm)
     changes: list[str] = []

@@ -349,7 +349,7 @@ def test_a_template_whose_scheme_may_be_a_variable_is_fine(uri: str) -> None:
     Server("s").resource(uri)(named)
 
 
-def test_a_generator_is_no_plain_resource() -> None:
+def test_a_generator_is_refused_as_a_plain_resource() -> None:
     def lines() -> Iterator[str]:
         yield ""
 

@@ -178,7 +178,7 @@ WRAPPED: list[tuple[Callable[[], Any], Any]] = [
 
 @pytest.mark.parametrize(("function", "value"), WRAPPED)
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_older_revisions_get_what_is_no_object_as_the_result_of_one(
+def test_older_revisions_get_a_value_wrapped_in_an_object(
     function: Callable[[], Any], value: Any, revision: str
 ) -> None:
     """Their structured content and output schemas are objects; both incumbents send this shape."""
@@ -503,7 +503,7 @@ BROKEN: list[Callable[[], Any]] = [
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
+def test_a_failing_tool_is_an_error_of_its_own_call_only(
     broken: Callable[[], Any], inline: bool, revision: str
 ) -> None:
     server = Server("s")
@@ -821,7 +821,7 @@ def test_a_number_that_json_does_not_have_is_refused_wherever_it_is(value: Any) 
 
 
 @pytest.mark.parametrize("value", [[None], {"a": None}, [None, 1.5], Depth(1.0), [Depth(2.5)], {"a": [None, -1e308]}])
-def test_null_is_no_number_and_is_reported(value: Any) -> None:
+def test_null_instead_of_a_number_is_reported(value: Any) -> None:
     assert returned(value)["structuredContent"] == msgspec.to_builtins(value)
 
 
@@ -852,7 +852,7 @@ def test_nothing_is_returned_only_where_the_annotation_permits_it(annotation: An
             returned(None, annotation)
 
 
-def test_what_is_said_to_be_text_is_text_or_content() -> None:
+def test_a_result_declared_as_text_is_text_or_content() -> None:
     for value in (5, ["x"], {"a": 1}, Berth("Mary")):
         with pytest.raises(TypeError, match=f"{type(value).__name__}, and its return annotation is str"):
             returned(value, str)
@@ -1157,7 +1157,7 @@ def test_a_name_of_up_to_128_signs_is_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "a\n", "x:y"])
-def test_a_longer_or_odd_name_is_none(name: str) -> None:
+def test_an_overlong_or_odd_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a tool"):
         tool(lambda: "x", name=name)
 
@@ -1179,7 +1179,7 @@ def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 5, None])
-def test_arguments_that_are_no_object_are_an_invalid_call(arguments: Any) -> None:
+def test_arguments_that_are_not_an_object_are_an_invalid_call(arguments: Any) -> None:
     server = Server("s")
     server.tools.add(lambda n: n, name="it")
     for function in (lambda: "x", plain_async):

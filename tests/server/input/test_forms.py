@@ -433,7 +433,7 @@ def test_descriptions_come_from_the_annotation_the_docstring_and_not_from_what_d
     assert plain == {"type": "string", "description": "Which Any of x; with commas between them."}
 
 
-def test_a_default_is_said_as_json_unless_it_is_none_or_empty() -> None:
+def test_a_default_is_shown_as_json_unless_it_is_none_or_empty() -> None:
     class Defaults(msgspec.Struct):
         on: date = date(2026, 7, 28)
         many: set[Literal["a"]] = msgspec.field(default_factory=lambda: {"a"})

@@ -742,7 +742,7 @@ async def test_answers_may_come_along_at_once_for_keys_of_the_author() -> None:
 
 
 @looped
-async def test_an_answer_to_another_question_is_none() -> None:
+async def test_an_answer_to_another_question_is_ignored() -> None:
     asked: list[str] = ["A?", "B?"]
 
     @tool()
@@ -920,7 +920,7 @@ def test_uses_of_tools_and_their_results_belong_together() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_messages_are_said_in_the_way_of_the_revision(revision: str) -> None:
+async def test_messages_have_the_form_of_the_revision(revision: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         blocks = [t.TextContent(text="a"), t.ImageContent(data=b"b", mime_type="image/png")]
@@ -955,7 +955,7 @@ async def test_the_oldest_revision_has_no_sound() -> None:
 
 @pytest.mark.parametrize("answer", [{"roots": [{"uri": "https://x"}]}, {"roots": 1}, {}])
 @looped
-async def test_roots_that_are_none_are_an_error_or_asked_for_again(answer: Any) -> None:
+async def test_invalid_roots_are_an_error_or_asked_for_again(answer: Any) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.roots())
@@ -994,7 +994,7 @@ async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
 
 
 @looped
-async def test_input_that_ends_under_a_question_is_no_fault_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_input_that_ends_during_a_question_is_not_logged_as_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.elicit("?", str))
@@ -1213,7 +1213,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON, st.lists(JSON, max_size=3), st.text(max_size=5), st.text(max_size=5))
 @settings(max_examples=examples(60), deadline=None)
-def test_a_state_brings_everything_back_and_opens_for_nobody_else(
+def test_a_state_restores_everything_and_opens_only_for_its_principal(
     argument: Any, other: Any, kept: list[Any], principal: str, stranger: str
 ) -> None:
     runs: list[list[Any]] = []
@@ -1277,7 +1277,7 @@ def test_a_sample_names_the_tool_results_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("revision", FORMS)
 @looped
-async def test_an_answer_with_another_action_is_none(revision: str) -> None:
+async def test_an_answer_with_an_unknown_action_is_ignored(revision: str) -> None:
     actions = ["perhaps", "accept"]
 
     @tool()

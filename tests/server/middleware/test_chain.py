@@ -169,7 +169,7 @@ async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> N
 
 
 @looped
-async def test_middleware_sees_who_asks_and_pages_as_they_are_kept() -> None:
+async def test_middleware_sees_the_caller_and_pages_as_they_are_cached() -> None:
     server = made()
     seen: list[Any] = []
 
@@ -294,7 +294,7 @@ def test_middleware_that_would_never_run_are_refused(methods: tuple[str, ...], e
         Server("s").add_middleware(hook, *methods)
 
 
-def test_a_plain_function_is_no_middleware() -> None:
+def test_a_plain_function_is_refused_as_middleware() -> None:
     with pytest.raises(TypeError, match=r"async def hook\(call, next\)"):
 
         @Server("s").middleware  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixt
 
 
 @looped
-async def test_a_log_that_nobody_reads_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_message_without_a_reader_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
     server = made()
     log = logging.getLogger("tests.calls")
     server.add_middleware(log_calls(log, level=logging.DEBUG))

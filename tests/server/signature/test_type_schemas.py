@@ -162,7 +162,7 @@ def test_two_types_of_one_name_are_refused() -> None:
         schema_of(tuple[Own, other()])
 
 
-def test_what_json_does_not_have_is_no_result() -> None:
+def test_a_value_that_json_does_not_have_is_refused_as_a_result() -> None:
     server = Server("s")
     server.tools.add(lambda: {"a": Path("x/y")}, name="path")
     server.tools.add(lambda: {"a": Crew(name="Ann", age=20)}, name="crew")

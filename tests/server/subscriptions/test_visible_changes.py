@@ -66,7 +66,7 @@ async def finished(server: Server) -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_list_change_reaches_only_those_who_see_it(revision: str) -> None:
+async def test_a_list_change_reaches_only_callers_who_see_it(revision: str) -> None:
     server, box = boxed()
     async with Wire(server, revision, "ann") as ann, Wire(server, revision, "bob") as bob:
         await server.start()
@@ -128,7 +128,7 @@ async def test_watching_what_may_not_be_read_is_refused_like_what_does_not_exist
 
 
 @looped
-async def test_a_new_policy_notifies_those_who_see_another_part() -> None:
+async def test_a_new_policy_notifies_callers_who_see_another_part() -> None:
     server, _ = boxed()
     async with Wire(server, STATELESS, "ann") as ann, Wire(server, STATELESS, "bob") as bob:
         await server.start()

@@ -82,7 +82,7 @@ async def test_one_call_reaches_a_watcher_of_every_revision(revision: str) -> No
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_burst_is_told_once(revision: str) -> None:
+async def test_a_burst_is_reported_once(revision: str) -> None:
     server = notes()
     await server.start()
     async with Wire(server, revision) as wire:
@@ -146,7 +146,7 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
         assert told(wire, number) == [("cancelled", None)]
 
 
-def test_a_server_that_ran_before_tells_changes_again() -> None:
+def test_a_restarted_server_reports_changes_again() -> None:
     """A change that was collected when the first run ended must not be in the way of the second's."""
     server = notes()
 
@@ -164,7 +164,7 @@ def test_a_server_that_ran_before_tells_changes_again() -> None:
 
 
 @looped
-async def test_watching_twice_tells_once_and_unsubscribing_ends_it() -> None:
+async def test_watching_twice_notifies_once_and_unsubscribing_ends_it() -> None:
     server = notes()
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
@@ -207,7 +207,7 @@ async def test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_
 
 
 @looped
-async def test_only_what_the_filter_names_is_told() -> None:
+async def test_only_changes_in_the_filter_are_reported() -> None:
     server = notes()
     server.tools.add(lambda: "x", name="x")
     await server.start()
@@ -226,7 +226,7 @@ async def test_only_what_the_filter_names_is_told() -> None:
 
 
 @looped
-async def test_two_listens_on_one_stream_are_told_apart_and_cancelling_one_leaves_the_other() -> None:
+async def test_two_listens_on_one_stream_are_distinguished_and_cancelling_one_keeps_the_other() -> None:
     server = notes()
     await server.start()
     async with Wire(server) as wire:
@@ -483,7 +483,7 @@ async def test_a_hook_that_raises_is_logged_and_the_watch_stands(
 
 
 @looped
-async def test_who_is_told_of_deliveries_and_a_watcher_that_fails_are_in_nobodys_way(
+async def test_failing_delivery_callbacks_and_watchers_affect_no_other_watcher(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = notes()
@@ -578,7 +578,7 @@ def test_a_follower_must_be_async() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_adding_and_removing_tells_the_watchers_of_the_list(revision: str) -> None:
+async def test_adding_and_removing_notifies_the_watchers_of_the_list(revision: str) -> None:
     server = notes()
     server.tools.add(lambda: "x", name="first")
     server.prompts.add(lambda: "x", name="first")
@@ -605,7 +605,7 @@ async def test_adding_and_removing_tells_the_watchers_of_the_list(revision: str)
 
 
 @looped
-async def test_a_session_is_told_nothing_of_lists_before_it_has_confirmed_the_handshake() -> None:
+async def test_a_session_gets_no_list_changes_before_it_confirms_the_handshake() -> None:
     server = notes()
     await server.start()
     async with Wire(server) as other:
@@ -756,7 +756,7 @@ class Hall:
 
 
 @looped
-async def test_a_change_after_silence_is_told_in_the_next_turn_and_what_follows_waits(
+async def test_a_change_after_a_pause_is_sent_in_the_next_turn_and_later_ones_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody waits for a change that comes alone."""
@@ -776,7 +776,7 @@ async def test_a_change_after_silence_is_told_in_the_next_turn_and_what_follows_
 
 
 @looped
-async def test_what_changes_again_is_told_once_more_and_then_there_is_silence() -> None:
+async def test_a_second_change_is_sent_once_and_then_nothing_more() -> None:
     hall = Hall(1)
     hall.watching.updated("a:")
     await hall.turns(2)
@@ -820,7 +820,7 @@ async def test_a_storm_gives_few_notices_and_the_last_change_is_seen(threaded: b
 
 
 @looped
-async def test_many_watchers_are_told_in_slices_with_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_watchers_are_notified_in_slices_with_other_work_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 3)
     hall = Hall(10)
     hall.watching.updated("a:")
@@ -848,7 +848,7 @@ async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, num
 
 
 @looped
-async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watcher_that_leaves_while_a_slice_waits_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
     hall = Hall(4)
     hall.ears[1].acts = lambda: hall.watching.drop(hall.ears[3])
@@ -861,7 +861,9 @@ async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytes
 
 
 @looped
-async def test_a_change_while_slices_wait_reaches_those_who_were_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_while_slices_wait_reaches_watchers_that_were_already_notified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
     hall = Hall(3)
     hall.watching.updated("a:")
@@ -874,7 +876,7 @@ async def test_a_change_while_slices_wait_reaches_those_who_were_told_before(mon
 
 
 @looped
-async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_watcher_that_fails_affects_no_other_watcher(caplog: pytest.LogCaptureFixture) -> None:
     hall = Hall(3)
 
     def fail() -> None:
@@ -892,7 +894,7 @@ async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.Log
 
 
 @looped
-async def test_a_uri_that_cannot_be_sent_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_uri_that_cannot_be_sent_affects_no_other_uri(caplog: pytest.LogCaptureFixture) -> None:
     hall = Hall(1)
     hall.watching.watch(hall.ears[0], "a:\ud800")
     hall.watching.updated("a:\ud800")
@@ -904,7 +906,7 @@ async def test_a_uri_that_cannot_be_sent_keeps_no_other_from_being_told(caplog: 
 
 
 @looped
-async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew(
+async def test_stopping_drops_the_waiting_slices_and_a_new_start_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
@@ -1001,7 +1003,7 @@ async def test_what_was_dropped_counts_no_more_and_comes_back_as_new() -> None:
 
 
 @looped
-async def test_who_watches_again_after_it_left_is_told_once() -> None:
+async def test_a_watcher_that_left_and_watches_again_is_notified_once() -> None:
     server = notes()
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
@@ -1016,7 +1018,7 @@ async def test_who_watches_again_after_it_left_is_told_once() -> None:
 
 
 @looped
-async def test_a_drained_listen_is_told_of_its_end_before_its_result() -> None:
+async def test_a_drained_listen_is_cancelled_before_its_result() -> None:
     server = notes()
     await server.start()
     async with Wire(server) as wire:
@@ -1030,7 +1032,7 @@ async def test_a_drained_listen_is_told_of_its_end_before_its_result() -> None:
 
 
 @looped
-async def test_a_follower_ends_with_its_server_although_somebody_still_watches() -> None:
+async def test_a_watcher_function_ends_with_its_server_although_a_client_still_watches() -> None:
     server = notes(limits=Limits(drain=20))
     seen: list[str] = []
 

@@ -68,7 +68,7 @@ def test_a_task_id_that_stands_twice_in_the_body_is_refused() -> None:
         assert (reply.status, reply.error) == (400, -32600)
 
 
-def test_a_task_goes_on_when_its_call_is_answered_and_its_connection_is_gone() -> None:
+def test_a_task_continues_after_its_call_is_answered_and_its_connection_closes() -> None:
     with ServerThread(harbour()) as http:  # type: ignore[arg-type]
         with http.wire() as wire:
             id = post(wire, "tools/call", {"name": "dredge", "arguments": {"seconds": 0.05}}).json["result"]["taskId"]

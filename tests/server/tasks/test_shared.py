@@ -340,7 +340,7 @@ async def test_messages_take_as_many_bytes_as_the_bound_and_no_more(
 
 
 @looped
-async def test_a_store_that_cannot_be_read_for_a_while_is_said_in_the_log_and_read_again(
+async def test_a_store_that_cannot_be_read_for_a_while_is_logged_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")

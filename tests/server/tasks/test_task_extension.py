@@ -197,7 +197,7 @@ async def test_who_does_not_declare_the_extension_waits_for_the_result(revision:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_tool_that_is_a_task_or_nothing_is_refused_to_who_does_not_declare_it(revision: str) -> None:
+async def test_a_tool_that_requires_a_task_is_refused_to_clients_without_the_extension(revision: str) -> None:
     harbour = Harbour()
     error = (await ask(harbour.server, "tools/call", {"name": "must"}, revision))["error"]
     assert (error["code"], error["data"]) == (-32021, REQUIRED)
@@ -263,7 +263,7 @@ async def test_sessions_have_no_tasks(method: str, revision: str) -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @looped
-async def test_the_methods_are_refused_to_who_does_not_declare_the_extension(method: str) -> None:
+async def test_the_methods_are_refused_to_clients_without_the_extension(method: str) -> None:
     answer = await ask(Harbour().server, method, {"taskId": "x", "inputResponses": {}})
     assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
 
@@ -582,7 +582,7 @@ async def test_questions_are_answered_one_by_one_and_no_key_is_used_twice() -> N
 
 
 @looped
-async def test_a_refusal_reaches_who_asked() -> None:
+async def test_a_refusal_reaches_the_asking_tool() -> None:
     async with client_of(asking()) as client:
         id = await client.start("refused")
         (key,) = await client.asked(id)
@@ -591,7 +591,7 @@ async def test_a_refusal_reaches_who_asked() -> None:
 
 
 @looped
-async def test_a_question_that_is_no_longer_waited_for_is_withdrawn() -> None:
+async def test_a_question_without_a_waiting_tool_is_withdrawn() -> None:
     async with client_of(asking()) as client:
         id = await client.start("impatient")
         state = await client.until(id, lambda state: "Slow?" in str(state))
@@ -854,7 +854,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
         server.tools.add(job, **options)
 
 
-def test_a_store_that_is_none_is_refused_when_the_server_is_made() -> None:
+def test_an_invalid_store_is_refused_when_the_server_is_created() -> None:
     with pytest.raises(ValueError, match="is not the URL of a store"):
         Server("wrong", task_store="tasks.db")
 
@@ -911,7 +911,7 @@ async def test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id()
 
 
 @looped
-async def test_listening_to_tasks_is_refused_to_who_does_not_declare_the_extension() -> None:
+async def test_listening_to_tasks_is_refused_to_clients_without_the_extension() -> None:
     harbour = Harbour()
     recorder = Recorder()
     params = {"notifications": {"taskIds": ["x"]}}
@@ -1095,7 +1095,7 @@ class Broken(MemoryStore):
 
 
 @looped
-async def test_what_cannot_be_stored_is_no_task() -> None:
+async def test_a_task_that_cannot_be_stored_is_not_created() -> None:
     store = Broken()
     store.broken = True
     harbour = Harbour(task_store=store)
@@ -1159,7 +1159,7 @@ async def test_a_server_that_closes_lets_tasks_finish_and_fails_the_rest() -> No
 
 
 @looped
-async def test_a_server_that_closes_waits_neither_for_answers_nor_for_who_will_not_end() -> None:
+async def test_a_closing_server_waits_neither_for_answers_nor_for_tasks_that_do_not_end() -> None:
     server = Server("stubborn", limits=Limits(drain=0.05), task_store=MemoryStore())
     asked, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -1380,7 +1380,7 @@ async def test_what_ends_after_its_server_has_given_it_up_changes_nothing() -> N
 
 
 @looped
-async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_in_the_log(
+async def test_a_task_whose_end_cannot_be_stored_is_kept_for_a_while_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(serving, "MIN_KEPT_SECONDS", 0.02)
@@ -1400,7 +1400,7 @@ async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_i
 
 
 @looped
-async def test_a_change_that_cannot_be_stored_is_said_in_the_log_and_reported_all_the_same(
+async def test_a_change_that_cannot_be_stored_is_logged_and_still_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Broken()
@@ -1461,7 +1461,7 @@ async def test_the_answer_to_what_is_not_asked_and_a_second_answer_change_nothin
 
 
 @looped
-async def test_what_is_said_again_is_no_change() -> None:
+async def test_a_repeated_status_is_not_a_change() -> None:
     server, go = Server("telling"), asyncio.Event()
 
     @server.tool(task=True)

@@ -55,7 +55,7 @@ def test_nothing_is_the_root(path: str) -> None:
     assert split_path(path)[0] == ()
 
 
-def test_a_slash_at_the_end_is_told() -> None:
+def test_a_slash_at_the_end_is_reported() -> None:
     assert split_path("a/b/") == (("a", "b"), True)
 
 
@@ -74,7 +74,7 @@ def test_escapes_are_decoded_once() -> None:
         "%zz", "a%", "a?b", "a#b", "\ud800", "x" * (MAX_PATH_CHARACTERS + 1),
     ],
 )  # fmt: skip
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(UnreadableUri):
         split_path(path)
 

@@ -41,7 +41,7 @@ def ready(source: Folder, charts: Path, told: Told) -> None:
     told.wait_for(f"{source.uri}/README.md")
 
 
-def test_a_watched_file_that_is_written_is_told(live: Folder, charts: Path, told: Told) -> None:
+def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/tides.csv"
     live.watch(uri, told)
     (charts / "tides.csv").write_text("1")
@@ -57,7 +57,7 @@ def test_a_watched_file_that_is_written_is_told(live: Folder, charts: Path, told
     told.wait_for(uri)
 
 
-def test_a_change_between_the_acknowledgement_and_the_first_look_is_told(
+def test_a_change_between_the_acknowledgement_and_the_first_look_is_reported(
     live: Folder, charts: Path, told: Told
 ) -> None:
     """A client writes as soon as its watch is acknowledged, long before a thread has looked."""
@@ -87,7 +87,7 @@ def test_created_deleted_and_renamed_files_change_the_list(live: Folder, charts:
     told.wait_for(None)
 
 
-def test_a_watched_directory_is_told_when_its_children_change(live: Folder, charts: Path, told: Told) -> None:
+def test_changed_children_of_a_watched_directory_are_reported(live: Folder, charts: Path, told: Told) -> None:
     uris = [f"{live.uri}/harbours", f"{live.uri}/harbours/"]
     for uri in uris:
         live.watch(uri, told)
@@ -100,7 +100,7 @@ def test_a_watched_directory_is_told_when_its_children_change(live: Folder, char
         told.wait_for(*uris)
 
 
-def test_what_is_in_a_renamed_directory_is_told(live: Folder, charts: Path, told: Told) -> None:
+def test_files_in_a_renamed_directory_are_reported(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/harbours/north/buoy.png"
     live.watch(uri, told)
     ready(live, charts, told)
@@ -113,7 +113,7 @@ def test_what_is_in_a_renamed_directory_is_told(live: Folder, charts: Path, told
     told.wait_for(uri)
 
 
-def test_what_is_not_published_is_not_told(live: Folder, charts: Path, told: Told) -> None:
+def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, told: Told) -> None:
     (charts / ".gitignore").write_text("*.log\n")
     (charts / "a.log").touch()
     live.watch(None, told)
@@ -173,7 +173,7 @@ def test_names_that_are_not_utf8_do_not_blind_the_watcher(publish: Publish, char
     told.wait_for(uri)
 
 
-def test_a_root_that_goes_and_comes_is_told(live: Folder, charts: Path, told: Told) -> None:
+def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/README.md"
     live.watch(uri, told)
     (charts / "README.md").write_text("1")
@@ -184,7 +184,7 @@ def test_a_root_that_goes_and_comes_is_told(live: Folder, charts: Path, told: To
     told.wait_for(uri)
 
 
-def test_nothing_is_told_after_the_last_watcher_went(live: Folder, charts: Path, told: Told) -> None:
+def test_nothing_is_reported_after_the_last_watcher_leaves(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/tides.csv"
     live.watch(uri, told)
     live.watch(None, told)
@@ -278,7 +278,7 @@ def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
 # Windows
 
 
-def test_a_window_is_told_when_what_it_shows_changes_and_not_when_its_file_only_grows(
+def test_a_window_is_reported_if_its_content_changes_and_not_if_the_file_only_grows(
     live: Folder, charts: Path, told: Told
 ) -> None:
     path = charts / "tides.log"
@@ -307,7 +307,7 @@ def test_a_window_is_told_when_what_it_shows_changes_and_not_when_its_file_only_
     still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
 
 
-def test_many_windows_of_a_file_are_told_of_any_change(live: Folder, charts: Path, told: Told) -> None:
+def test_many_windows_of_a_file_are_reported_on_any_change(live: Folder, charts: Path, told: Told) -> None:
     path = charts / "tides.log"
     path.write_text("line\n" * 200)
     uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]

@@ -73,7 +73,7 @@ def test_what_is_in_an_ignored_directory_cannot_be_taken_back() -> None:
     assert judge("out/keep.txt", _="out/\n!out/keep.txt") == "ignored"
 
 
-def test_a_line_that_is_no_pattern_does_not_spoil_the_others() -> None:
+def test_an_invalid_pattern_does_not_affect_the_others() -> None:
     assert judge("a.log", _="!\n*.log\n") == "ignored"
 
 
@@ -265,13 +265,13 @@ def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
     assert deeper.judge("plain.txt", False) == "ignored"
 
 
-def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> None:
+def test_a_hostile_file_in_a_published_folder_stops_no_caller(tmp_path: Path) -> None:
     """Through the tree, as every listing and reading goes."""
     (tmp_path / ".gitignore").write_text("*a" * 12 + "*b\n")
     (tmp_path / ("a" * 200)).touch()
     (tmp_path / "plain.txt").touch()
     began = time.process_time()
-    assert {entry.name for entry in FileTree(str(tmp_path), PublishChoice()).walk() if not entry.directory} == {
+    assert {entry.name for entry in FileTree(str(tmp_path), PublishChoice()).walk() if not entry.is_directory} == {
         "a" * 200,
         "plain.txt",
     }

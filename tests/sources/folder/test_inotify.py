@@ -74,7 +74,7 @@ def test_names_may_be_any_bytes(charts: Path) -> None:
     notifier.close()
 
 
-def test_a_wait_ends_when_it_is_told_to(notifier: InotifyNotifier, charts: Path) -> None:
+def test_a_wait_ends_when_it_is_interrupted(notifier: InotifyNotifier, charts: Path) -> None:
     stop = threading.Event()
     stop.set()
     assert notifier.watch(50, 10, 0, stop) == "stop"
@@ -98,7 +98,7 @@ def test_events_that_were_lost_count_as_a_change_of_everything(charts: Path) -> 
 
 
 @pytest.mark.parametrize(("name", "error"), [("none", FileNotFoundError), ("README.md", NotADirectoryError)])
-def test_what_is_no_directory_is_an_error_and_leaves_no_descriptor(
+def test_a_path_that_is_not_a_directory_is_an_error_and_leaks_no_descriptor(
     charts: Path, name: str, error: type[OSError]
 ) -> None:
     before = len(os.listdir("/proc/self/fd"))

@@ -59,7 +59,9 @@ def listed(source: Folder) -> set[str]:
 
 @pytest.mark.parametrize("make", [make_fifo, make_socket, make_device, make_loop, make_dangling_link])
 @pytest.mark.parametrize("name", ["odd.md", "aaa", ".gitignore"])
-def test_what_is_no_file_is_left_out_and_refused_at_once(source: Folder, charts: Path, make: Make, name: str) -> None:
+def test_an_entry_that_is_not_a_file_is_left_out_and_refused_at_once(
+    source: Folder, charts: Path, make: Make, name: str
+) -> None:
     """Named like a page, whose heading a list would read, and like the file of rules of every directory."""
     before = listed(source)
     make(charts / name)

@@ -124,7 +124,7 @@ def test_a_fifo_that_replaces_a_file_does_not_hang(charts: Path) -> None:
     os.close(root)
 
 
-def test_a_link_is_no_directory(charts: Path, outside: Path) -> None:
+def test_a_link_is_not_a_directory(charts: Path, outside: Path) -> None:
     (charts / "link").symlink_to(outside)
     root = open_root(str(charts))
     assert isinstance(root, int)
@@ -202,7 +202,7 @@ def test_what_may_not_be_read_is_not_found() -> None:
             (root / "closed").chmod(0o700)
 
 
-def test_what_is_no_answer_about_a_file_is_not_hidden() -> None:
+def test_an_unexpected_error_about_a_file_is_not_hidden() -> None:
     with pytest.raises(OSError, match="5"), missing_as_not_served():
         raise OSError(5, "5: the disk is broken")
 

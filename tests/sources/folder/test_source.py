@@ -128,7 +128,7 @@ def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, mo
     assert source.files._headings is not None and len(source.files._headings._known) == 3
 
 
-def test_people_and_models_are_told_what_to_look_at_first(source: Folder, charts: Path) -> None:
+def test_annotations_name_what_to_read_first(source: Folder, charts: Path) -> None:
     for name in ("package-lock.json", "harbours/readme.txt", "harbours/app.min.js", "harbours/old.zip"):
         (charts / name).write_text("{}")
     shown = {
@@ -163,7 +163,7 @@ def test_a_name_without_a_known_ending_is_listed_by_its_first_bytes(source: Fold
     ]
 
 
-def test_stat_tells_what_the_list_tells(source: Folder) -> None:
+def test_stat_returns_the_same_as_the_list(source: Folder) -> None:
     for resource in source.page(None, 100)[0]:
         found = source.stat(resource.uri)
         assert version_of(found)
@@ -180,7 +180,7 @@ def test_pages_end_with_the_last_resource(source: Folder) -> None:
     assert [resource.name for resource in source.page(key, 7)[0]] == ["buoy.png"]
 
 
-def test_a_key_that_is_none_is_an_invalid_argument(source: Folder) -> None:
+def test_an_invalid_key_is_an_invalid_argument(source: Folder) -> None:
     with pytest.raises(InvalidArgument, match="cursor"):
         source.page("nonsense", 5)
     with pytest.raises(InvalidArgument, match="cursor"):
@@ -257,13 +257,13 @@ def test_anything_else_is_served_as_its_bytes(
     assert content(source, name) == t.ResourceContents(uri=f"{source.uri}/{name}", mime_type=mime_type, blob=data)
 
 
-def test_utf16_is_decoded_and_told(source: Folder, charts: Path) -> None:
+def test_utf16_is_decoded_and_reported(source: Folder, charts: Path) -> None:
     (charts / "wide.csv").write_bytes("port,höhe\r\n".encode("utf-16"))
     read = content(source, "wide.csv")
     assert (read.text, read.mime_type, read.meta) == ("port,höhe\r\n", "text/csv", {ENCODING: "utf-16-le"})
 
 
-def test_what_older_systems_wrote_is_decoded_and_told_as_a_guess(source: Folder, charts: Path) -> None:
+def test_legacy_encodings_are_decoded_and_reported_as_a_guess(source: Folder, charts: Path) -> None:
     (charts / "old.csv").write_bytes("port,höhe\r\n".encode("latin-1"))
     read = content(source, "old.csv")
     assert (read.text, read.mime_type) == ("port,höhe\r\n", "text/csv")
@@ -314,7 +314,7 @@ def test_any_file_is_read_in_windows(source: Folder, charts: Path, query: str, t
 
 
 @pytest.mark.parametrize("query", ["", "lines", "lines=2-1", "rows=1-2", "lines=9-", "bytes=99-"])
-def test_a_window_that_cannot_be_is_told(source: Folder, charts: Path, query: str) -> None:
+def test_an_impossible_window_is_reported(source: Folder, charts: Path, query: str) -> None:
     with pytest.raises(InvalidArgument, match=r"lines=|lines|bytes"):
         source.read(f"{source.uri}/README.md?{query}")
 
@@ -521,7 +521,7 @@ def as_vscode(source: Folder, directory: str) -> dict[str, str]:
     return entries
 
 
-def test_vscode_shows_a_large_file_with_the_line_that_says_how_to_go_on(charts: Path) -> None:
+def test_vscode_shows_a_large_file_with_the_notice_of_the_next_window(charts: Path) -> None:
     """Its `_readURI` joins all contents whose path is that of the URI, whatever their query."""
     (charts / "tides.log").write_text("high\n" * 100_000)
     source = files(charts, max_size=100_000)
@@ -564,7 +564,7 @@ def test_a_directory_with_too_many_entries_says_so(source: Folder, charts: Path)
     assert "Only the first 1,000 entries follow." in str(contents[0].text)
 
 
-def test_an_empty_directory_is_no_empty_answer(source: Folder, charts: Path) -> None:
+def test_an_empty_directory_has_a_nonempty_answer(source: Folder, charts: Path) -> None:
     (charts / "void").mkdir()
     assert [part.text for part in source.read(f"{source.uri}/void").contents] == [
         "charts/void/ holds 0 folders and 0 files.\n"
@@ -653,7 +653,7 @@ def test_completion_survives_whatever_is_typed(value: str) -> None:
 # Counting
 
 
-def test_a_count_tells_what_is_published_and_what_is_not(publish: Callable[..., Folder], charts: Path) -> None:
+def test_a_count_reports_published_and_unpublished_files(publish: Callable[..., Folder], charts: Path) -> None:
     (charts / ".gitignore").write_text("*.log\nout/\n")
     (charts / "a.log").touch()
     (charts / "out").mkdir()
@@ -680,5 +680,5 @@ def test_sizes_are_written_for_people(octets: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [1e30, -1e30, float(1 << 62)])
-def test_a_time_that_is_none_is_left_out(seconds: float) -> None:
+def test_an_invalid_time_is_left_out(seconds: float) -> None:
     assert iso(seconds) == ""

@@ -35,7 +35,7 @@ from wharfinger.types import Resource
 
 
 def paths(tree: FileTree, after: TreePosition | None = None) -> list[str]:
-    return ["/".join(entry.parts) + "/" * entry.directory for entry in tree.walk(after)]
+    return ["/".join(entry.parts) + "/" * entry.is_directory for entry in tree.walk(after)]
 
 
 def test_a_directory_comes_first_then_its_files_then_its_directories(charts: Path) -> None:
@@ -49,7 +49,7 @@ def test_every_position_leads_to_the_rest(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
     whole = list(tree.walk())
     for at, entry in enumerate(whole):
-        after = read_key(write_key(TreePosition(entry.directory, entry.parts)))
+        after = read_key(write_key(TreePosition(entry.is_directory, entry.parts)))
         assert paths(tree, after) == paths(tree)[at + 1 :]
 
 
@@ -82,7 +82,7 @@ def test_a_key_holds_names_that_are_not_utf8() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x", "e:a", "fa"])
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_an_invalid_key_is_refused(key: str) -> None:
     with pytest.raises(InvalidArgument, match="list again without one"):
         read_key(key)
 

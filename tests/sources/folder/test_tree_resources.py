@@ -66,7 +66,7 @@ def test_a_text_in_another_encoding_is_bytes_if_only_utf8_is_text(tmp_path: Path
     assert window.blob == "Fä".encode("utf-16-le")
 
 
-def test_gitignore_is_followed_unless_the_tree_is_told_not_to(tmp_path: Path) -> None:
+def test_gitignore_is_followed_unless_the_tree_ignores_it(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "app.log").write_text("x")
     with pytest.raises(ResourceNotFound):

@@ -150,7 +150,7 @@ def test_the_version_changes_with_the_file_and_not_with_others(history: Work) ->
         assert source.read(uri).ttl_ms != source.read(f"git://repo/blame/{history.head}/hull.txt").ttl_ms
 
 
-def test_a_shallow_clone_says_where_it_ends(history: Work, tmp_path: Path) -> None:
+def test_a_shallow_clone_reports_its_end(history: Work, tmp_path: Path) -> None:
     """The oldest commit may not be the one that wrote a line."""
     history.git("clone", "-q", "--bare", "--depth=1", history.path.as_uri(), str(tmp_path / "shallow"))
     with Published(tmp_path / "shallow") as source:

@@ -126,7 +126,7 @@ def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source:
     told.wait_for(HULL, TOP)
 
 
-def test_a_repository_that_is_made_anew_is_read(history: Work, source: Published, tmp_path: Path) -> None:
+def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_path: Path) -> None:
     """Another one at the same place, with other objects; of the old one nothing is read any more."""
     old = history.head
     assert source.told(HULL) == "five\nfathoms\n"

@@ -610,7 +610,7 @@ def test_what_is_configured_changes_nothing_that_is_read(work: Work, honest: dic
     assert work.git("log", "-p", "main") != before, "plain git prints the same: these keys change nothing"
 
 
-def test_mailmaps_grafts_and_replacements_change_nobody(work: Work) -> None:
+def test_mailmaps_grafts_and_replacements_change_no_name(work: Work) -> None:
     """What is read of a commit is what its object says; plain git shows otherwise."""
     evil = work.git("commit-tree", "main^{tree}", "-m", "Replaced")
     work.git("replace", work.git("rev-parse", "main"), evil)
@@ -717,7 +717,7 @@ def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> Non
         ".git/commondir", ".gitattributes", ".gitignore", ".gitmodules", ".mailmap", "hull.txt",
     ],
 )  # fmt: skip
-def test_a_pipe_in_the_place_of_a_file_blocks_nobody(work: Work, name: str) -> None:
+def test_a_pipe_instead_of_a_file_blocks_no_caller(work: Work, name: str) -> None:
     """Opening a pipe waits for a writer, who never comes."""
     path = work.path / name
     path.parent.mkdir(parents=True, exist_ok=True)

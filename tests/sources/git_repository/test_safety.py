@@ -37,7 +37,7 @@ REFUSED = (ResourceNotFound, InvalidArgument)
         "HEAD~" + "9" * 5_000, "HEAD" + "^" * 60_000, "\N{SNOWMAN}", "a" * 41, "deadbeef",
     ],
 )  # fmt: skip
-def test_what_is_no_plain_revision_is_refused(source: ServedGit, rev: str) -> None:
+def test_only_plain_revisions_are_accepted(source: ServedGit, rev: str) -> None:
     """Decided by us: security G01, G02."""
     began = time.monotonic()
     for uri in (
@@ -211,7 +211,7 @@ print(len(programs), len(paths), sorted(names & {"HOME", "PATH", "GIT_WORK_TREE"
 def test_a_planted_bare_repository_is_refused(history: Work, tmp_path: Path) -> None:
     """Decided by us: security G04."""
     Work(history.path / "vendor" / "planted").init("--bare")
-    with pytest.raises(UnusableSource, match="bare repository inside of"):
+    with pytest.raises(UnusableSource, match="bare repository inside"):
         git(history.path / "vendor" / "planted")
 
 
@@ -300,12 +300,12 @@ def test_links_among_references_and_objects_are_not_followed(history: Work, publ
         source.read(f"git://repo/commit/{oid}")
 
 
-def test_what_is_no_repository_says_what_to_do(history: Work, tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_refused_with_advice(history: Work, tmp_path: Path) -> None:
     """Decided by us."""
     (tmp_path / "plain").mkdir()
     for path, words in (
         (tmp_path / "plain", "git init"),
-        (history.path / "docs", f"inside of {history.path}"),
+        (history.path / "docs", f"inside {history.path}"),
         (tmp_path / "absent", "There is no folder"),
         (history.path / "hull.txt", "is not a folder"),
     ):
@@ -499,7 +499,7 @@ def loose(work: Work, oid: str, data: bytes) -> None:
         zlib.compress(b"commit 3\0abc"), zlib.compress(b"blob -3\0abc"),
     ],
 )  # fmt: skip
-def test_damaged_objects_are_told_and_the_rest_goes_on(work: Work, publish: Publish, data: bytes) -> None:
+def test_damaged_objects_are_reported_and_the_rest_works(work: Work, publish: Publish, data: bytes) -> None:
     """Decided by us: security G10."""
     work.commit("Begin", a__txt="abc", b__txt="whole\n")
     loose(work, work.git("rev-parse", "HEAD:a.txt"), data)
@@ -515,7 +515,7 @@ def test_damaged_objects_are_told_and_the_rest_goes_on(work: Work, publish: Publ
 
 
 @pytest.mark.parametrize("kind", ["commit", "tree"])
-def test_a_damaged_commit_or_tree_is_told(work: Work, publish: Publish, kind: str) -> None:
+def test_a_damaged_commit_or_tree_is_reported(work: Work, publish: Publish, kind: str) -> None:
     """Decided by us: security G10."""
     work.commit("Begin", a__txt="abc")
     loose(
@@ -625,7 +625,7 @@ def deltas() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", list(deltas()))
-def test_bad_deltas_are_told(work: Work, publish: Publish, name: str) -> None:
+def test_bad_deltas_are_reported(work: Work, publish: Publish, name: str) -> None:
     """Decided by us: security G10."""
     delta = deltas()[name]
     packed(work, [(3, 65_535, b"", bytes(65_535)), (7, len(delta), bytes(20), delta)])

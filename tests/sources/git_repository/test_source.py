@@ -111,7 +111,7 @@ def test_a_folder_says_what_is_in_it(source: ServedGit) -> None:
     assert source.stat("git://repo/tree/HEAD/docs").mime_type == DIRECTORY
 
 
-def test_a_commit_says_who_when_why_and_what(source: ServedGit, history: Work) -> None:
+def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     text = text_of(source, "git://repo/commit/v2")
     oid = history.git("rev-parse", "v2^{commit}")
@@ -121,7 +121,7 @@ def test_a_commit_says_who_when_why_and_what(source: ServedGit, history: Work) -
         assert words in text
 
 
-def test_a_move_is_told_as_one(history: Work, publish: Publish) -> None:
+def test_a_move_is_reported_as_one(history: Work, publish: Publish) -> None:
     """Decided by us: of files whose content stays."""
     history.git("mv", "hull.txt", "keel.txt")
     history.commit("Rename")
@@ -235,13 +235,13 @@ def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) ->
         source.read("git://repo/tree/HEAD")
 
 
-def test_a_detached_head_is_told(history: Work, publish: Publish) -> None:
+def test_a_detached_head_is_reported(history: Work, publish: Publish) -> None:
     """Decided by us."""
     history.git("checkout", "-q", "--detach", "v1")
     assert publish(history, label="repo").describe().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
 
 
-def test_names_that_are_a_branch_and_a_tag_are_told_apart(history: Work, publish: Publish) -> None:
+def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, publish: Publish) -> None:
     """gitrevisions(7): the tag is meant."""
     history.git("branch", "v1", "HEAD")
     history.git("branch", "a" * 40)
@@ -474,7 +474,7 @@ def test_a_clone_that_becomes_deeper_shows_more_at_once(history: Work, publish: 
     assert "A README.md" not in text_of(source, "git://repo/commit/HEAD")
 
 
-def test_a_repository_that_goes_away_is_said_to_be_gone(history: Work, publish: Publish) -> None:
+def test_a_repository_that_disappears_is_reported(history: Work, publish: Publish) -> None:
     """Never as one that is empty."""
     source = publish(history, label="repo")
     assert source.page(None, 10)[0]

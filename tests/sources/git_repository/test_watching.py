@@ -28,7 +28,7 @@ def quiet(told: Told, seconds: float = 1.0) -> list[str | None]:
     return told.changes
 
 
-def test_a_commit_is_told_to_what_it_changed(source: ServedGit, history: Work) -> None:
+def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, history: Work) -> None:
     """A file at a branch only when it is another there."""
     log = "git://repo/log/HEAD"
     told = watched(source, FILE, OTHER, TREE, log, None)
@@ -42,7 +42,7 @@ def test_a_commit_is_told_to_what_it_changed(source: ServedGit, history: Work) -
     assert quiet(told) == []
 
 
-def test_branches_and_tags_that_come_move_and_go_are_told(source: ServedGit, history: Work) -> None:
+def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit, history: Work) -> None:
     """Also what was not there when the watch began."""
     top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
     told = watched(source, top, FILE)
@@ -60,7 +60,7 @@ def test_branches_and_tags_that_come_move_and_go_are_told(source: ServedGit, his
     assert quiet(told, 0.5) == []
 
 
-def test_another_head_is_told(source: ServedGit, history: Work) -> None:
+def test_another_head_is_reported(source: ServedGit, history: Work) -> None:
     """A checkout moves HEAD, and no branch."""
     head = "git://repo/tree/HEAD/hull.txt"
     told = watched(source, head, FILE, "git://repo")
@@ -69,7 +69,7 @@ def test_another_head_is_told(source: ServedGit, history: Work) -> None:
     assert FILE not in quiet(told, 0.5)
 
 
-def test_packing_tells_nothing(source: ServedGit, history: Work) -> None:
+def test_packing_reports_nothing(source: ServedGit, history: Work) -> None:
     """`git gc` moves objects and references to packs, and changes nothing."""
     told = watched(source, FILE, TREE, "git://repo", None)
     history.git("pack-refs", "--all")
@@ -79,7 +79,7 @@ def test_packing_tells_nothing(source: ServedGit, history: Work) -> None:
     told.wait_for(FILE, TREE, "git://repo", None)
 
 
-def test_a_rebase_is_told(history: Work, publish: Callable[..., ServedGit]) -> None:
+def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) -> None:
     """Whatever HEAD is on the way, the branch is told when it moves."""
     history.git("checkout", "-q", "-b", "topic", "v1")
     history.commit("Topic", topic__txt="topic\n")
@@ -112,7 +112,7 @@ def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> 
     assert len(told.changes) <= (time.monotonic() - began) / source._polling.every + 2
 
 
-def test_what_changes_before_the_first_look_is_told(source: ServedGit, history: Work) -> None:
+def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: Work) -> None:
     """A watch begins with `stat`: what changes from then on is not lost."""
     told = Told()
     source.stat(FILE)
@@ -121,7 +121,7 @@ def test_what_changes_before_the_first_look_is_told(source: ServedGit, history: 
     told.wait_for(FILE)
 
 
-def test_a_repository_that_goes_and_returns_is_told(source: ServedGit, history: Work) -> None:
+def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: Work) -> None:
     """Each watcher hears of both."""
     told = watched(source, FILE, "git://repo", None)
     source.driver.run(asyncio.sleep(0.5))  # the first look only records what is there

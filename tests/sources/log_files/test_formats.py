@@ -103,7 +103,7 @@ def test_an_absolute_time_is_read(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "soon", "15", "-1h", "9999999999999", "10:00", "2026-02-30T00:00:00Z"])
-def test_what_is_no_time_is_told(written: str) -> None:
+def test_an_invalid_time_is_reported(written: str) -> None:
     with pytest.raises(InvalidArgument, match="15m"):
         read_moment("since", written, UTC, NOW)
 
@@ -172,7 +172,7 @@ def test_levels_are_read_by_all_their_names() -> None:
     "line", [b"tokens=153 were used, 3 passed", b"GET /passwords HTTP/1.1", b"the secret of boats", b"task-runner",
              b"see https://example.com:8080/a@b", b"author: Ann", b"a key=value pair"],
 )  # fmt: skip
-def test_what_is_no_secret_stays(line: bytes) -> None:
+def test_harmless_text_is_kept(line: bytes) -> None:
     assert secret_spans(line) == []
 
 

@@ -138,7 +138,7 @@ def test_what_was_compressed_meanwhile_is_read_on(log: Path) -> None:
     assert not follower.lost
 
 
-def test_what_is_gone_is_said_to_be_lost(log: Path) -> None:
+def test_a_replaced_file_is_read_and_its_old_lines_are_lost(log: Path) -> None:
     follower = Follower(log)
     time.sleep(0.02)  # a file system's clock ticks slowly
     log.unlink()

@@ -209,7 +209,7 @@ def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
     assert "the levels of these lines are info, warning. Try level=warning" in said(boats, f"{APP}?level=error")
 
 
-def test_what_can_be_asked_is_said(tmp_path: Path, boats: Logs) -> None:
+def test_the_supported_parameters_are_described(tmp_path: Path, boats: Logs) -> None:
     """By the directory, and by the first window of a log."""
     (tmp_path / "app.log").write_text(ENTRIES[0])
     assert "?level=error" in str(boats.read("log://boats").contents[0].text)

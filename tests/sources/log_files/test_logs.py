@@ -115,7 +115,7 @@ def test_a_log_reads_as_its_end_and_leads_to_what_is_before(app: Path, boats: Lo
     assert len(text(boats, APP)) <= WINDOW_BYTES
 
 
-def test_what_is_before_a_window_goes_on_in_rotated_files(app: Path, boats: Logs) -> None:
+def test_a_window_continues_backwards_in_rotated_files(app: Path, boats: Logs) -> None:
     app.rename(f"{app}.1")
     Path(f"{app}.2.gz").write_bytes(gzip.compress(b"2026-11-20T09:00:00Z INFO line -1\n"))
     app.write_text("2026-11-20T11:00:00Z INFO line 10\n")
@@ -175,7 +175,7 @@ def test_a_window_of_time_spans_rotated_files(app: Path, boats: Logs) -> None:
     assert numbers(text(boats, f"{APP}?since=2026-11-20T10:08:00Z")) == [8, 9, 10]
 
 
-def test_times_in_no_order_are_looked_through_and_said(app: Path, boats: Logs) -> None:
+def test_unordered_times_are_scanned_and_reported(app: Path, boats: Logs) -> None:
     lines = [f"2026-11-{10 + number % 9}T10:00:00Z INFO line {number}\n" for number in range(20_000)]
     app.write_text("".join(lines))
     result = boats.read(f"{APP}?since=2026-11-18T00:00:00Z&text=line%2017")
@@ -196,7 +196,7 @@ def test_a_log_without_times_says_what_to_ask_for(app: Path, boats: Logs) -> Non
     "query", ["tail=0", "tail=x", "lines=3-1", "lines=999-", "bytes=9999999-", "since=soon", "level=loud", "text=",
               "tail=1&lines=1-2", "nobody=knows", "after=x", "since=1h&until=2h", "lines=1-2&since=1h"],
 )  # fmt: skip
-def test_a_window_that_cannot_be_is_told(app: Path, boats: Logs, query: str) -> None:
+def test_an_impossible_window_is_reported(app: Path, boats: Logs, query: str) -> None:
     with pytest.raises(InvalidArgument):
         boats.read(f"{APP}?{query}")
 
@@ -372,7 +372,7 @@ def test_empty_parts_of_a_compressed_log_end_somewhere(tmp_path: Path) -> None:
     assert time.process_time() - began < 5
 
 
-def test_what_is_no_file_beside_a_log_is_none_of_it(tmp_path: Path, app: Path, boats: Logs) -> None:
+def test_entries_beside_a_log_that_are_not_files_are_ignored(tmp_path: Path, app: Path, boats: Logs) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("2026-11-20T09:00:00Z INFO line 99\n")
     Path(f"{app}.1").symlink_to(outside)
@@ -483,7 +483,7 @@ def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: 
 # Watching
 
 
-def test_a_burst_is_told_once_and_a_window_that_is_over_never(app: Path, boats: Logs, told: Any) -> None:
+def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Logs, told: Any) -> None:
     over = f"{APP}?until=2026-11-20T10:02:00Z"
     tail = f"{APP}?tail=2"
     errors = f"{APP}?level=error"

@@ -72,7 +72,7 @@ def test_links_and_devices_are_withheld(tmp_path: Path) -> None:
         source.read("zip://a.zip/odd0")
 
 
-def test_a_bomb_is_told_and_not_inflated(tmp_path: Path) -> None:
+def test_a_zip_bomb_is_reported_and_not_inflated(tmp_path: Path) -> None:
     source = pack(tmp_path / "a.zip", (entry("bomb.txt"), b"\0" * (64 << 20)), (entry("ok.txt"), b"ok"))
     with pytest.raises(InvalidArgument, match=r"bomb.txt declares 67,108,864 bytes from 65,\d+ compressed ones"):
         source.read("zip://a.zip/bomb.txt")
@@ -91,7 +91,7 @@ def forge_size(path: Path, name: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_a_member_of_another_size_than_declared_is_told(tmp_path: Path, size: int) -> None:
+def test_a_member_of_another_size_than_declared_is_reported(tmp_path: Path, size: int) -> None:
     pack(tmp_path / "a.zip", (entry("liar"), os.urandom(500) * 40)).store.close()
     forge_size(tmp_path / "a.zip", b"liar", size)
     with pytest.raises(InvalidArgument, match="liar is damaged"):
@@ -171,7 +171,7 @@ def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, me
 @pytest.mark.parametrize(
     ("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")]
 )
-def test_a_method_that_cannot_be_bounded_is_told(tmp_path: Path, method: int, named: str) -> None:
+def test_a_compression_method_without_a_bound_is_reported(tmp_path: Path, method: int, named: str) -> None:
     write_raw(tmp_path / "a.zip", [(b"bomb", method, b"x", 1)])
     with pytest.raises(InvalidArgument, match=f"bomb is compressed by {named}, but only deflate is supported"):
         objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/bomb")
@@ -221,7 +221,7 @@ def test_deeply_nested_names_are_listed_page_by_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1 << 40, (1 << 64) - 1])
-def test_sizes_of_zip64_that_are_lies_are_told(tmp_path: Path, size: int) -> None:
+def test_false_zip64_sizes_are_reported(tmp_path: Path, size: int) -> None:
     extra = struct.pack("<2H2Q", 1, 16, size, 10)
     write_raw(
         tmp_path / "a.zip",
@@ -233,7 +233,7 @@ def test_sizes_of_zip64_that_are_lies_are_told(tmp_path: Path, size: int) -> Non
         source.read("zip://a.zip/bomb")
 
 
-def test_what_lies_behind_the_bound_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_beyond_the_bound_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_INFLATED_BYTES", 1 << 20)
     source = pack(tmp_path / "a.zip", (entry("long.txt"), os.urandom(1 << 20).hex().encode()))
     assert source.read("zip://a.zip/long.txt?bytes=0-9").contents[0].text
@@ -241,7 +241,7 @@ def test_what_lies_behind_the_bound_is_told(tmp_path: Path, monkeypatch: pytest.
         source.read("zip://a.zip/long.txt?bytes=2000000-2000009")
 
 
-def test_an_encrypted_member_is_told(tmp_path: Path) -> None:
+def test_an_encrypted_member_is_reported(tmp_path: Path) -> None:
     pack(tmp_path / "a.zip", (entry("secret"), b"x")).store.close()
     data = bytearray((tmp_path / "a.zip").read_bytes())
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -253,7 +253,7 @@ def test_an_encrypted_member_is_told(tmp_path: Path) -> None:
         source.read("zip://a.zip/secret")
 
 
-def test_a_damaged_member_is_told(tmp_path: Path) -> None:
+def test_a_damaged_member_is_reported(tmp_path: Path) -> None:
     pack(tmp_path / "a.zip", (entry("a"), os.urandom(5000).hex().encode())).store.close()
     data = bytearray((tmp_path / "a.zip").read_bytes())
     data[40:44] = b"\xff\xff\xff\xff"
@@ -263,7 +263,7 @@ def test_a_damaged_member_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all" * 99, b"PK\x05\x06" + b"\xff" * 18])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(UnusableSource, match="cannot be read as a ZIP archive"):
         objects(f"zip:{tmp_path}/a.zip")
@@ -280,7 +280,7 @@ def test_a_directory_that_claims_to_be_huge_is_not_loaded(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["none.zip", ".", "fifo"])
-def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path, path: str) -> None:
     if path == "fifo":
         os.mkfifo(tmp_path / "fifo")
     with pytest.raises(UnusableSource, match="There is no file"):

@@ -169,7 +169,7 @@ def test_documents_are_all_objects_and_pictures_have_no_text(source: Objects) ->
     assert list(source.text(source.uri + "harbours/north/buoy.png")) == []
 
 
-def test_a_changed_object_has_another_version_and_is_told(place: Place, source: Objects, told: Told) -> None:
+def test_a_changed_object_has_another_version_and_is_reported(place: Place, source: Objects, told: Told) -> None:
     uri = source.uri + "README.md"
     source._polling.every = 0.05
     before = source.version(uri)

@@ -74,7 +74,7 @@ async def check_the_folder_is_served(client: Client) -> str:
     return str(result["note"])
 
 
-def test_a_bucket_that_is_silent_from_the_start_keeps_nobody_waiting(
+def test_a_bucket_that_is_silent_from_the_start_delays_no_caller(
     bucket: Bucket, proxy: StallingProxy, docs: Path
 ) -> None:
     proxy.set("silent")
@@ -138,7 +138,7 @@ def test_calls_that_wait_for_a_bucket_that_falls_silent_fail_with_the_reason_and
     asyncio.run(test())
 
 
-def test_a_search_of_the_index_goes_on_without_a_bucket_that_fell_silent_after_it_was_indexed(
+def test_a_search_of_the_index_continues_without_a_silent_bucket(
     bucket: Bucket, proxy: StallingProxy, docs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     bucket.put("b.txt", b"another lantern")

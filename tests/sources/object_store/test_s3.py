@@ -62,7 +62,7 @@ def test_odd_names_are_left_out_and_markers_are_directories(aws: str) -> None:
         source.store.close()
 
 
-def test_a_page_goes_on_behind_many_names_that_are_left_out(bucket: Bucket) -> None:
+def test_a_page_continues_after_many_names_that_are_left_out(bucket: Bucket) -> None:
     put_raw(bucket, *(f"prefix/a//{number:02}" for number in range(30)), "prefix/b")
     source = bucket.publish()
     found, after = source.page(None, 3)
@@ -105,7 +105,7 @@ def test_only_the_window_is_fetched(bucket: Bucket, monkeypatch: pytest.MonkeyPa
     assert sum(fetched) < 1 << 20
 
 
-def test_credentials_are_told_nowhere(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
+def test_credentials_are_never_shown(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "wharfinger")
     put_raw(bucket, "prefix/in.txt")
     source = bucket.publish(key="harbourmaster", secret="secretfathoms")

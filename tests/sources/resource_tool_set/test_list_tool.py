@@ -15,7 +15,7 @@ from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES
 
 
-def test_resources_are_listed_in_pages_that_go_on(ask: Ask, source: Folder, charts: Path) -> None:
+def test_resources_are_listed_in_pages(ask: Ask, source: Folder, charts: Path) -> None:
     many_names(charts, [f"n{number:04d}.txt" for number in range(620)])
     uris: list[str] = []
     cursor: dict[str, str] = {}

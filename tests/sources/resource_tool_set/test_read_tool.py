@@ -71,7 +71,7 @@ def read_on(ask: Ask, uri: str, **arguments: Any) -> list[str]:
     return parts
 
 
-def test_what_is_no_text_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
+def test_binary_data_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
     fetched, _ = call(ask, "fetch", id=f"{source.uri}/harbours/north/buoy.png")
     assert fetched["metadata"] == {"mimeType": "image/png", "size": "16"}
     assert "read_resource" in fetched["text"]

@@ -99,7 +99,7 @@ def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filte
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_a_hostile_path_or_query_holds_up_nobody(tmp_path: Path, indexed: bool) -> None:
+def test_a_hostile_path_or_query_delays_no_caller(tmp_path: Path, indexed: bool) -> None:
     """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both were matched by going back."""
     folder = tmp_path / "charts"
     folder.mkdir()

@@ -48,7 +48,7 @@ def test_the_tools_are_listed_with_what_a_host_wants_to_know(ask: Ask) -> None:
         ("fetch", {"id": "file:///charts/../secret"}),
     ],
 )
-def test_what_cannot_be_is_told_to_the_model(ask: Ask, tool: str, arguments: dict[str, str]) -> None:
+def test_an_impossible_request_is_reported_to_the_model(ask: Ask, tool: str, arguments: dict[str, str]) -> None:
     with pytest.raises(ToolError) as caught:
         call(ask, tool, **arguments)
     assert "Internal" not in str(caught.value)

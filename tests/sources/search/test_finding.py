@@ -24,7 +24,7 @@ def test_the_right_place_is_among_the_first_five(monkeypatch: pytest.MonkeyPatch
     assert len(found) - len(missed) >= LEAST * len(found), missed
 
 
-def test_half_of_the_questions_about_each_tree_are_held_out() -> None:
+def test_half_of_the_questions_about_each_tree_are_reserved() -> None:
     every = list(questions())
     assert Counter((one.tree, one.half) for one in every) == {(tree, half): 10 for tree in TREES for half in HALVES}
     assert len({one.query for one in every}) == len(every)

@@ -193,7 +193,7 @@ def test_until_the_index_is_complete_the_source_is_searched_and_that_is_reported
     run(main())
 
 
-def test_a_client_that_asks_is_told_the_progress(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_with_a_progress_token_gets_progress(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wharfinger.sources import resource_tools
 
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.3)
@@ -216,7 +216,7 @@ def test_a_client_that_asks_is_told_the_progress(cache: Path, monkeypatch: pytes
     assert told[0].startswith("Indexing: ")
 
 
-def test_indexing_holds_up_nobody(tmp_path: Path, serving: Serving) -> None:
+def test_indexing_delays_no_caller(tmp_path: Path, serving: Serving) -> None:
     """The event loop goes on while much is indexed."""
     root = tmp_path / "many"
     root.mkdir()
@@ -235,7 +235,7 @@ def test_indexing_holds_up_nobody(tmp_path: Path, serving: Serving) -> None:
     run(main())
 
 
-def test_a_source_that_fails_is_told_and_holds_up_no_other(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_source_is_reported_and_delays_no_other(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Source):
         name = "broken"
 
@@ -347,7 +347,7 @@ def test_a_damaged_index_is_rebuilt_and_that_is_logged(
     assert "rebuilt" in caplog.text
 
 
-def test_an_index_of_another_version_is_made_anew_without_a_warning(
+def test_an_index_of_another_version_is_rebuilt_without_a_warning(
     cache: Path, serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     shelf = Shelf(one="alpha")
@@ -398,7 +398,7 @@ def test_an_index_that_is_full_says_so_and_finds_by_name(serving: Serving) -> No
     run(main())
 
 
-def test_indexes_of_other_sources_make_room_when_nobody_uses_them(cache: Path, serving: Serving) -> None:
+def test_unused_indexes_of_other_sources_make_room(cache: Path, serving: Serving) -> None:
     class Other(Shelf):
         pass
 
@@ -413,7 +413,7 @@ def test_indexes_of_other_sources_make_room_when_nobody_uses_them(cache: Path, s
     assert len(list(cache.glob("*.sqlite"))) == 1
 
 
-def test_a_folder_that_cannot_be_used_is_told_and_search_works(
+def test_an_unusable_folder_is_reported_and_search_works(
     tmp_path: Path, serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -523,7 +523,7 @@ def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Servi
     run(main())
 
 
-def test_an_index_of_which_most_is_gone_is_made_anew(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_with_mostly_removed_documents_is_rebuilt(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(index_store, "MAX_ORPHANS", 2)
     monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
@@ -672,7 +672,7 @@ def test_any_query_is_answered_soon(serving: Serving) -> None:
     run(main())
 
 
-def test_a_word_with_a_slip_is_read_as_the_nearest_and_that_is_said(serving: Serving) -> None:
+def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so(serving: Serving) -> None:
     shelf = Shelf(one="the heartbeat of it", two="a harbour", three="class HarbourMaster:\n    def call(self):")
 
     async def main() -> None:

@@ -147,7 +147,7 @@ def test_no_text_is_kept(store: IndexStore, tmp_path: Path) -> None:
     assert b"secret" not in (tmp_path / "index.sqlite").read_bytes()
 
 
-def test_an_index_that_is_stale_is_told(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_index_is_reported(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ORPHANS", 3)
     for number in range(5):
         assert not store.is_stale(False)
@@ -170,7 +170,7 @@ def test_an_index_is_used_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 500, b"SQLite format 3\0" + b"\xff" * 8000])
-def test_what_is_no_index_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_index_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "index.sqlite"
     path.write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):

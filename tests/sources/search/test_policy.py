@@ -145,7 +145,7 @@ async def test_sources_that_may_not_be_read_are_not_named(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-async def test_messages_of_commits_are_found_only_by_those_who_may_read_everything(
+async def test_commit_messages_are_found_only_by_callers_who_may_read_everything(
     serving: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
     place = make(tmp_path / "repo", {"seen.md": "seen\n", "private/pay.md": "x\n"})

@@ -40,7 +40,9 @@ def own_postgres() -> Iterator[PostgresServer]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_pages_go_on_after_postgres_restarted(own_postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+def test_pages_continue_after_a_restart_of_postgres(
+    own_postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
     """A position is a key, so nothing is lost; while the server is down, every way of reading says so."""
     name = own_postgres.database(
         f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
@@ -111,7 +113,7 @@ def test_readers_during_a_restart_of_postgres_get_rows_or_a_reason(
     assert good[0] > before
 
 
-def test_an_sqlite_file_that_is_replaced_is_read_anew(sqlite_shop: Shop, tmp_path: Path) -> None:
+def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path) -> None:
     """Its tables, too; in between it is missing."""
     source, top = sqlite_shop.source, sqlite_shop.top
     source.read(f"{top}/orders/rows")

@@ -132,7 +132,7 @@ def test_one_row_and_one_value(shop: Database) -> None:
         shop.read(f"{shop.uri}/shop/orders/rows/x/word")
 
 
-def test_a_server_that_is_down_is_unreachable_and_its_password_is_not_said() -> None:
+def test_a_stopped_server_is_unreachable_and_its_password_is_hidden() -> None:
     source = sql("mysql+pymysql://reader:hush-hush@127.0.0.1:9/shop", label="shop", read_only_by_role=True)
     with pytest.raises(DatabaseUnreachable) as caught:
         source.read(f"{source.uri}/shop/orders/rows")

@@ -184,7 +184,7 @@ BAD = (
 )  # fmt: skip
 
 
-def test_windows_that_cannot_be_are_told(shop: Any) -> None:
+def test_impossible_windows_are_reported(shop: Any) -> None:
     """The message says what to write."""
     for query in BAD:
         with pytest.raises(InvalidArgument):

@@ -84,7 +84,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
         "/a" * 20_000,
     ],
 )
-def test_what_is_no_uri_of_a_table_is_not_found(rest: str) -> None:
+def test_an_invalid_table_uri_is_not_found(rest: str) -> None:
     """In the way in which what is missing is not found."""
     uris = SqlUris("sqlite://shop", "main")
     if rest == "/":

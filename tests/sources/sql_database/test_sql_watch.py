@@ -32,7 +32,7 @@ def watch(source: Database, told: Told, *uris: str | None) -> None:
         source.watch(uri, told)
 
 
-def test_a_change_is_told_within_a_second_and_only_to_whom_it_concerns(shop: Shop, told: Told) -> None:
+def test_a_change_is_reported_within_a_second_and_only_for_its_table(shop: Shop, told: Told) -> None:
     """By what the rows hold, and not by the table that was written to."""
     rows = [f"{shop.top}/orders/rows", f"{shop.top}/customers/rows", f"{shop.top}/orders", f"{shop.top}/orders/rows/2"]
     watch(shop.source, told, *rows, None)
@@ -52,7 +52,7 @@ def test_a_change_is_told_within_a_second_and_only_to_whom_it_concerns(shop: Sho
         told.changes.clear()
 
 
-def test_a_burst_is_told_a_few_times_and_its_last_state_always(shop: Shop, told: Told) -> None:
+def test_a_burst_is_reported_a_few_times_and_its_last_state_always(shop: Shop, told: Told) -> None:
     """1,000 changes: whoever reads after the last notice has seen the last of them."""
     uri = f"{shop.top}/orders/rows"
     seen: list[str] = []
@@ -114,7 +114,7 @@ ANALYZE;
 """
 
 
-def test_a_channel_tells_of_a_change_in_the_middle_of_a_large_table(
+def test_a_channel_reports_a_change_in_the_middle_of_a_large_table(
     postgres: PostgresServer, publish: Callable[..., Database], told: Told
 ) -> None:
     """Which nothing else would tell at once; and it goes on once the connection that listened was lost."""
@@ -142,7 +142,7 @@ def test_a_channel_tells_of_a_change_in_the_middle_of_a_large_table(
     assert until(lambda: postgres.run(listens)[0][0] == 0), "nobody listens where nobody watches"
 
 
-def test_rows_appended_to_a_large_table_are_told_without_a_channel(
+def test_rows_appended_to_a_large_table_are_reported_without_a_channel(
     postgres: PostgresServer, publish: Callable[..., Database], told: Told
 ) -> None:
     """By its last key; what changes in its middle is told by the counters, which PostgreSQL keeps some seconds."""

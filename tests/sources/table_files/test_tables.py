@@ -174,7 +174,7 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
         ("rows=1-2&rows=1-2", "given twice"),
     ],
 )
-def test_what_cannot_be_asked_is_told(source: Tables, query: str, said: str) -> None:
+def test_an_impossible_query_is_reported(source: Tables, query: str, said: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         source.read(f"table://sales/tides.csv?{query}")
     assert said in str(caught.value)
@@ -196,7 +196,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_told_with_its_place(folder: Path, source: Tables, name: str) -> None:
+def test_a_broken_table_is_reported_with_its_position(folder: Path, source: Tables, name: str) -> None:
     content, said = BROKEN[name]
     (folder / name).write_bytes(content)
     with pytest.raises(UnreadableTable) as caught:
@@ -354,7 +354,7 @@ def test_a_pattern_and_a_file_publish_what_they_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["none.csv", "notes.txt", "none/*.csv"])
-def test_what_is_no_table_is_refused(folder: Path, path: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(folder: Path, path: str) -> None:
     with pytest.raises(UnusableSource):
         tables(folder / path)
 
@@ -371,7 +371,7 @@ def test_the_text_of_a_table_is_searched(source: Tables) -> None:
     assert [hit.uri for hit in search_documents(source, "grimsby", 5)] == ["table://sales/tides.csv"]
 
 
-def test_a_changed_table_is_told(folder: Path, source: Tables, told: Told) -> None:
+def test_a_changed_table_is_reported(folder: Path, source: Tables, told: Told) -> None:
     uri = "table://sales/tides.csv?rows=1-10"
     before = source.version(uri)
     source.watch(uri, told)

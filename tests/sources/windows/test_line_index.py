@@ -56,14 +56,14 @@ def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
         assert index.find(BytesContent(data), line) == expected(data, line)
 
 
-def test_a_search_ends_where_it_is_told_to() -> None:
+def test_a_search_ends_at_the_given_position() -> None:
     data = b"x" * 1_000 + b"\n" * 10
     index = LineIndex()
     assert index.find(BytesContent(data), 2, until=100) == LineStart(100, 0)
     assert index.scanned <= 160
 
 
-def test_a_search_that_takes_too_long_says_how_far_it_came_and_goes_on_there() -> None:
+def test_a_search_that_takes_too_long_returns_its_position_and_continues_there() -> None:
     data = b"line\n" * 1_000
     index = LineIndex()
     with pytest.raises(NotReached) as caught:

@@ -74,7 +74,7 @@ def test_a_query_is_split_from_its_uri() -> None:
 
 
 @pytest.mark.parametrize("uri", ["x:///a?", "x:///a?lines", "x:///a?=1", "x:///a?a=1&a=2", "x:///a?a=1&"])
-def test_a_query_that_says_nothing_or_twice_is_refused(uri: str) -> None:
+def test_an_empty_or_repeated_parameter_is_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument):
         split_query(uri)
 
@@ -112,7 +112,7 @@ def test_what_is_small_is_read_whole_and_has_no_window() -> None:
     assert (contents.text, contents.mime_type, contents.meta) == ("fähre\r\n", "text/plain", UNSET)
 
 
-def test_what_is_large_is_read_as_its_first_window_and_says_how_to_go_on(small: None) -> None:
+def test_a_large_text_is_read_as_its_first_window_with_the_next_uri(small: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
     first, further = read(data, whole=100)
     assert first.text == "line 1\nline 2\nline 3\nline 4\nline 5\n"
@@ -159,7 +159,7 @@ def test_lines_that_were_asked_for_may_be_more_than_a_window_has(small: None) ->
     assert further.uri == f"{URI}?lines=10-90"
 
 
-def test_a_line_that_is_longer_than_a_window_goes_on_by_bytes(small: None) -> None:
+def test_a_line_longer_than_a_window_continues_by_bytes(small: None) -> None:
     data = "é".encode() * 1000 + b"\nend\n"
     first = read(data, "lines=1-", whole=100)[0]
     assert first.text == "é" * 32
@@ -168,7 +168,7 @@ def test_a_line_that_is_longer_than_a_window_goes_on_by_bytes(small: None) -> No
     assert joined == data.decode()
 
 
-def test_what_is_no_text_has_no_lines() -> None:
+def test_binary_data_has_no_lines() -> None:
     for query in ("lines=1-2", "tail=1"):
         with pytest.raises(InvalidArgument, match="bytes=0-65535"):
             read(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", query)
@@ -355,7 +355,7 @@ def test_a_name_or_query_of_the_source_stays_in_the_windows_that_follow() -> Non
     assert meta_of(contents)[NEXT] == f"{base}&bytes=4000-"
 
 
-def test_the_notice_of_the_next_window_is_told_apart_from_content(small: None) -> None:
+def test_the_notice_of_the_next_window_differs_from_content(small: None) -> None:
     first, further = read(b"line\n" * 100, whole=100)
     assert window.is_continuation(further)
     assert not window.is_continuation(first)

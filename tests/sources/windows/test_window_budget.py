@@ -12,7 +12,7 @@ import pytest
 from wharfinger.source import Source
 from wharfinger.sources import files, logs, sql
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES, BytesContent, read_content
-from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, limited, window_budget, window_bytes
+from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, window_budget, window_bytes, within_budget
 
 BUDGET = 1_000
 
@@ -31,9 +31,15 @@ def joined(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
 
 
 def test_a_budget_ends_with_the_read_that_it_is_for() -> None:
-    assert (has_budget(), window_bytes(), limited(5), cell_bytes(99)) == (False, WINDOW_BYTES, 5, 99)
+    assert (has_budget(), window_bytes(), within_budget(5), cell_bytes(99)) == (False, WINDOW_BYTES, 5, 99)
     with window_budget(160):
-        assert (has_budget(), window_bytes(), limited(161), limited(159), cell_bytes(99)) == (True, 160, 160, 159, 10)
+        assert (has_budget(), window_bytes(), within_budget(161), within_budget(159), cell_bytes(99)) == (
+            True,
+            160,
+            160,
+            159,
+            10,
+        )
         with window_budget(20):
             assert window_bytes() == 20
         assert window_bytes() == 160
@@ -62,7 +68,7 @@ def test_a_text_at_the_budget_is_whole_and_one_byte_more_makes_windows(size: int
     assert len(content.text or "") <= BUDGET
 
 
-def test_data_that_is_no_text_is_read_whole() -> None:
+def test_binary_data_is_read_whole() -> None:
     data = BytesContent(bytes(range(256)) * 10)
     with window_budget(BUDGET):
         (content,) = read_content("file:///a.bin", "file:///a.bin", "a.bin", data, None)

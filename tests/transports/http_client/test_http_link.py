@@ -227,7 +227,7 @@ def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
     run(test())
 
 
-def test_cancelling_tells_the_server_in_the_handshake_era() -> None:
+def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
     """Spec §2.9: a disconnect says nothing there."""
     reported: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -287,7 +287,7 @@ def test_no_server_says_which_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "ftp://host/mcp", "/mcp", "http://host:99999999/mcp", "http://[::1/mcp"])
-def test_what_is_no_url_is_said_at_once(url: str) -> None:
+def test_invalid_url_is_reported_at_once(url: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="is not a URL"):
             HttpLink(url, LIMITS)
@@ -349,7 +349,7 @@ def test_error_object_counts_whatever_the_status() -> None:
     run(test())
 
 
-def test_error_without_an_id_is_no_answer_where_others_may_follow() -> None:
+def test_error_without_an_id_is_not_an_answer_if_others_may_follow() -> None:
     """As an event it may be about anything; the body of a POST is about its request alone."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:

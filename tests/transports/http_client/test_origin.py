@@ -66,7 +66,7 @@ def test_refusals_of_one_request_are_bounded() -> None:
     run(test())
 
 
-def test_who_gives_up_gets_what_the_server_said() -> None:
+def test_auth_that_gives_up_raises_the_answer_of_the_server() -> None:
     async def test() -> None:
         async with linked(wants_good, auth=Keys()) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
@@ -75,7 +75,7 @@ def test_who_gives_up_gets_what_the_server_said() -> None:
     run(test())
 
 
-def test_deadline_stands_still_while_somebody_signs_in() -> None:
+def test_deadline_is_paused_while_a_user_signs_in() -> None:
     async def test() -> None:
         async with linked(wants_good, auth=Keys("old", "good", takes=0.3)) as link:
             assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}

@@ -84,7 +84,7 @@ def test_streams_of_all_clients_are_bounded() -> None:
         assert (reply.status, reply.error) == (503, -32603)
 
 
-def test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody() -> None:
+def test_listener_that_never_reads_costs_bounded_memory_and_delays_no_other() -> None:
     """Security H33, U08."""
     limit = 50_000
     with ServerThread(SampleService(Limits(backlog=limit)), limits=HttpLimits(drain=0.3)) as server:

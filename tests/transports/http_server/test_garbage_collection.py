@@ -77,7 +77,7 @@ def test_a_collector_that_is_off_is_left_alone() -> None:
     gc.enable()
 
 
-def test_what_somebody_has_frozen_stays_frozen() -> None:
+def test_objects_frozen_by_the_application_stay_frozen() -> None:
     ring = Ring()
     gc.freeze()
     try:
@@ -88,7 +88,7 @@ def test_what_somebody_has_frozen_stays_frozen() -> None:
         gc.unfreeze()
 
 
-def test_a_server_that_grows_by_a_step_is_frozen_anew() -> None:
+def test_a_server_that_grows_by_a_step_is_frozen_again() -> None:
     with Collector() as entered:
         entered.grew(FREEZE_STEP - 1)
         young = Ring()

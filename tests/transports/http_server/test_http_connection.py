@@ -81,7 +81,7 @@ def test_heads_and_trailers_are_bounded(request_: bytes) -> None:
         assert statuses(theirs, ours, request_) == (200, 431)
 
 
-def test_a_trailer_is_no_header() -> None:
+def test_a_trailer_is_not_a_header() -> None:
     """uvicorn's application takes it for a header that a proxy has checked (RFC 9110 §6.5.1)."""
     request = read("principal", chunked=b"X-User: admin\r\n\r\n")
     with (

@@ -212,7 +212,7 @@ def test_quiet_streams_are_kept_alive() -> None:
         assert pair.down.chunk().startswith(b":")
 
 
-def test_a_slow_reader_gets_errors_for_some_reads_and_holds_up_nobody() -> None:
+def test_a_slow_reader_gets_errors_for_some_reads_and_delays_no_other() -> None:
     service = SampleService(Limits(unread=2 * 1024 * 1024))
     with ServerThread(service) as http, Pair(http).open() as slow, Pair(http).open() as other:
         for id in range(40):
@@ -220,7 +220,7 @@ def test_a_slow_reader_gets_errors_for_some_reads_and_holds_up_nobody() -> None:
         assert other.ask("ping", id="p")["id"] == "p"
         app = find_app(http)
         assert app.sse is not None
-        buffered = [server.parked_bytes + server.down._size for server in app.sse._table.values()]
+        buffered = [server.parked_bytes + server.events._size for server in app.sse._table.values()]
         assert max(buffered) < 8 * 1024 * 1024
         answers = [slow.down.event() for _ in range(40)]
         assert sorted(answer["id"] for answer in answers) == list(range(1, 41))

@@ -92,7 +92,7 @@ def test_a_request_that_runs_is_read_on_from_another_connection(server: ServerTh
         assert wire.event() is None
 
 
-def test_a_call_may_close_its_connection_and_goes_on(server: ServerThread, wire: RawClient) -> None:
+def test_a_call_may_close_its_connection_and_continue(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     begin(wire, session, "polled", "p")
     assert wire.event() is None
@@ -163,7 +163,7 @@ def test_event_ids_of_another_session_bring_nothing(server: ServerThread, wire: 
             other.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 other.event()
-        while find_app(server).sessions._table["", bob.encode()].own.reader is not None:
+        while find_app(server).sessions._table["", bob.encode()].own_stream.reader is not None:
             pass
 
 
@@ -253,7 +253,7 @@ def test_replay_buffers_are_bounded_each_and_together() -> None:
     assert (buffers.sizes.total, buffers.buffers) == (0, {})
 
 
-def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
+def test_notifications_without_a_reader_are_bounded_and_hints_not_repeated() -> None:
     stream = ReplayStream(ReplayBuffer(ReplayBuffers(HttpLimits()), ""), "t", 1)
     hint = b'{"method":"notifications/resources/list_changed"}'
     assert [stream.push(hint, 0.0) for _ in range(100)] == [True] * 100

@@ -121,7 +121,7 @@ def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Ra
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"id":1,"method":"ping"}']
 )
-def test_body_that_is_no_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
+def test_invalid_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
     session = wire.initialize()
     assert wire.ask("POST", body=body, mcp_session_id=session).status == 400
     assert wire.in_session(session, "ping").status == 200
@@ -235,7 +235,7 @@ def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: Ra
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_nothing_is_said_for_what_was_cancelled(server: ServerThread, wire: RawClient) -> None:
+def test_nothing_is_sent_for_a_cancelled_request(server: ServerThread, wire: RawClient) -> None:
     """Security L11: not even by a handler that goes on."""
     session = wire.initialize()
     with server.wire() as waiting:

@@ -23,7 +23,7 @@ from wharfinger.server.features.feature_set import Features, VisibleFeature
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.media import Media
-from wharfinger.server.features.result_errors import check_texts, unusable
+from wharfinger.server.features.result_errors import check_texts, unusable_result
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature
 from wharfinger.server.signature.complete import Complete
@@ -121,7 +121,7 @@ class PromptFeature:
         try:
             messages = await with_media_read(self._services, request, [_message(item) for item in items])
         except (TypeError, ValueError, OSError) as error:
-            raise unusable(function, value, error) from error
+            raise unusable_result(function, value, error) from error
         check_texts(function, [message.content for message in messages])
         return t.GetPromptResult(messages=messages, description=self.definition.description)
 

@@ -16,7 +16,7 @@ from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.features.feature_registration import check_scopes
 from wharfinger.server.features.handler_function import HandlerFunction
-from wharfinger.server.features.result_errors import place_of
+from wharfinger.server.features.result_errors import location_of
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
@@ -127,7 +127,7 @@ def make_resource(
     check_scheme(uri, function)
     if inspect.isgeneratorfunction(function):
         raise TypeError(
-            f"{place_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
+            f"{location_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
         )
     template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
     shared: dict[str, Any] = {
@@ -149,7 +149,7 @@ def make_resource(
             try:
                 check_uri(uri)
             except InvalidParams as error:
-                raise ValueError(f"{place_of(function)}: {uri!r}: {error}") from None
+                raise ValueError(f"{location_of(function)}: {uri!r}: {error}") from None
         template = None
         definition = t.Resource(uri=uri, size=_or_unset(size), **shared)
     variables = template.variables if template else ()
@@ -223,7 +223,7 @@ def check_scheme(template: str, function: Callable[..., Any]) -> None:
     """Raise ValueError for a URI or template without a scheme, which no absolute URI can match."""
     if not _HAS_SCHEME.match(template):
         raise ValueError(
-            f"{place_of(function)}: {template!r} has no scheme: write a URI such as notes://today or file:///x."
+            f"{location_of(function)}: {template!r} has no scheme: write a URI such as notes://today or file:///x."
         )
 
 

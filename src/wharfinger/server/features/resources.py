@@ -37,7 +37,7 @@ from wharfinger.server.features.resource import (
     check_uri,
     make_resource,
 )
-from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
+from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable_result
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.near_uris import add_near_uris
@@ -400,7 +400,7 @@ class Resources:
         try:
             return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
         except (TypeError, ValueError, RecursionError) as error:
-            raise unusable(function, value, error) from error
+            raise unusable_result(function, value, error) from error
 
     async def _finish(
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any

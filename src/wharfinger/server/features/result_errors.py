@@ -17,7 +17,7 @@ from wharfinger import types as t
 from wharfinger.server.features.media import Media
 from wharfinger.server.signature.type_schemas import to_json
 
-__all__ = ["UNAWAITED", "UnusableResult", "check_texts", "place_of", "refuse_unawaited", "unusable"]
+__all__ = ["UNAWAITED", "UnusableResult", "check_texts", "location_of", "refuse_unawaited", "unusable_result"]
 
 UNAWAITED = "<coroutine object "
 """The beginning of `str()` of a coroutine."""
@@ -42,7 +42,7 @@ def code_of(function: Any) -> Any:
     return getattr(function, "__code__", None)
 
 
-def place_of(function: Any) -> str:
+def location_of(function: Any) -> str:
     """Return the function's name, and the file and line where it is defined."""
     while isinstance(function, functools.partial):
         function = cast("Any", function).func
@@ -51,12 +51,12 @@ def place_of(function: Any) -> str:
     return f"{name}()" if code is None else f"{name}() ({code.co_filename}:{code.co_firstlineno})"
 
 
-def unusable(function: Callable[..., Any], value: Any, error: Exception) -> UnusableResult:
+def unusable_result(function: Callable[..., Any], value: Any, error: Exception) -> UnusableResult:
     """Return the error to raise for a result that `error` says cannot be sent."""
     if isinstance(error, UnusableResult):
         return error
     problem = None if isinstance(error, OSError) else _find_problem(value)
-    return UnusableResult(f"{place_of(function)} returned a value that cannot be sent: {problem or error}")
+    return UnusableResult(f"{location_of(function)} returned a value that cannot be sent: {problem or error}")
 
 
 def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
@@ -67,7 +67,7 @@ def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
     found = _UNAWAITED.fullmatch(text)
     if found is not None:
         raise UnusableResult(
-            f"{place_of(function)} returned the text of a coroutine instead of its result: await {found[1]}(…)."
+            f"{location_of(function)} returned the text of a coroutine instead of its result: await {found[1]}(…)."
         )
 
 
@@ -78,7 +78,7 @@ def check_texts(function: Callable[..., Any], blocks: Sequence[Any]) -> None:
             text: object = block.text
             if not isinstance(text, str):
                 raise UnusableResult(
-                    f"{place_of(function)} returned a TextContent whose text is {type(text).__name__}."
+                    f"{location_of(function)} returned a TextContent whose text is {type(text).__name__}."
                 )
             if text.startswith(UNAWAITED):
                 refuse_unawaited(function, text)

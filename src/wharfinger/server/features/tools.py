@@ -33,7 +33,7 @@ from wharfinger.server.features.feature_registration import (
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
-from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
+from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable_result
 from wharfinger.server.features.tool_results import Output, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.header_params import header_params_of
@@ -245,7 +245,7 @@ class ToolFeature:
         try:
             result = self._output.result(await with_media_read(self._services, request, value))
         except _RESULT_ERRORS as error:
-            raise unusable(self.function, value, error) from error
+            raise unusable_result(self.function, value, error) from error
         check_texts(self.function, result.content)
         return result
 

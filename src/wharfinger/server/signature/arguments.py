@@ -31,7 +31,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger.content.text import printable
 from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
-from wharfinger.server.features.result_errors import place_of
+from wharfinger.server.features.result_errors import location_of
 from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members
 from wharfinger.server.signature.complete import Complete
@@ -129,8 +129,8 @@ class Signature:
             annotation = known.get(parameter.name, parameter.annotation)
             if parameter.name == "ctx" and annotation is parameter.empty:
                 raise TypeError(
-                    f"{place_of(function)}: ctx has no annotation: write ctx: Context for the context of the request, "
-                    "or ctx: str for an argument of that name."
+                    f"{location_of(function)}: ctx has no annotation: write ctx: Context for the context of the "
+                    "request, or ctx: str for an argument of that name."
                 )
             if (depends := depends_of(annotation)) is not None:
                 self.needs[parameter.name] = plan(depends)
@@ -359,7 +359,7 @@ def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
         if got and not isinstance(parameter.default, bool):  # a bool is an int to type checkers
             kind = type(parameter.default).__name__
             raise TypeError(
-                f"{place_of(function)}: the default of {parameter.name!r} is of type {kind}: "
+                f"{location_of(function)}: the default of {parameter.name!r} is of type {kind}: "
                 f"{expected[:1].lower()}{expected[1:]}, as its annotation says."
             ) from None
     except (TypeError, ValueError, NotImplementedError):

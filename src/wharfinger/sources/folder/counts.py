@@ -46,7 +46,7 @@ def count(tree: FileTree, seconds: float) -> Count:
     entries = tree.walk()
     try:
         for entry in entries:
-            if entry.directory:
+            if entry.is_directory:
                 directories += 1
                 for why, amount in entry.listing.withheld.items():
                     withheld[why] = withheld.get(why, 0) + amount

@@ -13,24 +13,24 @@ Parts = tuple[str, ...]
 
 
 class ReadableTree:
-    """The `TreeView` of the current caller, for a tree whose URIs begin with `inside`."""
+    """The `TreeView` of the current caller, for a tree whose URIs begin with `prefix`."""
 
-    def __init__(self, inside: str) -> None:
-        self._inside = inside
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
 
     def prefix(self, parts: Parts) -> str:
         """Return the beginning of all URIs in a directory."""
-        return f"{self._inside}{join_parts(parts)}/" if parts else self._inside
+        return f"{self._prefix}{join_parts(parts)}/" if parts else self._prefix
 
     def names(self, parts: Parts) -> Callable[[str], bool] | None:
         """Return a function that returns whether an entry of a directory may be read; None if all of them may be."""
         return readable_names(self.prefix(parts))
 
-    def enters(self, parts: Parts) -> bool:
+    def may_read_below(self, parts: Parts) -> bool:
         """Return whether anything below a directory may be read."""
         return may_read_below(self.prefix(parts))
 
-    def whole(self, parts: Parts) -> bool:
+    def reads_all_below(self, parts: Parts) -> bool:
         """Return whether everything below a directory may be read.
 
         If not, its dates are not shown: they would reveal when hidden entries were added or removed.
@@ -38,6 +38,6 @@ class ReadableTree:
         return reads_all_below(self.prefix(parts))
 
 
-def readable_tree(inside: str) -> ReadableTree | None:
+def readable_tree(prefix: str) -> ReadableTree | None:
     """Return the view of the current caller, or None if the caller may read the whole tree."""
-    return None if reads_all_below(inside) else ReadableTree(inside)
+    return None if reads_all_below(prefix) else ReadableTree(prefix)

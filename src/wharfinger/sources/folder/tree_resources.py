@@ -121,7 +121,7 @@ class TreeResources:
         tree: The directories and files.
         uri: The URI of the top directory.
         label: The name of the top directory.
-        inside: The beginning of all URIs below the top; by default `uri` and a slash.
+        prefix: The beginning of all URIs below the top; by default `uri` and a slash.
         max_size: The largest file that is read whole, in bytes. Of a larger one, the first window is read.
         adjust: Changes each resource before it is shown.
         versioned: Whether resources and contents have their version in `_meta`.
@@ -137,7 +137,7 @@ class TreeResources:
         uri: str,
         label: str,
         *,
-        inside: str = "",
+        prefix: str = "",
         max_size: int = MAX_READ_BYTES,
         adjust: Adjust | None = None,
         versioned: bool = True,
@@ -149,8 +149,8 @@ class TreeResources:
         self.tree = tree
         self.uri = uri
         self.label = label
-        self.inside = inside or (uri if uri.endswith("/") else uri + "/")
-        self.template = f"{self.inside}{{+path}}"
+        self.prefix = prefix or (uri if uri.endswith("/") else uri + "/")
+        self.template = f"{self.prefix}{{+path}}"
         self.max_size = max_size
         self._adjust = adjust
         self._versioned = versioned
@@ -165,11 +165,11 @@ class TreeResources:
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI is the top or below it. It need not exist."""
-        return uri.startswith(self.inside) or uri == self.uri
+        return uri.startswith(self.prefix) or uri == self.uri
 
     def uri_of(self, parts: Parts) -> str:
         """Return the URI of a path below the top."""
-        return self.inside + join_parts(parts) if parts else self.uri
+        return self.prefix + join_parts(parts) if parts else self.uri
 
     def locate(self, uri: str) -> tuple[Parts, bool]:
         """Return the path that a URI without a query names, and whether it can only be a directory.
@@ -179,10 +179,10 @@ class TreeResources:
         """
         if uri == self.uri:
             return (), True
-        if not uri.startswith(self.inside):
+        if not uri.startswith(self.prefix):
             raise ResourceNotFound(uri)
         try:
-            parts, slashed = split_path(uri[len(self.inside) :])
+            parts, slashed = split_path(uri[len(self.prefix) :])
         except UnreadableUri:
             raise ResourceNotFound(uri) from None
         return parts, slashed or not parts
@@ -215,7 +215,7 @@ class TreeResources:
 
     def view(self) -> ReadableTree | None:
         """Return what the current caller may read of this tree; None if everything."""
-        return readable_tree(self.inside)
+        return readable_tree(self.prefix)
 
     # Lists
 
@@ -235,7 +235,7 @@ class TreeResources:
                 resource = self._entry(entry, began)
                 if resource is not None:
                     resources.append(resource)
-                    position = TreePosition(entry.directory, entry.parts)
+                    position = TreePosition(entry.is_directory, entry.parts)
         finally:
             entries.close()
             self.tree.listed_at = time.monotonic()
@@ -250,31 +250,31 @@ class TreeResources:
             ResourceNotFound: there is no such directory.
         """
         parts, _ = self.locate(uri)
-        with found(uri), self.tree.directory(parts) as place:
-            return self._children(place, parts, after, limit)
+        with found(uri), self.tree.directory(parts) as directory:
+            return self._children(directory, parts, after, limit)
 
     def _children(
-        self, place: OpenDirectory, parts: Parts, after: str | None, limit: int
+        self, directory: OpenDirectory, parts: Parts, after: str | None, limit: int
     ) -> tuple[list[t.Resource], str | None]:
-        listing = self.tree.listing(place)
+        listing = self.tree.listing(directory)
         began = time.monotonic()
         resources: list[t.Resource] = []
         last: TreePosition | None = None
         view = self.view()
         shows = None if view is None else view.names(parts)
-        for directory, name in _names(listing, after):
+        for is_directory, name in _names(listing, after):
             if shows is not None and not shows(name):
                 continue
             if len(resources) == limit and last is not None:
                 return resources, write_key(last)
-            resource = self._child(place.handle, (*parts, name), directory, began)
+            resource = self._child(directory.handle, (*parts, name), is_directory, began)
             if resource is not None:
                 resources.append(resource)
-                last = TreePosition(directory, (name,))
+                last = TreePosition(is_directory, (name,))
         return resources, None
 
     def _entry(self, entry: TreeEntry, began: float) -> t.Resource | None:
-        if not entry.directory:
+        if not entry.is_directory:
             return self._child(entry.handle, entry.parts, False, began)
         try:
             with missing_as_not_served():
@@ -283,7 +283,7 @@ class TreeResources:
             return None
         return self._resource(entry.parts, mime.DIRECTORY, status)
 
-    def _child(self, handle: Handle, parts: Parts, directory: bool, began: float) -> t.Resource | None:
+    def _child(self, handle: Handle, parts: Parts, is_directory: bool, began: float) -> t.Resource | None:
         """Return the resource of an entry of a directory. `began` is when the list began (monotonic clock)."""
         name = parts[-1]
         try:
@@ -291,7 +291,7 @@ class TreeResources:
                 status = stat_entry(handle, name)
         except NotServed:
             return None
-        kind = mime.DIRECTORY if directory else listed_type(handle, name)
+        kind = mime.DIRECTORY if is_directory else listed_type(handle, name)
         heading = ""
         if self._headings is not None:
             read = time.monotonic() - began < HEADING_SECONDS
@@ -301,21 +301,21 @@ class TreeResources:
     def _resource(
         self, parts: Parts, kind: str, status: os.stat_result, uri: str = "", heading: str = ""
     ) -> t.Resource | None:
-        directory = kind == mime.DIRECTORY
-        view = self.view() if directory else None
-        modified = status.st_mtime if view is None or view.whole(parts) else None
+        is_directory = kind == mime.DIRECTORY
+        view = self.view() if is_directory else None
+        modified = status.st_mtime if view is None or view.reads_all_below(parts) else None
         name = shown(parts[-1] if parts else self.label)
         resource = t.Resource(
             uri=uri or self.uri_of(parts),
             name=name,
             title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
             mime_type=kind,
-            size=UNSET if directory else status.st_size,
+            size=UNSET if is_directory else status.st_size,
             description=heading or UNSET,
             annotations=modified_annotations(modified)
             if self._headings is None
             else annotations_of(parts, kind, modified),
-            meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,
+            meta=UNSET if is_directory else self._meta(version_of_file(status)) or UNSET,
         )
         return resource if self._adjust is None else self._adjust(resource, parts)
 
@@ -442,21 +442,23 @@ class TreeResources:
         return _copy(kept.contents)
 
     def _read_directory(
-        self, uri: str, parts: Parts, place: OpenDirectory
+        self, uri: str, parts: Parts, directory: OpenDirectory
     ) -> tuple[list[t.ResourceContents], float | None]:
-        children, _ = self._children(place, parts, None, MAX_CHILDREN)
-        text = self._listing_text(parts, place, children)
+        children, _ = self._children(directory, parts, None, MAX_CHILDREN)
+        text = self._listing_text(parts, directory, children)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, describe=self._describe)
         view = self.view()
-        if view is not None and not view.whole(parts):  # the time would reveal changes that the caller may not see
+        if view is not None and not view.reads_all_below(
+            parts
+        ):  # the time would reveal changes that the caller may not see
             return contents, None
         with missing_as_not_served():
-            modified = os.stat(place.handle).st_mtime
+            modified = os.stat(directory.handle).st_mtime
         return contents, max([modified, *map(modified_at, children)])
 
-    def _listing_text(self, parts: Parts, place: OpenDirectory, children: list[t.Resource]) -> str:
-        listing = self.tree.listing(place)
+    def _listing_text(self, parts: Parts, directory: OpenDirectory, children: list[t.Resource]) -> str:
+        listing = self.tree.listing(directory)
         view = self.view()
         shows = None if view is None else view.names(parts)
         if shows is None:
@@ -495,7 +497,7 @@ class TreeResources:
             for entry in entries:
                 if len(documents) == limit and position is not None:
                     return documents, write_key(position)
-                if entry.directory:
+                if entry.is_directory:
                     continue
                 try:
                     with missing_as_not_served():
@@ -534,7 +536,7 @@ def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool,
     """Yield the entries of a directory after a key: sub-directories, then files."""
     position = TreePosition(True, ("",)) if after is None else read_key(after)
     last = position.parts[-1] if position.parts else ""
-    if position.directory:
+    if position.is_directory:
         for at in range(listing.directories.index_after(last), len(listing.directories)):
             yield True, listing.directories[at]
         last = ""

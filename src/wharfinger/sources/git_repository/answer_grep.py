@@ -151,9 +151,9 @@ class GrepAnswer(GitAnswer):
             entry = await self.objects.find(self._commit.tree, parts)
             if not is_tree(entry.mode):
                 found += [os.fsencode("/".join(parts))] if readable.reads(rev, parts) else []
-            elif parts and readable.whole(rev, parts):
+            elif parts and readable.reads_all_below(rev, parts):
                 found.append(os.fsencode("/".join(parts)))
-            elif readable.enters(rev, parts):
+            elif readable.may_read_below(rev, parts):
                 waiting += [(*parts, each.part) for each in await self.objects.tree(entry.oid)]
             if len(found) + len(waiting) > MAX_PATHS:  # then the lines of the others are dropped afterwards
                 return whole

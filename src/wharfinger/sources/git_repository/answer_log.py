@@ -26,7 +26,7 @@ from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SE
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.windows.window import NEXT, continuation
-from wharfinger.sources.windows.window_budget import limited, window_bytes
+from wharfinger.sources.windows.window_budget import window_bytes, within_budget
 
 __all__ = ["LogAnswer"]
 
@@ -102,7 +102,7 @@ class LogAnswer(GitAnswer):
         if readable is not None:
             commits = [await readable.readable(commit) for commit in commits]
         entries: list[str] = []
-        room = window_bytes() if "limit" in query else limited(DEFAULT_WINDOW_CHARACTERS)
+        room = window_bytes() if "limit" in query else within_budget(DEFAULT_WINDOW_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):
             entries.append(log_entry(commit, logged.before))
             room -= len(entries[-1])

@@ -58,7 +58,11 @@ class TreeAnswer(GitAnswer):
             if self.address.slashed and parts and not is_tree(self.entry.mode):
                 raise NoSuchPath(self.address.uri)
         self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
-        if is_tree(self.entry.mode) and self.readable is not None and not self.readable.whole(self.address.rev, parts):
+        if (
+            is_tree(self.entry.mode)
+            and self.readable is not None
+            and not self.readable.reads_all_below(self.address.rev, parts)
+        ):
             # The name of the tree also depends on entries that the caller may not read.
             self.version = digest(repr(await self._shown_entries(self.entry.oid)))
 
@@ -113,11 +117,13 @@ class TreeAnswer(GitAnswer):
         """Return the entries of a tree that the caller may read. A folder readable only in part has no object."""
         entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
         readable, rev, parts = self.readable, self.address.rev, self.address.parts
-        if readable is None or readable.whole(rev, parts):
+        if readable is None or readable.reads_all_below(rev, parts):
             return entries
         shown = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
         return [
-            entry if not is_tree(entry.mode) or readable.whole(rev, (*parts, entry.part)) else entry._replace(oid="")
+            entry
+            if not is_tree(entry.mode) or readable.reads_all_below(rev, (*parts, entry.part))
+            else entry._replace(oid="")
             for entry in shown
         ]
 

@@ -102,7 +102,9 @@ class GitAnswer:
         readable, address = self.readable, self.address
         if readable is None or self.reads(address.parts):
             return
-        if not folder or not all(readable.enters(rev, address.parts) for rev in (address.rev, address.to) if rev):
+        if not folder or not all(
+            readable.may_read_below(rev, address.parts) for rev in (address.rev, address.to) if rev
+        ):
             raise NoSuchPath(address.uri)
 
     async def load(self) -> None:

@@ -94,10 +94,10 @@ async def _paths(repository: Repository, references: References, value: str, con
     if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
         deadline = time.monotonic() + COMPLETION_SECONDS
 
-        def enters(below: Parts) -> bool:
-            return readable is None or readable.enters(rev, (*parts, *below))
+        def should_enter(below: Parts) -> bool:
+            return readable is None or readable.may_read_below(rev, (*parts, *below))
 
-        async for below, entry in objects.walk(folder.oid, enters=enters):
+        async for below, entry in objects.walk(folder.oid, should_enter=should_enter):
             if len(found) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
             if wanted in below[-1].casefold() and (readable is None or readable.reads(rev, (*parts, *below))):

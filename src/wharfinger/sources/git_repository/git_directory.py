@@ -47,12 +47,12 @@ _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "wor
 
 
 class GitDirectory:
-    """A git directory: `root`, and below it the names `inside`, none of which may be a symbolic link."""
+    """A git directory: the one with the path `below` in `root`. None of its names may be a symbolic link."""
 
-    def __init__(self, root: str, inside: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: str, below: tuple[str, ...] = ()) -> None:
         self.root = root
-        self.inside = inside
-        self.path = os.path.join(root, *inside)
+        self.below = below
+        self.path = os.path.join(root, *below)
 
     def scan(self, *names: str) -> list[tuple[str, os.stat_result]]:
         """Return the entries of a directory and their status. Links are not followed.
@@ -93,7 +93,7 @@ class GitDirectory:
         with missing_as_not_served():
             handle = open_root(self.root)
             try:
-                for name in (*self.inside, *names):
+                for name in (*self.below, *names):
                     inner = open_directory(handle, name)
                     close(handle)
                     handle = inner
@@ -198,7 +198,7 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
     above = _repository_above(root)
     linked = top.status("commondir") is not None
     if top.status("HEAD") is None or not (linked or (top.status("objects") and top.status("refs"))):
-        hint = f"it is inside of {above}: publish that" if above else "run `git init` there, or give another path"
+        hint = f"it is inside {above}: publish that" if above else "run `git init` there, or give another path"
         raise UnusableSource(f"{root} is not a git repository; {hint}.")
     work_tree = _work_tree_of(top)
     if work_tree and _target(GitDirectory(work_tree)) == root:
@@ -210,7 +210,7 @@ def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
         )
     if above and os.path.join(above, ".git") != root:
         raise UnusableSource(
-            f"{root} is a bare repository inside of {above}, where it may have been planted: move it out, or clone it "
+            f"{root} is a bare repository inside {above}, where it may have been planted: move it out, or clone it "
             "to another place, and publish that."
         )
     return top, os.path.dirname(root) if os.path.basename(root) == ".git" else ""

@@ -129,12 +129,12 @@ class _List:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
             readable = self.readable
-            enters = None if readable is None else partial(readable.enters, "HEAD")
+            should_enter = None if readable is None else partial(readable.may_read_below, "HEAD")
             with suppress(MissingObject, InvalidArgument):
-                async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin, enters):
+                async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin, should_enter):
                     if readable is not None and not readable.reads("HEAD", parts):
                         continue
-                    if readable is not None and is_tree(entry.mode) and not readable.whole("HEAD", parts):
+                    if readable is not None and is_tree(entry.mode) and not readable.reads_all_below("HEAD", parts):
                         entry = entry._replace(oid="")  # its name also depends on entries that may not be read
                     yield _Row(join_parts(parts), file=(parts, entry))
 

@@ -233,11 +233,11 @@ class GitObjects:
         return found
 
     async def walk(
-        self, tree: str, after: Parts = (), enters: Callable[[Parts], bool] | None = None
+        self, tree: str, after: Parts = (), should_enter: Callable[[Parts], bool] | None = None
     ) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
         """Yield all entries below a tree, each folder before its entries. If `after` is given, begin after this path.
 
-        Folders for which `enters` returns False are yielded without their entries.
+        Folders for which `should_enter` returns False are yielded without their entries.
 
         Raises:
             NoSuchPath: the tree has no such path.
@@ -265,7 +265,7 @@ class GitObjects:
             entry = entries[place]
             path = (*parts, entry.part)
             yield path, entry
-            if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS and (enters is None or enters(path)):
+            if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS and (should_enter is None or should_enter(path)):
                 try:
                     stack.append((path, await self.tree(entry.oid), 0))
                 except (MissingObject, InvalidArgument):  # a read of this tree reports the error

@@ -41,21 +41,21 @@ class GitUris:
 
     def __init__(self, label: str) -> None:
         self.top = f"git://{quote(label)}"
-        self._inside = self.top + "/"
+        self._prefix = self.top + "/"
 
     def matches(self, uri: str) -> bool:
         """Return whether a URI belongs to this repository. It need not exist."""
-        return uri.startswith((self._inside, self.top + "?")) or uri == self.top
+        return uri.startswith((self._prefix, self.top + "?")) or uri == self.top
 
     # Writing
 
     def tree(self, rev: str, parts: Parts = ()) -> str:
         """Return the URI of a tree, or of a file or folder in it."""
-        return f"{self._inside}tree/{quote_rev(rev)}" + ("/" + join_parts(parts) if parts else "")
+        return f"{self._prefix}tree/{quote_rev(rev)}" + ("/" + join_parts(parts) if parts else "")
 
     def commit(self, rev: str) -> str:
         """Return the URI of a commit."""
-        return f"{self._inside}commit/{quote_rev(rev)}"
+        return f"{self._prefix}commit/{quote_rev(rev)}"
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
         """Return the URI of the difference between two revisions, or of one and its parent; with `parts`, at a path."""
@@ -64,39 +64,39 @@ class GitUris:
             # A dot at the end would be confused with the two that follow.
             first = f"{first[:-1]}%2E" if first.endswith(".") else first
         between = first if to is None else f"{first}..{quote_rev(to)}"
-        return f"{self._inside}diff/{between}" + ("/" + join_parts(parts) if parts else "")
+        return f"{self._prefix}diff/{between}" + ("/" + join_parts(parts) if parts else "")
 
     def log(self, rev: str) -> str:
         """Return the URI of the commits that led to a revision."""
-        return f"{self._inside}log/{quote_rev(rev)}"
+        return f"{self._prefix}log/{quote_rev(rev)}"
 
     def blame(self, rev: str, parts: Parts) -> str:
         """Return the URI of the commits that wrote the lines of a file."""
-        return f"{self._inside}blame/{quote_rev(rev)}/{join_parts(parts)}"
+        return f"{self._prefix}blame/{quote_rev(rev)}/{join_parts(parts)}"
 
     def changes(self, parts: Parts = ()) -> str:
         """Return the URI of the uncommitted changes in the working tree, or at a path of it."""
-        return f"{self._inside}changes" + ("/" + join_parts(parts) if parts else "")
+        return f"{self._prefix}changes" + ("/" + join_parts(parts) if parts else "")
 
     def grep(self, rev: str) -> str:
         """Return the URI of a search in the files of a revision, without its parameter `text`."""
-        return f"{self._inside}grep/{quote_rev(rev)}"
+        return f"{self._prefix}grep/{quote_rev(rev)}"
 
     @property
     def templates(self) -> dict[str, str]:
         """The URI templates, by kind."""
-        inside = self._inside
+        prefix = self._prefix
         return {
-            "tree": f"{inside}tree/{{rev}}/{{+path}}",
-            "root": f"{inside}tree/{{rev}}",
-            "commit": f"{inside}commit/{{rev}}",
-            "changes": f"{inside}diff/{{rev}}",
-            "diff": f"{inside}diff/{{from}}..{{to}}",
-            "path diff": f"{inside}diff/{{from}}..{{to}}/{{+path}}",
-            "log": f"{inside}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
-            "blame": f"{inside}blame/{{rev}}/{{+path}}{{?lines}}",
-            "uncommitted": f"{inside}changes/{{+path}}",
-            "grep": f"{inside}grep/{{rev}}{{?text,path,after}}",
+            "tree": f"{prefix}tree/{{rev}}/{{+path}}",
+            "root": f"{prefix}tree/{{rev}}",
+            "commit": f"{prefix}commit/{{rev}}",
+            "changes": f"{prefix}diff/{{rev}}",
+            "diff": f"{prefix}diff/{{from}}..{{to}}",
+            "path diff": f"{prefix}diff/{{from}}..{{to}}/{{+path}}",
+            "log": f"{prefix}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
+            "blame": f"{prefix}blame/{{rev}}/{{+path}}{{?lines}}",
+            "uncommitted": f"{prefix}changes/{{+path}}",
+            "grep": f"{prefix}grep/{{rev}}{{?text,path,after}}",
         }
 
     # Reading
@@ -111,10 +111,10 @@ class GitUris:
         if len(uri) > MAX_URI_CHARACTERS or "#" in uri or not self.matches(uri):
             raise ResourceNotFound(uri[:MAX_URI_CHARACTERS])
         base, query = split_query(uri, "surrogateescape")
-        if base in (self.top, self._inside):
+        if base in (self.top, self._prefix):
             _check_query(base, query, ())
             return GitAddress("top", base, query)
-        kind, _, rest = base[len(self._inside) :].partition("/")
+        kind, _, rest = base[len(self._prefix) :].partition("/")
         allowed = _QUERIES.get(kind)
         first, slash, path = ("", "", rest) if kind == "changes" else rest.partition("/")
         if allowed is None or not (first or kind == "changes"):

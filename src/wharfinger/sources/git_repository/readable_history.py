@@ -125,17 +125,17 @@ class ReadableHistory:
         """Return whether a file may be read at a revision."""
         return self.all_files or may_read(self._uris.tree(rev, parts_of(path) if isinstance(path, bytes) else path))
 
-    def enters(self, rev: str, parts: Parts) -> bool:
+    def may_read_below(self, rev: str, parts: Parts) -> bool:
         """Return whether anything in a folder may be read at a revision."""
         return self.all_files or may_read_below(f"{self._uris.tree(rev, parts)}/")
 
-    def whole(self, rev: str, parts: Parts) -> bool:
+    def reads_all_below(self, rev: str, parts: Parts) -> bool:
         """Return whether everything in a folder may be read at a revision."""
         return self.all_files or reads_all_below(f"{self._uris.tree(rev, parts)}/")
 
     def finds(self, rev: str, parts: Parts, entry: GitTreeEntry) -> bool:
         """Return whether a file or folder may be read, or something in the folder."""
-        return self.reads(rev, parts) or (is_tree(entry.mode) and self.enters(rev, parts))
+        return self.reads(rev, parts) or (is_tree(entry.mode) and self.may_read_below(rev, parts))
 
     # Commits
 

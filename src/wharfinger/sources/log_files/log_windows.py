@@ -32,7 +32,7 @@ from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.positions import SAMPLE_BYTES, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_LINES, Window
-from wharfinger.sources.windows.window_budget import has_budget, limited, window_bytes
+from wharfinger.sources.windows.window_budget import has_budget, window_bytes, within_budget
 
 __all__ = ["LOG_WINDOW_BYTES", "MAX_RANGE_BYTES", "MAX_SCANNED_BYTES", "LogReader", "Selection", "version_of_bytes"]
 
@@ -243,7 +243,7 @@ class LogReader:
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
         asked = query.window.first if query.window else None
-        bounds = FollowBounds(limited(MAX_RANGE_BYTES), asked) if asked else _default_bounds()
+        bounds = FollowBounds(within_budget(MAX_RANGE_BYTES), asked) if asked else _default_bounds()
         must_filter = query.filtered or wanted.since is not None or wanted.until is not None
         scanned: tuple[Piece, ...] = ()
         if must_filter:
@@ -302,7 +302,7 @@ class LogReader:
 
         Returns them, their start, whether they have the requested number of lines, and the examined piece.
         """
-        lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, limited(MAX_FILTERED_BYTES))
+        lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
         end = high
         selected: list[Piece] = []
         size = lines = 0
@@ -365,7 +365,7 @@ class LogReader:
                 f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
                 f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
             ) from None
-        data = content.read(begin, min(end - begin, limited(MAX_RANGE_BYTES) if window.last else _open_bytes()))
+        data = content.read(begin, min(end - begin, within_budget(MAX_RANGE_BYTES) if window.last else _open_bytes()))
         if reached == 0 or begin + len(data) < end:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
@@ -382,7 +382,7 @@ class LogReader:
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
         width = _open_bytes() if window.last is None else window.last - begin + 1
-        data = content.read(begin, min(width, limited(MAX_RANGE_BYTES)))
+        data = content.read(begin, min(width, within_budget(MAX_RANGE_BYTES)))
         if (window.last is None or len(data) < width) and begin + len(data) < content.size:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)

@@ -294,7 +294,7 @@ class Logs(Source):
         entries = self.files.tree.walk(None, self.files.view())
         try:
             for entry in entries:
-                if entry.directory or (position and not _is_from(entry, position)):
+                if entry.is_directory or (position and not _is_from(entry, position)):
                     continue
                 first = number if position and entry.parts == position.parts else None
                 for chunk, document in self._chunks(entry, first):

@@ -62,13 +62,15 @@ def sql(
 
         engine = open_postgres(url, bounds, tuple(schemas), notify)
         name = label or engine.database
-        place = quote(engine.host, safe="[]:") + "/" + quote(engine.database, safe="")
-        return Database(engine, top=f"postgres://{_quoted(label) or place}", label=name, schema=None, bounds=bounds)
+        host_and_database = quote(engine.host, safe="[]:") + "/" + quote(engine.database, safe="")
+        return Database(
+            engine, top=f"postgres://{_quoted(label) or host_and_database}", label=name, schema=None, bounds=bounds
+        )
     if "://" not in url:
         raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
-    from wharfinger.sources.sql_database.others import open_other
+    from wharfinger.sources.sql_database.sqlalchemy_database import open_sqlalchemy
 
-    other = open_other(url, bounds, read_only_by_role)
+    other = open_sqlalchemy(url, bounds, read_only_by_role)
     return Database(
         other,
         top=f"{scheme.partition('+')[0]}://{_quoted(label) or other.name}",

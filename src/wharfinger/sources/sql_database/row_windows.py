@@ -22,7 +22,7 @@ from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngi
 from wharfinger.sources.sql_database.row_choice import FILTERS, check_columns, read_choice, read_pairs
 from wharfinger.sources.sql_database.row_text import PartialValue, clean, json_line, unique_names
 from wharfinger.sources.sql_database.sql_uris import KeyTexts, SqlUris, join_key, quote_part, split_key
-from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, limited
+from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, within_budget
 
 __all__ = [
     "DEFAULT_ROWS",
@@ -151,7 +151,7 @@ def read_window(
     """
     span = query.span
     _check(table, span)
-    size = limited(bounds.size) if query.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
+    size = within_budget(bounds.size) if query.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
     if span.where != "at":
         bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:

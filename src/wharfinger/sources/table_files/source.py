@@ -43,7 +43,7 @@ from wharfinger.sources.table_files.table_query import (
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
-from wharfinger.sources.windows.window_budget import has_budget, limited
+from wharfinger.sources.windows.window_budget import has_budget, within_budget
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
@@ -315,7 +315,7 @@ class Tables(Source):
             names = choice.columns or [column.name for column in file.table.columns]
             found = file.table.rows(self._engine, file.open, first, number + 1, names)
         for line in found:
-            if len(lines) == number or (lines and length + len(line) > limited(most)):
+            if len(lines) == number or (lines and length + len(line) > within_budget(most)):
                 return lines, True
             lines.append(line)
             length += len(line)
@@ -338,13 +338,13 @@ class Tables(Source):
         except (UnreadableUri, ResourceNotFound):
             return []
         begin = f"{join_parts(parts)}/{typed}" if parts else typed
-        found = [(child.uri[len(self.files.inside) :], child.mime_type == mime.DIRECTORY) for child in children]
+        found = [(child.uri[len(self.files.prefix) :], child.mime_type == mime.DIRECTORY) for child in children]
         return [path + "/" * directory for path, directory in found if path.startswith(begin)][:MAX_COMPLETIONS]
 
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
         try:
-            query = self._locate(self.files.inside + path)
+            query = self._locate(self.files.prefix + path)
             if not may_read(self.files.uri_of(query.parts)):
                 return []
             names = self._use(path, query.parts, lambda file: [column.name for column in file.table.columns])

@@ -63,11 +63,11 @@ def locate(uri: str, top: str) -> TableQuery:
         InvalidArgument: its query is not valid. The message says how to write it.
     """
     base, mark, _ = uri.partition("?")
-    inside = top + "/"
-    if base != top and not base.startswith(inside):
+    prefix = top + "/"
+    if base != top and not base.startswith(prefix):
         raise ResourceNotFound(uri)
     try:
-        parts, slashed = split_path(base[len(inside) :])
+        parts, slashed = split_path(base[len(prefix) :])
     except UnreadableUri:
         raise ResourceNotFound(uri) from None
     view = parts[-1] if len(parts) > 1 and parts[-1] in VIEWS and format_of(parts[-2]) else ""
@@ -76,7 +76,7 @@ def locate(uri: str, top: str) -> TableQuery:
     if view and slashed:
         raise ResourceNotFound(uri)
     if mark and (view or not table):
-        raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
+        raise InvalidArgument(f"Only a table has rows, as in {prefix}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
         return TableQuery(parts, view or ("" if table else "directory"))
     query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))

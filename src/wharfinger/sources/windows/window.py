@@ -19,7 +19,7 @@ from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import UriParameter
 from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, RandomAccess
-from wharfinger.sources.windows.window_budget import WINDOW_BYTES, has_budget, limited
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES, has_budget, within_budget
 from wharfinger.sources.windows.window_reader import (
     HEAD_BYTES,
     WINDOW_LINES,
@@ -212,7 +212,7 @@ def read_content(
         InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
     """
     facts = dict(meta or {})
-    if window is None and content.size <= limited(max_bytes):
+    if window is None and content.size <= within_budget(max_bytes):
         return [_whole(uri, name, content, facts, keep)]
     view = View(base, name, content, max_bytes, lines)
     if window is None and has_budget():

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "limited", "window_budget", "window_bytes"]
+__all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "window_budget", "window_bytes", "within_budget"]
 
 WINDOW_BYTES = 256 << 10
 """Most bytes of a window with an open end, without a budget."""
@@ -41,7 +41,7 @@ def window_bytes() -> int:
     return _BUDGET.get() or WINDOW_BYTES
 
 
-def limited(most: int) -> int:
+def within_budget(most: int) -> int:
     """Return the most bytes of a window with both ends: `most`, or the budget if that is less."""
     return min(most, _BUDGET.get() or most)
 

@@ -24,7 +24,7 @@ from wharfinger.sources.windows.line_index import (
     line_ends,
     nth_end,
 )
-from wharfinger.sources.windows.window_budget import WINDOW_BYTES, limited, window_bytes
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES, window_bytes, within_budget
 
 __all__ = [
     "HEAD_BYTES",
@@ -122,7 +122,7 @@ class View:
         if self.kind == mime.PDF:
             self.text_encoding = BINARY
         if self.text_encoding.is_text:
-            self.max_bytes = limited(max_bytes)
+            self.max_bytes = within_budget(max_bytes)
         self.index = lines or LineIndex()
 
     def read(self, window: Window | None) -> WindowContent:

@@ -67,7 +67,7 @@ class SseSessions:
         session = _SseSession(self.service, principal, call, headers, self.requests)
         self._table[principal.key, id] = session
         # A relative URL works below any prefix that a proxy or a mount adds.
-        session.down.send_event(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
+        session.events.send_event(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
         try:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -75,9 +75,9 @@ class SseSessions:
             if call.cancel_reason is None:
                 raise
             call.task.uncancel()  # type: ignore[union-attr]
-            await session.down.finish(None)
+            await session.events.finish(None)
         finally:
-            call.over = session.down.closed = True
+            call.over = session.events.closed = True
             del self._table[principal.key, id]
             session.connection_lost(None)
             calls.end(call)
@@ -117,8 +117,8 @@ class _SseSession(StreamServer):
         self.call = call
         self.requests = requests
         self.headers = headers
-        self.down = call.stream = _SseTransport(call, self)
-        self.connection_made(self.down)
+        self.events = call.stream = _SseTransport(call, self)
+        self.connection_made(self.events)
         self.ended.add_done_callback(lambda _: call.cancel(CancelReason.STREAM_ENDED))
 
     def receive(self, body: bytes) -> None:

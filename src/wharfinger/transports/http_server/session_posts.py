@@ -32,7 +32,19 @@ _TOO_LARGE = "The answer was too large to be kept while its client was away (Htt
 class HttpSession:
     """One session: its peer, the requests to its client that wait, and its streams with the events that are kept."""
 
-    __slots__ = ("buffer", "calls", "key", "name", "own", "owner", "peer", "pending", "stream_count", "streams", "used")
+    __slots__ = (
+        "buffer",
+        "calls",
+        "key",
+        "name",
+        "own_stream",
+        "owner",
+        "peer",
+        "pending",
+        "stream_count",
+        "streams",
+        "used",
+    )
 
     def __init__(
         self, service: Service, principal: Principal, owner: str, calls: OpenCalls, buffers: ReplayBuffers
@@ -48,7 +60,7 @@ class HttpSession:
         self.name = secrets.token_hex(6)
         """The beginning of its event ids, which distinguishes them from those of other sessions."""
         self.buffer = ReplayBuffer(buffers, owner)
-        self.own = ReplayStream(self.buffer, self.name, 0)
+        self.own_stream = ReplayStream(self.buffer, self.name, 0)
         """The stream for messages that belong to no request, which GET reads."""
         self.stream_count = 0
         self.streams: dict[int, ReplayStream] = {}
@@ -56,7 +68,7 @@ class HttpSession:
 
     def push(self, message: bytes) -> bool:
         """`SendNotification`: send a notification on the session's own stream, or keep it for the next connection."""
-        return self.own.push(message, self.calls.now)
+        return self.own_stream.push(message, self.calls.now)
 
     def open_stream(self) -> ReplayStream:
         """Return a new stream for the answer to a POST."""
@@ -76,10 +88,10 @@ class HttpSession:
         stream_number, _, event_number = place.partition(b"-")
         digits = stream_number.isdigit() and event_number.isdigit()
         if name != self.name.encode() or len(place) > 30 or not digits:
-            return self.own, None
+            return self.own_stream, None
         number, after = int(stream_number), int(event_number)
         if not number:
-            return self.own, after
+            return self.own_stream, after
         stream = self.streams.get(number)
         if stream is None:
             if not self.buffer.events_after(number, after):
@@ -91,7 +103,7 @@ class HttpSession:
     @property
     def busy(self) -> bool:
         """Whether a request runs in it, or its own stream is open."""
-        return self.own.reader is not None or bool(self.peer.in_flight)
+        return self.own_stream.reader is not None or bool(self.peer.in_flight)
 
 
 class PostChannel:
@@ -124,7 +136,7 @@ class PostChannel:
         def write(message: bytes) -> bool:
             stream = self.stream or self._open(request)
             if stream is None or stream.over:  # without its own stream, use the session's if it has a reader
-                stream = self.session.own
+                stream = self.session.own_stream
                 if stream.reader is None:
                     return False
             return stream.push(message, self.call.calls.now, required=True)

@@ -274,13 +274,13 @@ class HttpSessions:
         stream, after = session.find_stream(headers.get(LAST_EVENT, b""))
         if stream.reader is not None and after is None:
             raise HttpRefusal(409, "This session has a stream open already.")
-        if self.draining and stream is session.own:
+        if self.draining and stream is session.own_stream:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
         call = HttpCall(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
-        call.in_session = stream is not session.own
+        call.in_session = stream is not session.own_stream
         call.stream = EventStream(send, self.service.limits.backlog, calls.now, calls.flushes)
         call.stream.open()
         try:
@@ -329,7 +329,7 @@ class HttpSessions:
             self._stop(request)
         asyncio.get_running_loop().call_soon(session.pending.close)
         session.buffer.clear()
-        session.own.finish(None)
+        session.own_stream.finish(None)
 
     def sweep(self, now: float) -> bool:
         """End the sessions that are unused, and cancel the requests that take too long.
@@ -353,8 +353,8 @@ class HttpSessions:
         """End every open stream, and accept no new session."""
         self.draining = True
         for session in self._table.values():
-            if session.own.reader is not None:
-                session.own.reader.cancel(CancelReason.DRAIN)
+            if session.own_stream.reader is not None:
+                session.own_stream.reader.cancel(CancelReason.DRAIN)
 
     def close(self) -> None:
         """Cancel every request that runs, and end every session."""

@@ -44,7 +44,7 @@ from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cu
 from wharfinger.sources.sql_database.row_text import render
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
-__all__ = ["OtherDatabase", "open_other"]
+__all__ = ["SQLAlchemyDatabase", "open_sqlalchemy"]
 
 _SYSTEM_SCHEMAS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
 _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
@@ -76,7 +76,7 @@ def import_sqlalchemy() -> Any:
         raise MissingExtra("sql", "Publishing this database") from None
 
 
-def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> OtherDatabase:
+def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> SQLAlchemyDatabase:
     """Create the engine for a URL of SQLAlchemy.
 
     Raises:
@@ -104,10 +104,10 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> OtherD
         raise UnusableSource(f"{shown} cannot be opened: {type(error).__name__}.") from None
     host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
     name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
-    return OtherDatabase(engine, name, shown)
+    return SQLAlchemyDatabase(engine, name, shown)
 
 
-class OtherDatabase(DatabaseEngine):
+class SQLAlchemyDatabase(DatabaseEngine):
     """One database, read with SQLAlchemy. Changes are found by polling."""
 
     queries = False
