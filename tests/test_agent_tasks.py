@@ -71,7 +71,7 @@ def outcome(server: str, calls: int = 1, tokens: int = 10, largest: int = 10, *m
         (outcome(OURS, 1, 10, 10, "because"), ["the answer lacks 'because'"]),
     ],
 )
-def test_what_is_worse_than_a_peer_or_wrong_is_a_fault(ours: Outcome, said: list[str]) -> None:
+def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, said: list[str]) -> None:
     found = list(faults([ours, outcome("peer", 1, 100, 100)], budget=10))
     assert len(found) == len(said)
     assert all(part in fault for part, fault in zip(said, found, strict=True))

@@ -221,7 +221,7 @@ def test_with_v_all_that_the_server_writes_comes_first_and_no_traceback_of_the_c
     assert err.splitlines()[-1].startswith("wharfinger: ")
 
 
-def test_what_is_printed_stands_before_the_error_that_follows_it(start: Start, tmp_path: Path) -> None:
+def test_printed_text_comes_before_the_error_that_follows_it(start: Start, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         "from wharfinger import Server\n\nserver = Server('a')\n\n@server.tool\ndef t():\n"
         "    print('looking')\n    return 1 / 0\n"

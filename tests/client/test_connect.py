@@ -304,7 +304,7 @@ def test_caller_that_gives_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "target", ["server", "python server.py", "localhost:8000/mcp", "", [], [""][:0], ["x", 3], 7, None, object()]
 )
-def test_what_cannot_be_a_server_is_refused_with_what_would_do(target: Any) -> None:
+def test_an_invalid_server_is_refused_with_valid_examples(target: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         Client(target)
 

@@ -133,7 +133,7 @@ def test_server_that_was_stateless_is_waited_for_five_times_longer() -> None:
     run(test())
 
 
-def test_server_is_asked_in_the_way_of_its_era_when_it_comes_back_and_else_from_the_beginning() -> None:
+def test_returning_server_is_asked_in_its_era_first() -> None:
     async def test() -> None:
         async with Script(TASKS_ERA) as server, probing(server) as client:
             methods(server)
@@ -408,7 +408,7 @@ def test_signing_in_may_take_longer_than_an_opening() -> None:
     run(test())
 
 
-def test_what_comes_after_signing_in_has_the_time_that_was_left() -> None:
+def test_requests_after_signing_in_have_the_remaining_time() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             person = Person(1000)

@@ -185,7 +185,7 @@ CALLS: dict[str, tuple[Any, Any, bool]] = {
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_what_only_reads_is_sent_once_more_after_its_connection_was_lost(method: str) -> None:
+def test_a_read_only_request_is_sent_again_after_its_connection_was_lost(method: str) -> None:
     call, answer, reads = CALLS[method]
 
     async def test() -> None:

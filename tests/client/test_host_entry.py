@@ -34,7 +34,7 @@ def test_a_command_runs_as_its_entry_says(tmp_path: Path, whole: bool) -> None:
     assert asyncio.run(call()) == f"{tmp_path} Mary"
 
 
-def test_what_the_caller_says_counts_more(tmp_path: Path) -> None:
+def test_options_of_the_caller_take_precedence(tmp_path: Path) -> None:
     entry = {"command": sys.executable, "args": ["-c", CODE], "env": {"SHIP": "Mary"}, "cwd": "/"}
 
     async def call() -> str:

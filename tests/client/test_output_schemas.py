@@ -23,7 +23,7 @@ def check(schema: dict[str, Any], value: Any) -> None:
     outputs.check("x", t.CallToolResult(content=[], structured_content=value))
 
 
-def test_what_fits_is_accepted_and_what_does_not_is_named() -> None:
+def test_valid_results_are_accepted_and_faults_are_named() -> None:
     check(SHIP, {"name": "Mary", "more": 1})
     with pytest.raises(InvalidResponse, match="name: expected a string"):
         check(SHIP, {"name": 1})

@@ -292,7 +292,7 @@ def test_arguments_are_sent_only_where_there_are_any() -> None:
     run(test())
 
 
-def test_tool_that_fails_without_a_word_is_an_error_all_the_same() -> None:
+def test_tool_that_fails_without_a_message_is_still_an_error() -> None:
     async def test() -> None:
         async with Script(tools__call={"content": [], "isError": True}) as server, server.client() as client:
             with pytest.raises(ToolError, match="failed, without a reason") as caught:

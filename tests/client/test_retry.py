@@ -37,7 +37,7 @@ def test_only_a_transient_error_is_tried_again(error: Exception, transient: bool
     assert is_transient(error) is transient
 
 
-def test_what_is_sent_twice_is_a_method_that_changes_nothing() -> None:
+def test_only_methods_that_change_nothing_are_sent_twice() -> None:
     assert set(METHODS) > READ_METHODS
     assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
 

@@ -242,7 +242,7 @@ def test_resource_that_does_not_come_back_ends_its_watch() -> None:
     run(test())
 
 
-def test_what_was_missed_and_what_has_changed_are_one_change_and_the_doubt_stays() -> None:
+def test_a_gap_and_a_change_become_one_change_that_keeps_the_gap() -> None:
     begun: Any = None
     subscription = _Subscription(("a:b",), True, begun)
     subscription.put("resource", "a:b")

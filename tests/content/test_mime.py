@@ -203,7 +203,7 @@ def test_every_signature_is_known_at_its_place_and_nowhere_else(head: bytes, exp
         b"",
     ],
 )
-def test_what_is_almost_a_signature_proves_nothing(head: bytes) -> None:
+def test_a_partial_signature_proves_nothing(head: bytes) -> None:
     assert mime.by_signature(head) == ""
 
 

@@ -167,7 +167,7 @@ def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visit
         assert "elicitation" in error
 
 
-def test_what_a_model_sees_of_a_link(visited: Visited, transport: str) -> None:
+def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: str) -> None:
     """Why no tool should answer with links unless it was asked for them."""
     framework, seen = visited[0], at(visited, "features", transport)
     if framework.link == "fails":

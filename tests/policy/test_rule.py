@@ -35,7 +35,7 @@ def test_rule_without_do_is_about_all_actions() -> None:
 
 
 @pytest.mark.parametrize("word", ["list", "complete", "search", "watch"])
-def test_what_comes_with_read_is_read(word: str) -> None:
+def test_actions_that_come_with_read_are_read(word: str) -> None:
     assert Rule(who="anyone", do=word).actions() == {"read"}
 
 

@@ -31,7 +31,7 @@ def test_only_unknown_blocks_are_replaced_and_the_result_is_left_alone() -> None
     assert "audio/wav, 3 bytes" in sound.text
 
 
-def test_what_has_none_is_the_same_object() -> None:
+def test_a_result_without_unknown_blocks_is_the_same_object() -> None:
     everything = frozenset(("audio", "resource_link"))
     for result in (
         t.CallToolResult(content=[TEXT]),

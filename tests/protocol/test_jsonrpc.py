@@ -135,13 +135,13 @@ def test_member_of_a_servers_document_may_be_called_like_one_of_a_message(member
         (b'[{"a":1},{"b":{"a":1,"b":2,"a":3}}]', 7),
     ],
 )
-def test_refusal_of_what_stands_twice_carries_the_id_that_stands_once(data: bytes, id: int | None) -> None:
+def test_refusal_of_a_repeated_member_carries_the_id_if_it_occurs_once(data: bytes, id: int | None) -> None:
     with pytest.raises(InvalidRequest, match="twice") as caught:
         refuse_duplicates(data, 7)
     assert caught.value.id == id
 
 
-def test_what_stands_once_is_not_refused() -> None:
+def test_members_that_occur_once_are_not_refused() -> None:
     refuse_duplicates(b'{"a":1,"b":{"a":1},"c":[{"a":1},{"a":1}],"d":{}}')
     for data in (b"{", b'{"a":1,}', b"[" * 100_000):
         with pytest.raises(ParseError):
@@ -209,7 +209,7 @@ def test_values_and_encoded_values_make_the_same_message(value: Any) -> None:
     assert encode_result("x", value) == b'{"jsonrpc":"2.0","id":"x","result":{"a":1}}'
 
 
-def test_what_is_not_there_is_left_out() -> None:
+def test_missing_members_are_left_out() -> None:
     assert encode_request(1, "a/b") == b'{"jsonrpc":"2.0","id":1,"method":"a/b"}'
     assert encode_notification("a/b") == b'{"jsonrpc":"2.0","method":"a/b"}'
     error = InternalError("no")

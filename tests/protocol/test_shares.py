@@ -40,7 +40,7 @@ def test_a_full_table_has_room_for_owners_with_less_than_an_equal_share() -> Non
     assert shares.has_room("third", 10, 3)
 
 
-def test_who_has_most_is_found_whatever_happens() -> None:
+def test_the_largest_owner_is_always_found() -> None:
     shares, held, source = Shares(), dict.fromkeys("abcdefgh", 0), random.Random(7)
     for _ in range(5000):
         owner = source.choice("abcdefgh")
@@ -72,7 +72,7 @@ def test_customer_of_ipv6_has_64_bits() -> None:
     assert name_owner("", "2001:db8:0:1::") == "address 2001:db8:0:1::/64"
 
 
-def test_what_is_not_full_has_room_also_beyond_an_equal_part() -> None:
+def test_a_table_that_is_not_full_has_room_beyond_an_equal_share() -> None:
     shares = Shares()
     shares.add("large", 8)
     shares.add("small", 1)

@@ -140,7 +140,7 @@ def test_a_large_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     assert peak < 32 * 1024 * 1024 < 60_000 * 1024
 
 
-def test_what_the_log_writes_is_what_the_report_reads(tmp_path: Path) -> None:
+def test_the_report_reads_what_the_log_writes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(line(target='x"\u202e\n', subject="é", ms=1.5, trace="t"))
     ((_, raw),) = read_lines(log)

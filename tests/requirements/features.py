@@ -27,7 +27,7 @@ OPENING = "sources/folder/test_safe_open.py::"
 FILES = "security/test_files.py::"
 HOSTILE = "security/test_tools.py::"
 SUBSCRIPTIONS = "security/test_subscriptions.py::"
-SCHEMA = "transcripts/test_schemas.py::test_what_the_server_says_is_of_the_schema"
+SCHEMA = "transcripts/test_schemas.py::test_messages_of_the_server_match_the_schema"
 
 RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-1", "all: server/resources, capabilities", "A server with resources declares the capability.",
@@ -62,7 +62,7 @@ RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-16", "all: server/resources, security", "Every URI is validated.",
          RESOURCES + "test_an_invalid_uri_is_an_invalid_param", FILES + "test_invalid_uris_are_invalid_params_and_not_repeated"),
     must("2.11-17", "2026-07-28: server/resources, security", "Paths of `file://` URIs lead nowhere outside.",
-         OPENING + "test_no_trick_with_the_path_leads_out", FILES + "test_no_spelling_leads_out_and_the_answers_look_alike"),
+         OPENING + "test_no_trick_with_the_path_leads_out", FILES + "test_no_spelling_leaves_the_folder_and_all_refusals_look_alike"),
     must("2.11-18", "all: server/resources, security", "Bytes are properly encoded.",
          "types/test_content.py::test_bytes_are_base64_on_the_wire_only", PEER + "test_large_contents_are_the_same_in_pieces"),
     should("2.11-19", "all: server/resources, security", "Who may not read is refused.", "yes",
@@ -165,7 +165,7 @@ TOOL_ROWS: tuple[Row, ...] = (
     must("2.15-7", "2025-06-18 on: server/tools, output schema", "Structured results conform to the `outputSchema`.",
          TOOLS + "test_a_result_unlike_its_annotation_is_a_fault_of_the_server"),
     should("2.15-8", "2025-06-18 on: server/tools, structured content", "Structure is told as a text block too.", "yes",
-           TOOLS + "test_what_a_function_without_annotation_returns", *said("tools", *ALL)),
+           TOOLS + "test_results_of_a_function_without_annotation", *said("tools", *ALL)),
     must("2.15-9", "2025-06-18, 2025-11-25: server/tools", "There, structured content is an object.",
          TOOLS + "test_older_revisions_get_a_value_wrapped_in_an_object", *said("tools", R3, R4)),
     must("2.15-10", "2026-07-28: server/tools", "There, it is any JSON value, null among them.",
@@ -187,7 +187,7 @@ TOOL_ROWS: tuple[Row, ...] = (
            WATCHING + "test_adding_and_removing_notifies_the_watchers_of_the_list", *said("watching", *ALL)),
     should("2.15-20", "all: server/tools, names", "A server that puts others together keeps their names apart by a prefix.",
            "yes: the author chooses the prefix, and what collides is refused", "server/test_mounting.py::test_prefixes_add_up_and_may_be_none",
-           "server/test_mounting.py::test_what_collides_is_reported_with_both_servers_and_nothing_is_included"),
+           "server/test_mounting.py::test_a_collision_is_reported_with_both_servers_and_nothing_is_included"),
     must("2.15-19", "2026-07-28: server/tools, task support", "`execution.taskSupport` is not sent.", SCHEMA),
 )  # fmt: skip
 
@@ -200,7 +200,7 @@ PROMPT_ROWS: tuple[Row, ...] = (
     must("2.16-3", "all: server/prompts", "Arguments are text.", PROMPTS + "test_strings_are_read_as_what_the_function_wants", *said("prompts", *ALL),
          *suite("prompts-get-with-args", R4, R5)),
     must("2.16-4", "all: server/prompts, messages", "Messages are of a user or an assistant, with blocks of the revision.",
-         PROMPTS + "test_what_a_function_returns_becomes_messages", SCHEMA, *suite("prompts-get-simple", R4, R5), *suite("prompts-get-embedded-resource", R4, R5),
+         PROMPTS + "test_return_values_become_messages", SCHEMA, *suite("prompts-get-simple", R4, R5), *suite("prompts-get-embedded-resource", R4, R5),
          *suite("prompts-get-with-image", R4, R5)),
     must("2.16-5", "all: server/prompts, security", "Inputs and outputs of prompts are validated.",
          PROMPTS + "test_arguments_that_do_not_fit_are_invalid_params", PROMPTS + "test_an_invalid_prompt_message_is_a_fault_of_the_server"),
@@ -209,14 +209,14 @@ PROMPT_ROWS: tuple[Row, ...] = (
          *suite("completion-complete", R4, R5)),
     must("2.16-7", "all: completion", "At most a hundred values are told.",
          PROMPTS + "test_at_most_a_hundred_values_are_sent_and_their_total"),
-    must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_what_is_unknown_is_an_invalid_param", *said("completion", *ALL)),
+    must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_an_unknown_prompt_or_argument_is_an_invalid_param", *said("completion", *ALL)),
     must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.16-10", "all: completion, security", "Completion discloses nothing that its caller may not see.",
          "requirements/test_features.py::test_completion_reveals_no_unpublished_file"),
     should("2.16-11", "all: completion", "Best matches come first.", "yes: in the author's order", PROMPTS + "test_fixed_choices_complete_by_their_beginning"),
     must("2.16-12", "all: pagination", "The size of a page is the server's, and the list ends where no cursor is.",
          LISTS + "test_the_last_page_has_no_cursor", LISTS + "test_pages_are_full_across_registered_catalogues_and_sources"),
-    should("2.16-13", "all: pagination", "Cursors are stable while the list changes.", "yes", LISTS + "test_what_was_there_all_the_time_is_listed_once"),
+    should("2.16-13", "all: pagination", "Cursors are stable while the list changes.", "yes", LISTS + "test_permanent_entries_are_listed_once"),
     should("2.16-14", "all: pagination", "A cursor that is none is -32602.", "yes",
            LISTS + "test_a_cursor_of_another_list_is_an_invalid_param", *said("tools", *ALL), *said("resources", *ALL)),
     must("2.16-15", "all: pagination", "Cursors are opaque.", CURSORS + "test_no_bit_of_a_cursor_can_be_changed"),

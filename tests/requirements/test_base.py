@@ -24,7 +24,7 @@ def wire() -> Iterator[RawClient]:
 
 
 @looped
-async def test_who_the_client_is_changes_nothing() -> None:
+async def test_the_name_of_the_client_changes_nothing() -> None:
     """Requirement 2.3-9."""
     answers = [
         await ask(make_server(), method, {"_meta": meta})

@@ -114,7 +114,7 @@ async def test_every_stateless_request_names_its_client() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_who_the_server_says_it_is_steers_nothing(revision: str) -> None:
+async def test_the_name_of_the_server_changes_nothing(revision: str) -> None:
     """Requirement C2.3-6."""
     (await recorded(harbour(), revision)).compare(await recorded(harbour("wharfinger-stub"), revision))
 
@@ -127,7 +127,7 @@ def discovered(asked: Asked) -> bytes:
 
 
 @looped
-async def test_what_is_asked_again_has_a_new_id() -> None:
+async def test_a_repeated_request_has_a_new_id() -> None:
     """Requirements C2.7-7 and C2.14-3."""
     ids: list[Any] = []
 
@@ -170,7 +170,7 @@ async def test_questions_without_end_end_the_call() -> None:
 
 @pytest.mark.parametrize("listens", [True, False])
 @looped
-async def test_who_can_be_asked_listens_to_the_session_s_stream(listens: bool) -> None:
+async def test_a_client_that_can_be_asked_opens_the_stream_of_its_session(listens: bool) -> None:
     """Requirements C2.9-8 and C2.9-9: some servers ask on that stream alone; others keep none."""
     own: list[asyncio.StreamWriter] = []
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

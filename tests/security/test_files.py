@@ -32,7 +32,7 @@ def meanwhile(change: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def test_no_spelling_leads_out_and_the_answers_look_alike(charts: Path) -> None:
+def test_no_spelling_leaves_the_folder_and_all_refusals_look_alike(charts: Path) -> None:
     """R01 to R18, R20, R21, R27: also beside what is there."""
     (charts / "out").symlink_to(charts.parent / "charts-evil")
     (charts / "zero").symlink_to("/dev/zero")

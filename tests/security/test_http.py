@@ -107,7 +107,7 @@ def test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_h
             busy.close()
 
 
-def test_what_comes_and_goes_leaves_nothing(http: Http) -> None:
+def test_short_connections_leave_nothing_behind(http: Http) -> None:
     """X01, X02, X07, H49: sessions and calls, scaled down."""
     with http.wire() as wire:
 

@@ -107,7 +107,7 @@ async def test_lists_have_what_their_caller_may_use_in_filled_pages() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_what_may_not_be_used_looks_like_what_does_not_exist(revision: str) -> None:
+async def test_forbidden_features_look_like_missing_ones(revision: str) -> None:
     """The errors differ only in the name that the caller sent, and the source is not called."""
     server, shelf = library()
     for method, key, hidden, missing in (

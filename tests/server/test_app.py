@@ -252,7 +252,7 @@ async def test_a_server_declares_its_name_and_capabilities(revision: str) -> Non
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_what_is_added_at_run_time_is_served_at_once(revision: str) -> None:
+async def test_features_added_at_run_time_are_served_at_once(revision: str) -> None:
     server = Server("s")
     await server.start()
     async with Wire(server, revision) as wire:

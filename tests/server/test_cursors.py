@@ -18,7 +18,7 @@ KEYS = Keys("secret")
 
 @given(st.recursive(st.none() | st.integers(-(2**53), 2**53) | st.text(), st.lists, max_leaves=8))
 @settings(max_examples=examples(50), deadline=None)
-def test_what_is_sealed_opens(position: object) -> None:
+def test_a_sealed_cursor_opens(position: object) -> None:
     assert KEYS.open("list", KEYS.seal("list", position)) == position
 
 
@@ -73,6 +73,6 @@ def test_a_sealed_text_is_looked_at_up_to_its_length_and_no_further() -> None:
 
 
 @pytest.mark.parametrize("sealed", ["é", "", "=", "a", "*" * 20, "A" * 40])
-def test_what_was_never_sealed_does_not_open(sealed: str) -> None:
+def test_an_unsealed_cursor_does_not_open(sealed: str) -> None:
     with pytest.raises(InvalidParams, match="This cursor is not valid here"):
         Keys("secret").open("list", sealed)

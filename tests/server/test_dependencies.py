@@ -283,7 +283,7 @@ async def test_functions_that_a_loop_makes_keep_their_own_dependencies() -> None
 
 @pytest.mark.parametrize("function", OPENS)
 @looped
-async def test_what_is_open_is_closed_after_the_function(function: Callable[[], Any]) -> None:
+async def test_dependencies_are_closed_after_the_function(function: Callable[[], Any]) -> None:
     server = Server("s")
 
     @server.tool
@@ -298,7 +298,7 @@ async def test_what_is_open_is_closed_after_the_function(function: Callable[[], 
 @pytest.mark.parametrize("function", OPENS)
 @pytest.mark.parametrize("error", [ValueError, ToolError, SystemExit, InputNeeded])
 @looped
-async def test_what_is_open_is_closed_after_an_error_which_it_sees(function: Any, error: Any) -> None:
+async def test_dependencies_see_an_error_and_are_closed_after_it(function: Any, error: Any) -> None:
     server = Server("s")
 
     @server.resource("a:b")
@@ -313,7 +313,7 @@ async def test_what_is_open_is_closed_after_an_error_which_it_sees(function: Any
 
 @pytest.mark.parametrize("function", OPENS)
 @looped
-async def test_what_is_open_is_closed_after_a_cancellation(function: Any) -> None:
+async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> None:
     server = Server("s")
     begun = asyncio.Event()
 
@@ -332,7 +332,7 @@ async def test_what_is_open_is_closed_after_a_cancellation(function: Any) -> Non
 
 
 @looped
-async def test_what_opens_in_a_thread_when_its_request_is_cancelled_is_closed() -> None:
+async def test_a_dependency_opened_in_a_thread_is_closed_after_a_cancellation() -> None:
     server = Server("s")
     opening, go, closed = threading.Event(), threading.Event(), threading.Event()
 
@@ -641,7 +641,7 @@ async def test_another_function_stands_in_while_a_test_wants_it() -> None:
     assert await call(server) == "real, outer real"
 
 
-def test_what_stands_in_is_looked_at_too() -> None:
+def test_overrides_are_checked_too() -> None:
     server = Server("s")
 
     def fake(url: str) -> str:

@@ -263,7 +263,7 @@ def test_a_scope_that_no_token_can_have_is_refused_at_registration(scopes: list[
         Server("s").tool(name="a", scopes=scopes)(lambda: "")
 
 
-def test_who_lacks_the_scope_of_a_template_does_not_read_all_below_it() -> None:
+def test_a_caller_without_the_scope_of_a_template_does_not_read_all_below_it() -> None:
     server = shop()
     scopes = server.services.feature_scopes
     assert scopes is not None

@@ -194,7 +194,7 @@ async def test_sources_and_catalogues_of_a_part_are_the_wholes_also_later_ones(d
 
 
 @looped
-async def test_what_becomes_of_a_part_later_shows_in_the_whole() -> None:
+async def test_later_changes_of_a_mounted_server_are_visible() -> None:
     part = tides()
     server = harbour((part, "tides"))
     part.tools.add(lambda: "late", name="late")
@@ -407,7 +407,7 @@ async def test_the_most_specific_template_wins_whichever_server_has_it() -> None
 # -- what cannot be
 
 
-def test_what_collides_is_reported_with_both_servers_and_nothing_is_included() -> None:
+def test_a_collision_is_reported_with_both_servers_and_nothing_is_included() -> None:
     one, other = tides("one"), tides("other")
     server = harbour((one, "a"))
     with pytest.raises(ValueError, match=r"'one' and 'other' both have the resource 'tide://now': remove one"):
@@ -434,7 +434,7 @@ def test_what_collides_is_reported_with_both_servers_and_nothing_is_included() -
     server.include(other, prefix="b")
 
 
-def test_what_collides_later_is_refused_where_it_is_added() -> None:
+def test_a_later_collision_is_refused_when_the_feature_is_added() -> None:
     part = tides()
     server = harbour((part, "tides"))
     server.tools.add(lambda: "", name="tides_late")
@@ -521,7 +521,7 @@ async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names()
 @pytest.mark.parametrize("uri", ["tide://now", "tide://mary", "row://1"])
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_what_a_hook_forbids_to_read_cannot_be_watched_either(revision: str, uri: str) -> None:
+async def test_a_resource_that_middleware_forbids_cannot_be_watched(revision: str, uri: str) -> None:
     part = tides()
     part.include(Rows())
     server = harbour((part, "tides"))
@@ -818,7 +818,7 @@ async def test_three_levels_add_at_most_three_calls(method: str, params: dict[st
 
 
 @looped
-async def test_what_is_disabled_in_a_part_is_so_in_the_whole_until_it_is_enabled() -> None:
+async def test_a_feature_disabled_in_a_mounted_server_is_hidden_until_it_is_enabled() -> None:
     part = tides()
     part.tools.disable("height")
     part.prompts.disable("report")

@@ -58,7 +58,7 @@ async def readable(client: Client) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_a_changed_file_holds_from_the_next_request_without_a_restart(file: Path) -> None:
+async def test_a_changed_file_applies_from_the_next_request_without_a_restart(file: Path) -> None:
     server = notes(file)
     async with Client(server, cache=False) as client:
         assert await readable(client) == ["note://a"]

@@ -211,7 +211,7 @@ async def test_a_resource_that_two_searches_find_is_shown_once_and_the_cut_is_re
 
 @pytest.mark.parametrize("error", [InternalError("away"), OSError("away")])
 @looped
-async def test_a_source_that_is_away_is_named_and_hides_nothing(error: Exception) -> None:
+async def test_an_unreachable_source_is_named_and_hides_no_hits(error: Exception) -> None:
     away, there = Shelf(name="away"), Shelf(hit("a"), name="there", truncated="There is more.")
     away.error = error
     hits = await found(of(away, there))

@@ -191,7 +191,7 @@ def test_hook_and_context_see_bytes() -> None:
     assert seen == [PATTERN]
 
 
-def test_what_is_open_is_closed_when_the_answer_is_gone() -> None:
+def test_an_open_blob_is_closed_when_the_answer_is_dropped() -> None:
     closed = threading.Event()
 
     class Opened(Tiles):
@@ -231,7 +231,7 @@ def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
     assert len(read) == 3
 
 
-def test_what_is_open_is_closed_when_reading_fails() -> None:
+def test_an_open_blob_is_closed_when_reading_fails() -> None:
     """At once, and not when the next cycle of objects is looked for."""
     closed = threading.Event()
 

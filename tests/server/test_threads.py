@@ -167,7 +167,7 @@ async def test_an_owner_may_lose_half_of_the_threads_and_other_owners_continue()
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no"), asyncio.CancelledError()])
 @looped
-async def test_what_a_function_raises_is_its_callers_and_the_thread_lives(error: BaseException) -> None:
+async def test_an_exception_reaches_its_caller_and_the_thread_lives(error: BaseException) -> None:
     """security F06"""
 
     def fail() -> None:
@@ -188,7 +188,7 @@ async def test_stop_iteration_is_an_error_like_others() -> None:
 
 
 @looped
-async def test_closing_refuses_what_waits_and_does_not_wait_for_what_blocks() -> None:
+async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones() -> None:
     async with gated(size=1, max_wait=20) as (pool, gate):
         (held,) = start(pool, "", gate)
         await gate.hold(1)
@@ -538,7 +538,7 @@ async def test_a_batch_has_a_bound(number: int, sizes: list[int]) -> None:
 
 
 @looped
-async def test_what_comes_while_a_batch_runs_is_the_next_batch() -> None:
+async def test_jobs_that_arrive_during_a_batch_are_the_next_batch() -> None:
     async with gated() as (pool, gate):
         shelf = Shelf(gate)
         held = asyncio.create_task(pool.run("", shelf.read, "stuck"))

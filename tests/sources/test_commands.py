@@ -97,7 +97,7 @@ def test_an_endless_command_is_ended_with_what_it_started(tmp_path: Path, stubbo
 
 
 @posix
-def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
+def test_processes_that_a_command_leaves_are_ended_without_waiting(tmp_path: Path) -> None:
     child = f"import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
     code = (
         f"import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); print('up')\n"
@@ -140,7 +140,7 @@ def test_readings_at_the_same_time_share_one_run(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "xx"
 
 
-def test_what_runs_every_so_often_holds_for_as_long(tmp_path: Path) -> None:
+def test_the_output_of_a_repeated_command_is_kept_until_the_next_run(tmp_path: Path) -> None:
     source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')", every=60)
     assert source.read(source.uri).ttl_ms == 60_000
     assert source.read(source.uri).contents[0].text == ""

@@ -94,9 +94,7 @@ def test_failing_look_is_not_a_change_and_is_retried(
     told.wait_for("sea:1")
 
 
-def test_what_was_seen_before_the_watch_is_what_it_is_compared_with(
-    sea: Sea, watching: Callable[..., Polling], told: Told
-) -> None:
+def test_a_watch_compares_with_the_state_seen_before_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     """A change between the subscription's own look and the first of the thread is not lost."""
     watch = watching()
     watch.record("sea:1", 0)

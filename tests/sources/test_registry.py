@@ -114,7 +114,7 @@ def test_a_name_chosen_twice_is_refused(here: Path) -> None:
         make_sources(["a=docs", "a=one/docs"])
 
 
-def test_what_has_no_name_to_choose_says_so(here: Path) -> None:
+def test_a_label_for_the_system_is_refused(here: Path) -> None:
     with pytest.raises(UnusableSource, match="system: takes no name"):
         make_sources(["mine=system:"])
     with pytest.raises(UnusableSource, match="system: is given twice"):

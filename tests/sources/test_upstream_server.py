@@ -179,7 +179,7 @@ def test_what_stays_in_a_list_that_changes_is_shown_once(
 
 
 @ERAS
-def test_what_is_read_is_what_the_other_server_says_for_as_long_and_for_whom(revision: str) -> None:
+def test_a_read_has_the_content_age_and_cache_scope_of_the_other_server(revision: str) -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
             read = await client.read_resource("notes://quay/n001")

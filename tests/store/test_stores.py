@@ -58,7 +58,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def test_what_is_put_is_there_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
+def test_a_value_exists_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             assert await store.get("a") is None
@@ -72,7 +72,7 @@ def test_what_is_put_is_there_until_it_is_deleted(kind: Kind, tmp_path: Path) ->
     run(go())
 
 
-def test_what_has_expired_is_nowhere(kind: Kind, tmp_path: Path) -> None:
+def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         clock = Clock()
         async with opened(kind(tmp_path, clock)) as store:

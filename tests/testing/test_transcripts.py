@@ -38,7 +38,7 @@ def test_a_line_without_a_side_is_not_a_transcript() -> None:
         SAID.replace('"x"', '"y"'),
     ],
 )
-def test_what_does_not_count_makes_no_difference(other: str) -> None:
+def test_ignored_fields_make_no_difference(other: str) -> None:
     Transcript.parse(SAID).compare(Transcript.parse(other))
 
 

@@ -71,7 +71,7 @@ async def test_an_answer_that_is_dropped_was_served(server: Server) -> None:
 
 
 @looped
-async def test_what_is_delayed_is_overtaken(server: Server) -> None:
+async def test_delayed_messages_are_overtaken(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.delay("tools/call", 0.1, answer=True)

@@ -58,7 +58,7 @@ def result_of(method: str, result: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}-{file.stem}" for file in FILES])
-def test_what_the_server_says_is_of_the_schema(file: Path) -> None:
+def test_messages_of_the_server_match_the_schema(file: Path) -> None:
     schema = Schema(file.parent.name)
     asked: dict[Any, str] = {}
     for line in parse(file.read_bytes()):

@@ -127,7 +127,7 @@ def test_a_stateless_request_cannot_wait(server: ServerThread) -> None:
         assert wire.read("ask").text == "nobody"
 
 
-def test_what_stops_a_handler_is_its_result_in_both_eras(server: ServerThread) -> None:
+def test_an_input_request_that_stops_a_handler_is_its_result_in_both_eras(server: ServerThread) -> None:
     with server.wire() as wire:
         assert wire.read("stopped").json["result"]["resultType"] == "input_required"
         assert wire.read_in_session(wire.initialize(), "stopped").json["result"]["resultType"] == "input_required"

@@ -302,7 +302,7 @@ def test_refused_connections_leave_descriptors_to_others() -> None:
             assert other.call("tools/list").status == 200
 
 
-def test_what_is_kept_of_whoever_has_most_gives_way() -> None:
+def test_events_of_the_largest_owner_are_dropped_first() -> None:
     buffers = ReplayBuffers(HttpLimits(replay_total=10_000, replay_size=10_000, replay_events=100))
     modest, greedy, also = (ReplayBuffer(buffers, owner) for owner in ("modest", "greedy", "greedy"))
     modest.keep(0, 1, b"x" * 1000)

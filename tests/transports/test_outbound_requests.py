@@ -116,7 +116,7 @@ async def test_the_end_of_input_is_the_end_of_answers() -> None:
 
 
 @looped
-async def test_who_never_answers_is_given_up() -> None:
+async def test_a_client_that_never_answers_is_given_up() -> None:
     line = Line(answer_time=0.01)
     id = await line.asked()
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
@@ -187,7 +187,7 @@ async def test_a_stream_that_is_its_connection_is_not_closed_by_a_call() -> None
 
 
 @looped
-async def test_what_stops_a_handler_is_its_result() -> None:
+async def test_an_input_request_that_stops_a_handler_is_its_result() -> None:
     line = Line()
     line.read("stopped", 1, _meta=META)
     answer = (await line.reported())[-1]

@@ -47,7 +47,7 @@ def test_challenges_are_read(text: str, challenges: list[Challenge]) -> None:
 
 
 @given(st.lists(st.tuples(TOKENS, st.dictionaries(TOKENS.map(str.lower), VALUES, max_size=4)), max_size=4))
-def test_what_is_written_is_read(wanted: list[tuple[str, dict[str, str]]]) -> None:
+def test_written_challenges_are_read(wanted: list[tuple[str, dict[str, str]]]) -> None:
     text = ", ".join(
         f"{scheme} "
         + ", ".join(

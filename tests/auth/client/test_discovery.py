@@ -137,7 +137,7 @@ def test_a_server_without_tls_elsewhere_gets_no_token() -> None:
         find(Web({}), server="http://harbour.example/mcp")
 
 
-def test_who_cannot_be_reached_is_named() -> None:
+def test_an_unreachable_server_is_named() -> None:
     with pytest.raises(ConnectionFailed, match="no route"):
         find(Web({f"{PRM}/mcp": ConnectionFailed("no route")}))
 

@@ -298,7 +298,7 @@ def test_a_browser_that_stays_open_holds_nothing_up() -> None:
     run(test())
 
 
-def test_what_another_process_has_renewed_is_not_renewed_again() -> None:
+def test_a_grant_renewed_by_another_process_is_not_renewed_again() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             tokens = MemoryTokens()  # as one folder of files is, for two processes

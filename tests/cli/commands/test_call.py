@@ -153,7 +153,7 @@ def test_without_a_terminal_a_question_is_declined_and_says_so(start: Start, har
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_progress_is_a_bar_at_a_terminal_that_goes_away(terminal: Sit, harbour: str, revision: str) -> None:
+def test_progress_is_a_bar_at_a_terminal_that_is_removed_at_the_end(terminal: Sit, harbour: str, revision: str) -> None:
     sits = terminal("call", "--revision", revision, harbour, "load", env={"NO_COLOR": "1"})
     assert sits.end() == 0
     assert "[######..................] 1/4 first hold" in sits.shown

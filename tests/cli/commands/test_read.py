@@ -141,7 +141,7 @@ def test_read_gives_text_and_bytes_as_they_are(say: Say, tide_url: str, tmp_path
     assert json.loads(say("read", "--json", tide_url, "tide://at/x")[1])["contents"][0]["text"] == "x"
 
 
-def test_what_is_not_there_is_exit_code_1(say: Say, tide_url: str) -> None:
+def test_a_missing_resource_is_exit_code_1(say: Say, tide_url: str) -> None:
     code, out, err = say("read", tide_url, "tide://nowhere")
     assert (code, out) == (1, "")
     assert "tide://nowhere" in err

@@ -79,7 +79,7 @@ def line_with(server: subprocess.Popen[str], text: str) -> str:
     return next(line for line in server.stderr if text in line)
 
 
-def test_a_policy_holds_and_a_new_one_follows_without_a_restart(
+def test_a_policy_is_enforced_and_replaced_without_a_restart(
     start: Start, docs: Path, tokens: dict[str, str], policy: Path, tmp_path: Path
 ) -> None:
     server = start("serve", "--http", "127.0.0.1:0", "--tokens", "tokens.json", "--policy", "policy.toml", "docs")

@@ -317,7 +317,7 @@ def test_looking_at_sources_is_bounded_in_all() -> None:
     assert len(seen.published[1].facts) <= FACTS_CHARACTERS
 
 
-def test_what_is_most_likely_to_change_is_shown_live(here: Path) -> None:
+def test_the_resource_most_likely_to_change_is_shown_live(here: Path) -> None:
     made = make_sources(["docs", "zip:old.zip"])
     assert collect_startup_info(made, within=10).live == "file:///docs/notes.md"
     (here / "docs" / "tides.log").write_text("low\n")

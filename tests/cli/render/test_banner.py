@@ -194,7 +194,7 @@ def open_link(link: str, site: str | None = "same-origin", method: str = "GET") 
         return error.code, error.headers, error.read()
 
 
-def test_the_link_of_a_resource_shows_what_it_holds_and_lets_nothing_of_it_act(url: str, charts: Path) -> None:
+def test_the_page_of_a_resource_shows_its_content_and_runs_none_of_it(url: str, charts: Path) -> None:
     page_url = url.removesuffix("/mcp") + "/"
     names = {"a b&c.html": b"<script>1</script>", "dot.png": b"\x89PNG\r\n\x1a\n\0", "odd.bin": b"\0\xff\1"}
     for name, data in names.items():

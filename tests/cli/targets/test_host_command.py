@@ -125,7 +125,7 @@ def test_codex_gets_options(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
         (("cursor", "charts"), ".cursor/mcp.json"),
     ],
 )
-def test_what_a_command_cannot_do_is_done_in_the_file(
+def test_settings_that_a_command_lacks_are_written_to_the_file(
     hosts: FakeHosts, add: Any, tmp_path: Path, args: tuple[str, ...], file: str
 ) -> None:
     for name in ("claude", "code", "codex", "gemini", "cursor"):

@@ -39,7 +39,7 @@ SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ay"}, {
         (SEVERAL, "", []),
     ],
 )
-def test_what_fits_is_taken(said: dict[str, Any], typed: str, value: object) -> None:
+def test_valid_answers_are_accepted(said: dict[str, Any], typed: str, value: object) -> None:
     assert read_field(field(**said), typed) == value
     assert type(read_field(field(**said), typed)) is type(value)
 
@@ -64,7 +64,7 @@ def test_what_fits_is_taken(said: dict[str, Any], typed: str, value: object) -> 
         ({**SEVERAL, "maxItems": 1}, "a,b", "at most 1"),
     ],
 )
-def test_what_does_not_fit_says_what_would(said: dict[str, Any], typed: str, says: str) -> None:
+def test_invalid_answers_are_explained(said: dict[str, Any], typed: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read_field(field(**said), typed)
 

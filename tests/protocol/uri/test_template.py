@@ -413,7 +413,7 @@ def test_one_part_of_a_path_never_holds_what_leads_out(text: str, value: str) ->
 
 
 @pytest.mark.parametrize("text", [*PARTS, *LISTS, "x{?v}", "x?y{&v}", "x{?v*}"])
-def test_what_leads_nowhere_else_is_matched(text: str) -> None:
+def test_safe_values_are_matched(text: str) -> None:
     template = UriTemplate(text)
     for value in [*SAFE, *(UNSAFE if "?" in text and text != "{v}{?q}" else ())]:
         one: Any = [value] if "*" in text else value
@@ -757,5 +757,5 @@ def test_templates_differ_from_their_text() -> None:
         ("CC:a", False, False), ("a/.b/c..", True, False), ("..\n", True, True),
     ],
 )  # fmt: skip
-def test_what_leads_out_is_unsafe(value: str, part: bool, path: bool) -> None:
+def test_a_path_that_leaves_its_folder_is_unsafe(value: str, part: bool, path: bool) -> None:
     assert (is_unsafe(value), is_unsafe(value, path=True)) == (part, path)

@@ -62,7 +62,7 @@ def test_a_fallback_gives_way_whichever_comes_first(first: str) -> None:
     assert names(some) == ["fallback"]
 
 
-def test_pages_hold_what_was_there_all_the_time_once() -> None:
+def test_pages_have_permanent_entries_once() -> None:
     some, _ = features()
     for number in range(7):
         some.add(str(number), Named(str(number)))
@@ -193,7 +193,7 @@ def test_every_change_of_a_part_changes_the_version_of_the_whole_once() -> None:
     assert changes == []
 
 
-def test_what_one_whole_refuses_is_in_none() -> None:
+def test_a_feature_that_one_server_refuses_is_in_none() -> None:
     (first, _), (second, _), (part, changes) = features(), features(), features()
     mounted(first, part)
     mounted(second, part)
@@ -208,7 +208,7 @@ def test_what_one_whole_refuses_is_in_none() -> None:
     assert names(first) == names(second) == ["a", "b"]
 
 
-def test_every_key_that_is_taken_is_known_in_order_also_of_what_is_disabled() -> None:
+def test_every_used_key_is_known_in_order_also_of_disabled_features() -> None:
     some, _ = features()
     for name in "abc":
         some.add(name, Named(name), fallback=name == "b")

@@ -58,7 +58,7 @@ async def generator() -> AsyncIterator[bytes]:
         (functools.partial(plain), False),
     ],
 )
-def test_what_gives_something_to_await_is_async(function: Callable[..., Any], expected: bool) -> None:
+def test_a_function_that_returns_an_awaitable_is_async(function: Callable[..., Any], expected: bool) -> None:
     assert is_async(function) is expected
 
 
@@ -291,7 +291,7 @@ def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
 
 
 @looped
-async def test_a_context_that_may_be_none_is_given_all_the_same() -> None:
+async def test_an_optional_context_is_passed() -> None:
     server = Server("s")
 
     @server.resource("a:either")

@@ -108,7 +108,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["add", "remove"]), st.integers(0, 
 @pytest.mark.parametrize("kind", ["registered", "keyed", "again", "source"])
 @given(size=st.integers(1, 5), rounds=st.lists(CHANGES, max_size=12))
 @settings(max_examples=examples(40), deadline=None)
-def test_what_was_there_all_the_time_is_listed_once(kind: str, size: int, rounds: list[list[tuple[str, int]]]) -> None:
+def test_permanent_entries_are_listed_once(kind: str, size: int, rounds: list[list[tuple[str, int]]]) -> None:
     """A catalogue without `after` keeps its order, so that what is new comes last."""
     server = Server("s", page_size=size)
     uris = [f"x:{n:03}" for n in range(0, 30, 2)]

@@ -104,7 +104,7 @@ def test_an_unknown_prompt_is_an_invalid_param() -> None:
         (t.GetPromptResult(messages=[]), []),
     ],
 )
-def test_what_a_function_returns_becomes_messages(value: Any, messages: list[Any]) -> None:
+def test_return_values_become_messages(value: Any, messages: list[Any]) -> None:
     assert get(lambda: value)["messages"] == messages
 
 
@@ -190,7 +190,7 @@ def test_fixed_choices_complete_by_their_beginning() -> None:
     assert complete(PLAN, "harbour", "H")["values"] == ["Hull", "Harwich"]
 
 
-def test_what_nothing_completes_has_no_values() -> None:
+def test_an_argument_without_a_completer_has_no_values() -> None:
     assert complete(PLAN, "free", "x") == {"values": [], "total": 0, "hasMore": False}
     assert complete(LOG, "day", "x")["values"] == []
 
@@ -210,7 +210,7 @@ def test_a_source_completes_its_own_templates() -> None:
         (LOG, "x"),
     ],
 )
-def test_what_is_unknown_is_an_invalid_param(ref: dict[str, str], name: str) -> None:
+def test_an_unknown_prompt_or_argument_is_an_invalid_param(ref: dict[str, str], name: str) -> None:
     with pytest.raises(InvalidParams):
         complete(ref, name, "")
 
@@ -314,7 +314,7 @@ PICTURE = Image(data=b"\x89PNG\r\n\x1a\n", format="png")
     ],
 )
 @looped
-async def test_what_a_prompt_returns_becomes_messages(value: Any, expected: list[tuple[str, str]]) -> None:
+async def test_return_values_of_a_prompt_become_messages(value: Any, expected: list[tuple[str, str]]) -> None:
     messages = await filled_with(value)
     assert [(message["role"], message["content"]["type"]) for message in messages] == expected
 

@@ -227,7 +227,7 @@ RETURNS: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
 )
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_what_a_function_returns_is_read_as(revision: str, value: Any, mime_type: Any, expected: Any) -> None:
+async def test_return_values_become_contents(revision: str, value: Any, mime_type: Any, expected: Any) -> None:
     server = Server("s")
     server.resources.add("x:y", lambda: value, mime_type=mime_type, inline=True)
     assert await read(server, "x:y", revision) == expected
@@ -271,7 +271,7 @@ async def test_a_path_is_read_as_its_bytes_and_a_missing_one_is_not_found(tmp_pa
     ids=lambda value: type(value).__name__,
 )
 @looped
-async def test_what_has_no_form_is_an_internal_error(value: Any) -> None:
+async def test_a_value_without_a_form_is_an_internal_error(value: Any) -> None:
     server = Server("s")
     server.resources.add("x:y", lambda: value, inline=True)
     assert (await read(server, "x:y"))["code"] == -32603
@@ -361,7 +361,7 @@ OUT = [
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_what_leads_out_of_a_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
+async def test_a_path_that_leaves_its_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
     """A bug: `{name}` was given what was escaped in the URI, separators and all."""
     server = shelf(tmp_path)
     for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
@@ -374,7 +374,7 @@ async def test_what_leads_out_of_a_folder_reaches_no_template(revision: str, tmp
 
 
 @looped
-async def test_what_one_template_refuses_goes_to_the_next() -> None:
+async def test_a_uri_that_one_template_refuses_goes_to_the_next() -> None:
     server = Server("s")
     server.resources.add("a://x/{name}", lambda name: "part")
     server.resources.add("a://{+path}", lambda path: "path")
@@ -444,7 +444,7 @@ def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
 
 
 @looped
-async def test_what_was_removed_is_gone_and_may_come_back() -> None:
+async def test_a_removed_resource_is_gone_and_may_be_added_again() -> None:
     server = Server("s")
     server.resources.add("a:b", lambda: "first")
     server.resources.add("a:{x}", lambda x: "second")

@@ -521,7 +521,7 @@ def test_the_place_and_the_problem_of_a_value_are_reported(value: Any, said: str
     assert said in unsent(value)
 
 
-def test_what_can_be_sent_is_not_blamed() -> None:
+def test_a_value_that_can_be_sent_is_not_blamed() -> None:
     fine = {1: "a", 2.5: ["é", None, True], "b": (1, {"x"}), "c": Record({"d": 1})}
     assert unsent(fine) == ""
     assert "the result['z']" in unsent({**fine, "z": Half()})

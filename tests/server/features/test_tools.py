@@ -139,7 +139,7 @@ def test_a_function_is_listed_with_its_docstring_and_schemas() -> None:
         (t.CallToolResult(content=[], is_error=True), {"content": [], "isError": True}),
     ],
 )
-def test_what_a_function_without_annotation_returns(value: Any, expected: dict[str, Any]) -> None:
+def test_results_of_a_function_without_annotation(value: Any, expected: dict[str, Any]) -> None:
     def f():  # type: ignore[no-untyped-def]
         return value
 
@@ -713,7 +713,7 @@ def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
 
 
 @pytest.mark.parametrize("context", [False, True])
-def test_what_tasks_of_a_group_raise_on_purpose_is_reported(context: bool) -> None:
+def test_tool_errors_in_an_exception_group_are_reported(context: bool) -> None:
     server = Server("s")
 
     async def fail(text: str) -> None:
@@ -874,7 +874,7 @@ def test_a_result_unlike_its_annotation_says_how() -> None:
 GIVEN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def test_what_a_schema_given_by_hand_promises_is_checked_for_every_result() -> None:
+def test_every_result_is_checked_against_an_explicit_schema() -> None:
     assert returned({"n": 1}, output_schema=GIVEN)["structuredContent"] == {"n": 1}
     good = t.CallToolResult(content=[], structured_content={"n": 1})
     assert returned(good, output_schema=GIVEN) == {"content": [], "structuredContent": {"n": 1}}
@@ -1064,7 +1064,7 @@ class Sentence(msgspec.Struct):
     text: str
 
 
-def test_what_an_async_function_returns_beside_its_annotation_is_checked() -> None:
+def test_a_result_of_an_async_function_is_checked_against_its_annotation() -> None:
     async def number():  # type: ignore[no-untyped-def]
         return 5
 

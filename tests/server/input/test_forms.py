@@ -141,7 +141,7 @@ def test_an_answer_becomes_the_type() -> None:
         ({"ok": 1, "mail": 1}, "mail: must be text\nok: must be true or false"),
     ],
 )
-def test_what_does_not_fit_is_reported_field_by_field(content: Any, fault: str) -> None:
+def test_invalid_answers_are_reported_field_by_field(content: Any, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(Everything).read(content)
     assert str(caught.value) == fault
@@ -173,7 +173,7 @@ NO_FORMS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "message"), NO_FORMS, ids=[message[:20] for _, message in NO_FORMS])
-def test_what_no_form_can_have_is_refused_by_name(schema: Any, message: str) -> None:
+def test_a_type_without_a_form_field_is_refused_by_name(schema: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         form_of(schema)
     assert message.lower() in str(caught.value).lower()
@@ -337,7 +337,7 @@ def test_an_empty_answer_is_an_empty_form() -> None:
         form_of(int | None).read(None)
 
 
-def test_what_was_left_empty_is_as_if_it_was_not_there_unless_text_was_asked_for() -> None:
+def test_an_empty_answer_counts_as_missing_unless_text_is_allowed() -> None:
     empty = {"since": "", "quay": "", "colour": "", "some": "", "tugs": "", "draught": "", "kind": "", "at": ""}
     assert form_of(Everything).read({"mail": "a@b", **empty}) == Everything(mail="a@b", since=None)
     assert form_of(str).read({"value": ""}) == ""
@@ -475,7 +475,7 @@ class Checked(msgspec.Struct):
 
 
 @pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
-def test_what_an_author_checks_is_reported_in_the_authors_words(size: int, fault: str) -> None:
+def test_errors_of_the_authors_checks_are_reported_in_their_words(size: int, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(Checked).read({"size": size})
     assert str(caught.value) == fault

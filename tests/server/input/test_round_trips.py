@@ -326,7 +326,7 @@ async def test_only_what_the_client_declares_is_asked(number: int) -> None:
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 @looped
-async def test_what_a_revision_does_not_have_is_not_asked(revision: str) -> None:
+async def test_a_question_that_a_revision_does_not_have_is_not_asked(revision: str) -> None:
     asks = {
         "elicit": lambda ctx: ctx.elicit("?", str),
         "url": lambda ctx: ctx.elicit_url("?", "https://x"),
@@ -399,7 +399,7 @@ async def test_a_plain_function_cannot_ask() -> None:
 
 
 @looped
-async def test_what_stands_before_a_question_runs_again_except_once() -> None:
+async def test_code_before_a_question_runs_again_except_in_once() -> None:
     runs: list[str] = []
 
     @tool()
@@ -433,7 +433,7 @@ class Quote(msgspec.Struct):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 @looped
-async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
+async def test_kept_values_come_back_in_their_types(revision: str) -> None:
     seen: list[Any] = []
 
     def annotated() -> Quote:
@@ -457,7 +457,7 @@ async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
 
 
 @looped
-async def test_what_has_no_form_in_json_cannot_be_kept() -> None:
+async def test_a_value_without_a_json_form_cannot_be_kept() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         with pytest.raises(TypeError, match=r"result of once\('x', …\) must be encodable as JSON"):

@@ -108,7 +108,7 @@ async def test_middleware_for_some_methods_leaves_the_others_as_they_are() -> No
 
 
 @looped
-async def test_what_is_registered_after_middleware_is_inside_of_it() -> None:
+async def test_middleware_also_applies_to_features_registered_later() -> None:
     server = Server("s")
     seen = seeing(server)
     server.resources.add("a:b", lambda: "text")
@@ -184,7 +184,7 @@ async def test_middleware_sees_the_caller_and_pages_as_they_are_cached() -> None
 
 
 @looped
-async def test_what_middleware_forbids_to_read_is_found_out_by_no_other_way() -> None:
+async def test_a_resource_that_middleware_forbids_cannot_be_found_in_another_way() -> None:
     server = made()
 
     @server.tool
@@ -346,7 +346,7 @@ async def _served(server: Server, request: Any) -> None:
     await server.handlers["resources/read"](request)
 
 
-def test_what_is_around_a_methods_middleware_is_there_only_with_middleware() -> None:
+def test_a_method_without_middleware_has_no_wrapper() -> None:
     server = made()
     methods, bare = server.methods, server.handlers["tools/call"]
     assert not methods.has_middleware("tools/call")

@@ -315,7 +315,7 @@ async def test_a_name_in_the_log_is_cut_and_on_one_line(
 
 
 @looped
-async def test_what_needs_input_or_became_a_task_has_not_failed() -> None:
+async def test_a_call_that_needs_input_or_became_a_task_has_not_failed() -> None:
     async def answers(result: Any) -> int:
         server = Server("s")
         timing = Timing(clock=Clock())

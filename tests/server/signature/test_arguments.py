@@ -281,7 +281,7 @@ def test_completers_stand_beside_parameters() -> None:
     assert signature.schema["properties"]["vessel"] == {"type": "string", "description": "Which."}
 
 
-def test_what_cannot_be_filled_from_json_is_refused_at_registration() -> None:
+def test_a_parameter_that_json_cannot_fill_is_refused_at_registration() -> None:
     def stars(*names: str) -> None: ...
     def words(**names: str) -> None: ...
     def positional(a: int, /) -> None: ...
@@ -611,7 +611,7 @@ def test_the_order_of_a_union_is_the_functions_own() -> None:
     assert kinds == [["integer", "string"], ["string", "integer"]]
 
 
-def test_what_stands_inside_of_a_type_counts_too() -> None:
+def test_constraints_inside_a_type_count_too() -> None:
     def f(
         region: Annotated[str, Header("Region"), "Where to.", Complete(["north"])] | None = None,
         basin: Annotated[str, pydantic.Field(description="Which.", max_length=3), Header("Basin")] | None = None,

@@ -40,7 +40,7 @@ def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, st
 
 
 @pytest.mark.parametrize("text", ["Args: text\n    a: One.", "Others:\n    a: One.", "Args"])
-def test_what_begins_no_section_is_text(text: str) -> None:
+def test_a_line_that_begins_no_section_is_text(text: str) -> None:
     assert of(f"Do it.\n\n{text}") == (f"Do it.\n\n{text}", {})
 
 

@@ -952,7 +952,7 @@ async def test_a_listen_watches_as_many_as_the_limit_and_not_one_more() -> None:
 
 
 @looped
-async def test_what_is_far_too_much_is_refused_before_anything_is_looked_at() -> None:
+async def test_far_too_many_uris_are_refused_before_any_is_checked() -> None:
     server = notes(limits=Limits(watched_total=2))
     looked: list[str] = []
 
@@ -974,7 +974,7 @@ async def test_what_is_far_too_much_is_refused_before_anything_is_looked_at() ->
 
 
 @looped
-async def test_what_was_dropped_counts_no_more_and_comes_back_as_new() -> None:
+async def test_dropped_watches_no_longer_count_and_can_be_added_again() -> None:
     attached: list[Any] = []
     watched = Watching(lambda uri: attached.append(uri), lambda uri: attached.append(f"-{uri}"))
     one, other = SessionWatcher(Session("")), SessionWatcher(Session(""))

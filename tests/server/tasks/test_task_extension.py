@@ -187,7 +187,7 @@ async def test_a_call_is_answered_with_a_task_that_has_the_result_when_it_is_don
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_who_does_not_declare_the_extension_waits_for_the_result(revision: str) -> None:
+async def test_a_client_without_the_extension_waits_for_the_result(revision: str) -> None:
     harbour = Harbour()
     harbour.go.set()
     answer = await ask(harbour.server, "tools/call", {"name": "dredge", "arguments": {}}, revision)
@@ -1349,7 +1349,7 @@ async def test_a_task_of_a_server_that_closes_before_it_is_stored_never_runs() -
 
 
 @looped
-async def test_what_ends_after_its_server_has_given_it_up_changes_nothing() -> None:
+async def test_a_task_that_ends_after_its_server_gave_it_up_changes_nothing() -> None:
     store = MemoryStore()
     server = Server("stubborn", limits=Limits(drain=0.01), task_store=store)
     begun, free, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -1445,7 +1445,7 @@ async def test_a_fault_of_a_task_is_in_the_log_with_its_reference_and_what_is_ra
 
 
 @looped
-async def test_the_answer_to_what_is_not_asked_and_a_second_answer_change_nothing() -> None:
+async def test_an_unexpected_answer_and_a_second_answer_change_nothing() -> None:
     async with client_of(asking()) as client:
         tools = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
         id = await client.start(tools[0])

@@ -250,7 +250,7 @@ def test_without_watches_left_it_polls_and_says_so(
     assert source.watched_by in caplog.text
 
 
-def test_what_will_watch_is_known_before_it_does(publish: Publish, charts: Path) -> None:
+def test_the_watching_method_is_known_before_it_starts(publish: Publish, charts: Path) -> None:
     assert publish(charts, poll=True).watched_by == "polling every 1 s"
     assert publish(charts, poll=2.5).watched_by == "polling every 2.5 s"
     if sys.platform == "linux":

@@ -539,7 +539,7 @@ def test_a_program_called_git_in_the_repository_is_not_run(
     assert sprung.exists()
 
 
-def test_what_is_configured_changes_nothing_that_is_read(work: Work, honest: dict[str, list[bytes]]) -> None:
+def test_configuration_changes_no_answer(work: Work, honest: dict[str, list[bytes]]) -> None:
     """Prefixes, colours, orders, algorithms, encodings and names: plain git would print other words."""
     before = work.git("log", "-p", "main")
     config = work.path / ".git/config"

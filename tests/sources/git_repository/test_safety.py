@@ -223,7 +223,7 @@ def test_a_bare_repository_is_published(history: Work, publish: Publish, tmp_pat
     assert text_of(source, "git://store/tree/main/hull.txt") == "five\nfathoms\n"
 
 
-def test_what_is_planted_at_the_top_of_a_work_tree_is_not_looked_at(history: Work, publish: Publish) -> None:
+def test_git_files_planted_in_a_work_tree_are_not_read(history: Work, publish: Publish) -> None:
     """As git does: `.git` outweighs what looks like a bare repository around it."""
     for name in ("HEAD", "config", "objects/x", "refs/x"):
         history.write(name, "ref: refs/heads/evil\n")

@@ -205,7 +205,7 @@ def test_merges_are_walked_once(work: Work, publish: Publish) -> None:
     assert source.version("git://repo/log/HEAD%5E2") == work.git("rev-parse", "side")
 
 
-def test_what_is_named_by_its_object_is_good_for_ever(source: ServedGit, history: Work) -> None:
+def test_a_uri_with_an_object_id_never_changes(source: ServedGit, history: Work) -> None:
     """ttlMs: a branch may move at any time, an object's name never means another."""
     oid = history.head
     for uri in (
@@ -253,7 +253,7 @@ def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, 
     assert source.version("git://repo/log/heads%2Fv1") == history.head
 
 
-def test_after_gc_and_with_packed_references_all_is_there(source: ServedGit, history: Work) -> None:
+def test_everything_is_found_after_gc_and_with_packed_references(source: ServedGit, history: Work) -> None:
     """While the source is in use."""
     before = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
     history.git("gc", "-q", "--prune=now")

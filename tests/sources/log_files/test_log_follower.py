@@ -125,7 +125,7 @@ def test_a_copy_that_is_not_cut_yet_is_not_read_twice(log: Path) -> None:
     assert not follower.lost
 
 
-def test_what_was_compressed_meanwhile_is_read_on(log: Path) -> None:
+def test_a_file_compressed_meanwhile_is_still_read(log: Path) -> None:
     follower = Follower(log)
     position = follower.position
     add(log, b"three 3\n")

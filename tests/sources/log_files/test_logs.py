@@ -204,7 +204,7 @@ def test_an_impossible_window_is_reported(app: Path, boats: Logs, query: str) ->
 # Positions
 
 
-def test_what_came_since_is_read_once_across_rotation(app: Path, boats: Logs) -> None:
+def test_new_lines_are_read_once_across_rotation(app: Path, boats: Logs) -> None:
     uri = link(boats, APP)
     assert text(boats, uri) == ""
     assert link(boats, uri) == uri

@@ -84,7 +84,7 @@ def test_words_may_be_in_different_parts(store: IndexStore) -> None:
     assert uris(store, "omega alpha") == ["x:1"]
 
 
-def test_what_is_named_so_comes_first_then_what_changed_last(store: IndexStore) -> None:
+def test_matching_names_come_first_then_the_newest(store: IndexStore) -> None:
     put(store, "x:1", "tide")
     put(store, "x:tide", "")
     put(store, "x:2", "tide")

@@ -47,7 +47,7 @@ def test_lines_are_found_in_what_grows(rounds: list[tuple[int, bytes]], filling:
             assert len(index._counts) <= 9 and len(index._samples) <= 4
 
 
-def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
+def test_marks_stay_few_and_lines_are_still_found() -> None:
     data = b"line\n" * 5_000
     index = LineIndex()
     assert index.find(BytesContent(data), 4_999) == LineStart(4_998 * 5, 4_999)
@@ -78,7 +78,7 @@ def test_a_search_that_takes_too_long_returns_its_position_and_continues_there()
     assert found == expected(data, 900)
 
 
-def test_what_became_shorter_while_it_was_read_has_an_end() -> None:
+def test_a_content_that_shrinks_while_it_is_read_has_an_end() -> None:
     class Shrinking(BytesContent):
         size = 1_000
 

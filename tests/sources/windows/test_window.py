@@ -137,7 +137,7 @@ def test_lines_count_from_one_and_their_ends_stay() -> None:
 
 
 @pytest.mark.parametrize(("data", "line"), [(b"", 1), (b"a\n", 2), (b"a", 2), (b"a\n\n", 3)])
-def test_the_line_behind_the_last_is_empty_and_the_next_one_is_an_error(data: bytes, line: int) -> None:
+def test_the_line_after_the_last_is_empty_and_the_next_one_is_an_error(data: bytes, line: int) -> None:
     assert read(data, f"lines={line}-")[0].text == ""
     with pytest.raises(InvalidArgument, match=f"no line {line + 1}"):
         read(data, f"lines={line + 1}-")
@@ -194,7 +194,7 @@ def test_bytes_that_cut_a_character_are_a_blob() -> None:
     assert read(data, "bytes=3-5")[0].mime_type == "text/plain"
 
 
-def test_the_byte_behind_the_last_is_empty_and_the_next_one_is_an_error() -> None:
+def test_the_byte_after_the_last_is_empty_and_the_next_one_is_an_error() -> None:
     assert read(b"abc", "bytes=3-")[0].text == ""
     assert read(b"abc", "bytes=3-10")[0].text == ""
     with pytest.raises(InvalidArgument, match="3 bytes"):

@@ -46,7 +46,7 @@ class Ring:
         self.me = self
 
 
-def test_what_is_there_at_the_start_is_frozen_until_the_end() -> None:
+def test_objects_that_exist_at_the_start_are_frozen_until_the_end() -> None:
     with Collector():
         assert gc.get_freeze_count() > 1000
         assert gc.get_threshold() == THRESHOLDS
@@ -114,7 +114,7 @@ def test_garbage_is_collected_before_it_would_be_frozen() -> None:
         assert garbage() is None
 
 
-def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None:
+def test_garbage_of_frozen_objects_is_collected_after_half_have_gone() -> None:
     with Collector() as entered:
         ring = Ring()
         garbage = weakref.ref(ring)

@@ -184,7 +184,7 @@ def test_a_stream_is_read_on_by_its_principal_alone() -> None:
         assert read_on(other, session, wire.last_id, authorization=f"Bearer {BOB}") == 404
 
 
-def test_what_is_not_kept_any_more_is_reported() -> None:
+def test_dropped_events_are_reported() -> None:
     """Security H30."""
     with ServerThread(limits=HttpLimits(replay_events=4)) as server, server.wire() as wire:
         session = wire.initialize()
