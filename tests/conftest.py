@@ -1,4 +1,4 @@
-"""What every test shares: the folders of the project, and what an absent tool means."""
+"""Fixtures for all tests: the folders of the project, and tests that need a missing program."""
 
 from __future__ import annotations
 

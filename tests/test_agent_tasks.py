@@ -1,4 +1,4 @@
-"""The benchmark of agents' questions: its data stays the same, its verdicts are strict, a model can take part."""
+"""The benchmark with models: its data stays the same, its verdicts are strict, and a model can take part."""
 
 from __future__ import annotations
 

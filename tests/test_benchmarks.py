@@ -1,4 +1,4 @@
-"""The benchmark harness's own parts, without a server: bytes on the wire, choices, tables, verdicts."""
+"""The benchmark harness without a server: bytes on the wire, options, tables and verdicts."""
 
 from __future__ import annotations
 

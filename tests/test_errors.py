@@ -1,4 +1,4 @@
-"""The tree of errors: codes and statuses on the classes, messages that say what to do, two directions."""
+"""The hierarchy of errors: codes and statuses, messages that say what to do, and both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the house: who imports whom, what the sans-IO core may not touch, and what an import loads."""
+"""The architecture: which packages import which, what the sans-IO core must not use, and what an import loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tools/install.sh` says what pip installs, name by name, and keeps its errors and its exit code."""
+"""`tools/install.sh` shows pip's progress by package, and keeps its errors and exit code."""
 
 from __future__ import annotations
 

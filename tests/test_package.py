@@ -1,4 +1,4 @@
-"""What is shipped: its size, what it brings along, its version, and that the default install does the main job."""
+"""The package: its size, dependencies and version, and that the default install is useful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source that defines next to nothing offers: nothing, without an error."""
+"""A source that defines almost nothing offers nothing, without an error."""
 
 from __future__ import annotations
 

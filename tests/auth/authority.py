@@ -1,4 +1,4 @@
-"""A server that wants tokens, and the authorization server that gives them, on one real loopback port each."""
+"""A server that requires tokens and the authorization server that issues them, each on a real loopback port."""
 
 from __future__ import annotations
 

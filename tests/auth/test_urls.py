@@ -1,4 +1,4 @@
-"""Which addresses are asked, in which order, and which never."""
+"""Which metadata URLs are requested, in which order, and which never."""
 
 from __future__ import annotations
 

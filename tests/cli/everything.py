@@ -1,4 +1,4 @@
-"""Data of every kind, real and small, with somebody who changes it: what a server is started on in these tests."""
+"""Data of every kind, real and small, and a thread that changes it, for tests that serve all of it."""
 
 from __future__ import annotations
 

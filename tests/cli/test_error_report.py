@@ -1,4 +1,4 @@
-"""A failure is one line and an exit code; where it came from is shown to who asks."""
+"""A failure is one line and an exit code, and its origin is shown on request."""
 
 from __future__ import annotations
 

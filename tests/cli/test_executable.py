@@ -1,4 +1,4 @@
-"""The command in the banner is the one that works when it is copied."""
+"""The command in the banner works when it is copied."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every command explains itself with examples, and every mistake is one line with the way out."""
+"""Every command has help with examples, and every mistake is one line that says what to do."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A mistake is answered by what was probably meant: near names, the right command, the right address."""
+"""A mistake gets a suggestion: similar names, the right command, or the right address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bug in a server that the command line starts is shown with its file, its line and what was raised."""
+"""An exception in a server that the command line starts is shown with its file, line and message."""
 
 from __future__ import annotations
 

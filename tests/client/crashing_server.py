@@ -1,4 +1,4 @@
-"""A server that can be made to die, for tests in a process of its own: over stdio, or over HTTP on the port given."""
+"""A server that can be made to crash, run as a process: over stdio, or over HTTP on a given port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server with a bit of everything, for tests in memory, and in a process of its own."""
+"""A server with a few features of each kind, for tests in memory and as a process."""
 
 from __future__ import annotations
 

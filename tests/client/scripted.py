@@ -1,4 +1,4 @@
-"""A server on a Unix socket that says what a test wants, and a loop whose time passes at once when nobody is busy."""
+"""A server on a Unix socket that answers as a test tells it, and an event loop whose clock skips idle time."""
 
 from __future__ import annotations
 

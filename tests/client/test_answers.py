@@ -1,4 +1,4 @@
-"""What a client makes of answers: contents, typed data, checks against schemas and manifests, and what it keeps."""
+"""How a client handles results: contents, typed data, checks against schemas and manifests, and caching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of a server to its client: the same handlers serve requests and results, in every revision."""
+"""Questions of a server to its client: the same handlers answer requests and results, in every revision."""
 
 from __future__ import annotations
 

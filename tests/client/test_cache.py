@@ -1,4 +1,4 @@
-"""What a client keeps: for how long, for whom, how much of it, and what ends it; against servers of both eras."""
+"""The client's cache: how long, for whom and how much it keeps, and what invalidates it, in both eras."""
 
 from __future__ import annotations
 

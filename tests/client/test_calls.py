@@ -1,4 +1,4 @@
-"""Calls of a client: deadlines, progress, logs, hooks, many at once, templates, cancellation; over each transport."""
+"""Calls of a client: deadlines, progress, logs, middleware, templates and cancellation, on each transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a server of ours, in every revision, in memory, over stdio and over HTTP."""
+"""The client against a Wharfinger server, in every revision, in memory, over stdio and over HTTP."""
 
 from __future__ import annotations
 

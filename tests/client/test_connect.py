@@ -1,4 +1,4 @@
-"""How a client finds out what it speaks to: eras, fall-backs, and errors that say what to do (spec: §2.4, §2.5)."""
+"""How a client detects what it talks to: eras, fall-backs, and errors that say what to do (spec: §2.4, §2.5)."""
 
 from __future__ import annotations
 

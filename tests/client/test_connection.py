@@ -1,4 +1,4 @@
-"""Clients of servers that die, restart and forget: what fails, what goes on, and that it is bounded."""
+"""Clients of servers that crash, restart and lose their state: what fails and what continues, within bounds."""
 
 from __future__ import annotations
 

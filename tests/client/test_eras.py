@@ -1,4 +1,4 @@
-"""What a client remembers of a server's era, and what it does when that is wrong (spec: §2.4, §2.5)."""
+"""What a client remembers of a server's era, and how it recovers if that is wrong (spec: §2.4, §2.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers, proxies and certificates that are at fault, with real processes and sockets: one typed error, in time."""
+"""Faulty servers, proxies and certificates, with real processes and sockets: one typed error, in time."""
 
 from __future__ import annotations
 

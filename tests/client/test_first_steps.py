@@ -1,4 +1,4 @@
-"""What a client asks when it opens a connection: in which order, over how many connections, when, and how it fails."""
+"""What a client sends when it opens a connection: order, number of connections, times, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost connections and watches against a scripted server: what is sent again, when, how often, and what is told."""
+"""Lost connections and watches against a scripted server: what is sent again, when, how often, and what is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the hot path: how much one `read_resource`, or one `call_tool`, crosses in the client."""
+"""The number of functions that one `read_resource` or `call_tool` crosses in the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of hosts' configurations: what is taken, and what is told of those that cannot be."""
+"""Entries of hosts' configurations: which are accepted, and the errors of the others."""
 
 from __future__ import annotations
 

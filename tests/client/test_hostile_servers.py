@@ -1,4 +1,4 @@
-"""What a server sends to harm its client: at 10 and 100 times a size, time and memory grow no faster than the input."""
+"""Hostile answers at 10 and 100 times their size: time and memory grow no faster than the input."""
 
 from __future__ import annotations
 

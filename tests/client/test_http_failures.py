@@ -1,4 +1,4 @@
-"""What a client makes of HTTP statuses, of arguments that headers repeat, and of failures that nobody waits for."""
+"""How a client handles HTTP statuses, arguments in headers, and failures without a waiting caller."""
 
 from __future__ import annotations
 

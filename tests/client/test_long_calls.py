@@ -1,4 +1,4 @@
-"""Calls that are not answered at once: tasks of both eras, questions in results, and errands at URLs; to the second."""
+"""Calls that take long: tasks of both eras, questions in results, and URLs to visit, timed to the second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that is given a URL finds HTTP+SSE of 2024-11-05 there by itself (spec §2.5)."""
+"""A client with a URL detects HTTP+SSE of 2024-11-05 there (spec §2.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of tools are what their output schemas say, and no schema holds a client up."""
+"""Results of tools are checked against their output schemas, and no schema delays a client."""
 
 from __future__ import annotations
 

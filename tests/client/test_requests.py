@@ -1,4 +1,4 @@
-"""What a client sends for each of its calls, to servers of each era, and what it makes of the answers."""
+"""The requests of each call, to servers of each era, and how the answers are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be tried again."""
+"""Which requests may be sent again."""
 
 from __future__ import annotations
 

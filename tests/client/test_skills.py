@@ -1,4 +1,4 @@
-"""Skills as a client reads them: nothing ahead of need, and nothing that the manifest does not vouch for."""
+"""Skills as a client reads them: only when they are needed, and only files that match the manifest."""
 
 from __future__ import annotations
 

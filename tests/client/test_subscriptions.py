@@ -1,4 +1,4 @@
-"""Watches against a server that is told what to send: what reaches whom, and how it ends."""
+"""Watches against a scripted server: which watch gets which change, and how a watch ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that a client makes tasks itself, since their tool wants it (2025-11-25); the caller sees a call."""
+"""Calls that a client sends as tasks because their tool requires it (2025-11-25). The caller sees a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that their server makes tasks: waited for, asked in, failed, cancelled; the caller sees a call."""
+"""Calls that a server turns into tasks: polled, asked, failed and cancelled. The caller sees a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a client waits for what, to the second: its own times, those of a call, and what puts them off."""
+"""The timeouts of a client and of its calls, and what extends or pauses them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def lasts(doing: Any, error: type[Exception] = RequestTimeout, words: str 
 
 
 @EACH_ERA
-def test_call_that_names_no_time_waits_a_minute(revision: str) -> None:
+def test_call_without_a_timeout_waits_a_minute(revision: str) -> None:
     async def test() -> None:
         async with (
             Script(revision, tools__call=SILENCE, resources__read=SILENCE) as server,
@@ -40,7 +40,7 @@ def test_call_that_names_no_time_waits_a_minute(revision: str) -> None:
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_clients_time_counts_where_a_call_names_none_and_a_calls_own_counts_more(revision: str, handled: bool) -> None:
+def test_clients_timeout_applies_unless_a_call_has_its_own(revision: str, handled: bool) -> None:
     async def test() -> None:
         settings: dict[str, Any] = {"timeout": 7, "roots": [] if handled else None}
         async with Script(revision, tools__call=SILENCE) as server, server.client(**settings) as client:
@@ -54,7 +54,7 @@ def test_clients_time_counts_where_a_call_names_none_and_a_calls_own_counts_more
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_call_without_an_end_waits_as_long_as_it_takes(revision: str, handled: bool) -> None:
+def test_call_without_a_limit_waits_as_long_as_needed(revision: str, handled: bool) -> None:
     async def test() -> None:
         async def late(_: Any) -> Any:
             await asyncio.sleep(100_000)
@@ -63,7 +63,7 @@ def test_call_without_an_end_waits_as_long_as_it_takes(revision: str, handled: b
         settings: dict[str, Any] = {"roots": [] if handled else None}
         async with Script(revision, tools__call=late) as server, server.client(**settings) as client:
             assert (await client.call_tool("x", timeout=math.inf)).text == "late"
-            assert await lasts(client.call_tool("x", timeout=50_000)) == pytest.approx(3600)  # the default of the most
+            assert await lasts(client.call_tool("x", timeout=50_000)) == pytest.approx(3600)  # the default max_timeout
             assert await lasts(client.call_tool("x", timeout=math.inf, max_timeout=5000)) == pytest.approx(5000)
 
     run(test())
@@ -96,13 +96,13 @@ def test_progress_restarts_the_timeout_up_to_the_maximum(revision: str, handled:
             assert reported == [0, 1, 2]
             reported.clear()
             late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: reported.append(done))
-            assert await lasts(late) == pytest.approx(10)  # told, but not put off
+            assert await lasts(late) == pytest.approx(10)  # reported, but without extending the deadline
             assert reported == [0]
 
     run(test())
 
 
-def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_reported() -> None:
+def test_unreadable_progress_extends_the_deadline_and_is_not_reported() -> None:
     async def test() -> None:
         async def works(message: Any) -> Any:
             token = message["params"]["_meta"]["progressToken"]
@@ -122,7 +122,7 @@ def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_reported() 
 
 
 @pytest.mark.parametrize("seconds", [None, 4])
-def test_server_that_never_answers_is_given_up_when_the_opening_has_lasted_so_long(seconds: int | None) -> None:
+def test_silent_server_is_given_up_after_the_open_timeout(seconds: int | None) -> None:
     async def test() -> None:
         settings = {} if seconds is None else {"open_timeout": seconds}
         async with Script(HANDSHAKE, initialize=SILENCE) as server:
@@ -134,7 +134,7 @@ def test_server_that_never_answers_is_given_up_when_the_opening_has_lasted_so_lo
 
 
 @pytest.mark.parametrize("seconds", [None, 8])
-def test_silent_server_is_asked_in_the_older_way_after_so_long(seconds: int | None) -> None:
+def test_silent_server_is_asked_by_handshake_after_the_probe_timeout(seconds: int | None) -> None:
     async def test() -> None:
         settings = {} if seconds is None else {"probe_timeout": seconds}
         async with Script(HANDSHAKE, server__discover=SILENCE) as server:
@@ -146,7 +146,7 @@ def test_silent_server_is_asked_in_the_older_way_after_so_long(seconds: int | No
     run(test())
 
 
-def test_time_of_a_question_to_the_user_does_not_count_and_the_most_does() -> None:
+def test_time_of_a_question_to_the_user_counts_for_the_maximum_only() -> None:
     """2025-06-18: the server asks by a request of its own while its caller waits."""
 
     async def test() -> None:
@@ -184,7 +184,7 @@ def test_time_of_a_question_to_the_user_does_not_count_and_the_most_does() -> No
     run(test())
 
 
-def test_time_of_questions_in_a_result_does_not_count_and_the_most_does() -> None:
+def test_time_of_questions_in_a_result_counts_for_the_maximum_only() -> None:
     async def test() -> None:
         form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
         asks = {"q": {"method": "elicitation/create", "params": form}}
@@ -225,8 +225,8 @@ def test_watch_without_an_acknowledgement_fails_after_the_clients_timeout() -> N
     run(test())
 
 
-def test_calls_stand_still_until_the_last_question_is_answered() -> None:
-    """Also those that begin while one is open; and they run on with what was left."""
+def test_timeouts_are_paused_until_the_last_question_is_answered() -> None:
+    """Calls that begin during a question are paused too. After it they have the time that was left."""
 
     async def test() -> None:
         form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -261,7 +261,7 @@ def test_calls_stand_still_until_the_last_question_is_answered() -> None:
     run(test())
 
 
-def test_hook_may_change_how_long_a_call_may_take_or_answer_itself() -> None:
+def test_middleware_may_change_the_timeout_of_a_call_or_answer_it() -> None:
     async def test() -> None:
         seen: list[str] = []
 
@@ -289,7 +289,7 @@ def test_hook_may_change_how_long_a_call_may_take_or_answer_itself() -> None:
     run(test())
 
 
-def test_only_async_functions_are_accepted_as_hooks() -> None:
+def test_only_async_functions_are_accepted_as_middleware() -> None:
     class Hook:
         def __call__(self, call: Any, next: Any) -> Any:
             return next(call)

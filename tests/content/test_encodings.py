@@ -1,4 +1,4 @@
-"""Text is told from what is none, in the encodings that files are in; and nothing is lost by it."""
+"""Text is distinguished from binary data in all common encodings, and decoded without loss."""
 
 from __future__ import annotations
 

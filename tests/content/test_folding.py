@@ -1,4 +1,4 @@
-"""Folding: one character for one, and as `grep -i` compares."""
+"""Case folding: one character for one, and as `grep -i` compares."""
 
 from __future__ import annotations
 

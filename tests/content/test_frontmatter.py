@@ -1,4 +1,4 @@
-"""The frontmatter of a SKILL.md: what its author wrote, as JSON, and nothing that two readers read differently."""
+"""The frontmatter of a SKILL.md as JSON, without forms that YAML parsers read differently."""
 
 from __future__ import annotations
 

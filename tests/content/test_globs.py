@@ -1,4 +1,4 @@
-"""Patterns, whoever wrote them, are matched in time linear in the text."""
+"""Patterns of any origin are matched in time linear in the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best places of a text are found, wherever its pieces are cut, and shown with their neighbours."""
+"""The best passages of a text are found, wherever its chunks are cut, and shown with their neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What content is: its bytes outweigh its name, and this machine's tables have no say."""
+"""MIME types: the bytes take precedence over the name, and the tables of the machine are not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word nearest to a misspelled one is found, and nothing far away."""
+"""The word nearest to a misspelled one is found, and no word that is too different."""
 
 from __future__ import annotations
 

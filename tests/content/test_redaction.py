@@ -1,4 +1,4 @@
-"""What is taken out of commands, URLs and messages before somebody sees them."""
+"""Secrets are removed from commands, URLs and messages before they are shown."""
 
 from __future__ import annotations
 

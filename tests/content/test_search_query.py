@@ -1,4 +1,4 @@
-"""A query is cut into words as its writer means them, and each is found in every spelling."""
+"""A query is split into words, and each word is found in every spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, names and strangers' texts as people read them."""
+"""The formatting of numbers, names and untrusted texts."""
 
 from __future__ import annotations
 

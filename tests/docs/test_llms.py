@@ -1,4 +1,4 @@
-"""The list of pages for models is what the pages say now."""
+"""The list of pages for models is up to date."""
 
 from __future__ import annotations
 

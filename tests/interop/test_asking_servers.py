@@ -1,4 +1,4 @@
-"""Servers of other makers tell our client of progress and logs, and ask it, over every transport that they have."""
+"""Servers of other SDKs send progress, logs and questions to our client, over every transport that they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bridges between stdio and HTTP with our server or our client at either end, and nothing of ours in between."""
+"""Bridges between stdio and HTTP, with our server or our client at either end."""
 
 from __future__ import annotations
 

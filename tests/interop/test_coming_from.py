@@ -1,4 +1,4 @@
-"""The three programs of docs/coming_from.md do the same for one client, but for what the page says is different."""
+"""The three programs of docs/coming_from.md do the same for one client, except for the documented differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our client tries all that the TypeScript everything server has, over each of its three transports."""
+"""Our client uses all features of the TypeScript everything server, over each of its three transports."""
 
 from __future__ import annotations
 

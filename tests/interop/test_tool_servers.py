@@ -1,4 +1,4 @@
-"""Our client uses servers that people have: listing, calling, reading, and what they answer to a mistake."""
+"""Our client uses popular servers: listing, calling, reading, and errors."""
 
 from __future__ import annotations
 

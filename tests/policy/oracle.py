@@ -1,4 +1,4 @@
-"""The meaning of rules in the fewest words: independent of how `wharfinger.policy` decides, and slow."""
+"""A short and slow definition of what rules mean, independent of how `wharfinger.policy` decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions against the oracle, what may be said about whole directories, and what decisions cost."""
+"""Decisions against the oracle, statements about whole directories, and the cost of decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The access of the caller for whom code runs."""
+"""The access of the current caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of callers by a clock that the test moves."""
+"""Limits of callers, with a clock that the test moves."""
 
 from __future__ import annotations
 

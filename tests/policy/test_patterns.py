@@ -1,4 +1,4 @@
-"""Patterns against a naive matcher, and every other way to write a URI."""
+"""Patterns against a naive matcher, and other spellings of URIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Policy`: reading it, its mistakes and their messages, roots, issuers, and its own tests."""
+"""`Policy`: reading it, error messages, roots, issuers, and its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors: which principals a word of `who` is about."""
+"""Selectors: which principals they match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies for policies over a small world of URIs, names and principals, in which every case is met."""
+"""Strategies for policies over a small world of URIs, names and principals that covers every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's peer on bare bytes: what each message means for who waits, and what is sent back."""
+"""The client's peer on bare bytes: what each message means for waiting requests, and what is sent back."""
 
 from __future__ import annotations
 

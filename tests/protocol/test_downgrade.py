@@ -1,4 +1,4 @@
-"""Blocks that a revision does not know: text in their place, in a copy, and nothing at all where there are none."""
+"""Content blocks that a revision does not know are replaced by text in a copy of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client's and a server's peer joined by two queues, in whatever order things happen: no answer goes astray."""
+"""A client's and a server's peer joined by two queues, in any order of events: no answer is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas given by hand: which are refused at registration and why, and what is told of values that do not fit."""
+"""Explicit schemas: which are refused at registration and why, and the errors for invalid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds of the codec, each at its value and one beyond, and the ids of what is refused."""
+"""The bounds of the codec, each at its value and one above, and the ids in refusals."""
 
 from __future__ import annotations
 

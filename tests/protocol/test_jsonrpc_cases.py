@@ -1,4 +1,4 @@
-"""What a peer makes of every kind of bad message (security: J01 to J41): the answer that is due, and it lives on."""
+"""How a peer answers every kind of bad message (security: J01 to J41), and that it continues."""
 
 from __future__ import annotations
 

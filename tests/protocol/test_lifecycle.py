@@ -1,4 +1,4 @@
-"""The methods that every service answers alike."""
+"""The methods that every service answers in the same way."""
 
 from __future__ import annotations
 

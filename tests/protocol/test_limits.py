@@ -1,4 +1,4 @@
-"""What every bound is unless it is set: the documentation says these numbers, and servers are planned by them."""
+"""The default of every bound, as the documentation states it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line framing: the same lines however the bytes arrive, and never more held than the limit."""
+"""Line framing: the same lines however the bytes arrive, within bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of methods: what its rows say, and which rows an extension may add."""
+"""The table of methods: its rows, and which rows an extension may add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which era a server speaks, by what it answers (spec: §2.4, §2.5)."""
+"""How a client detects the era of a server by its answers (spec: §2.4, §2.5)."""
 
 from __future__ import annotations
 

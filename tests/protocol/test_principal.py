@@ -1,4 +1,4 @@
-"""A principal is its issuer and subject, whatever token it comes with."""
+"""A principal is identified by its issuer and subject, whichever token it presents."""
 
 from hypothesis import given
 from hypothesis import strategies as st

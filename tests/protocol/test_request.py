@@ -1,4 +1,4 @@
-"""One request opened and its answer sealed: who calls, what is refused, and the bytes that each revision gets."""
+"""One request is opened and its answer sealed: the caller, refusals, and the bytes of each revision."""
 
 from __future__ import annotations
 

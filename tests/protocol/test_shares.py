@@ -1,4 +1,4 @@
-"""Who holds how much: equal parts where something is full, and who has most."""
+"""Shares of a bounded resource: equal parts when it is full, and the largest owner."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_largest_owner_is_always_found() -> None:
     assert (shares.total, len(shares), shares._by_size) == (0, 0, {})
 
 
-def test_ten_thousand_owners_are_no_slower_to_look_through() -> None:
+def test_find_largest_works_with_ten_thousand_owners() -> None:
     shares = Shares()
     for number in range(10_000):
         shares.add(f"small {number}", 3)
@@ -67,7 +67,7 @@ def test_ten_thousand_owners_are_no_slower_to_look_through() -> None:
     assert shares[shares.find_largest()] == 3
 
 
-def test_customer_of_ipv6_has_64_bits() -> None:
+def test_owner_by_ipv6_address_is_a_prefix_of_64_bits() -> None:
     assert name_owner("", "2001:db8::1") == name_owner("", "2001:db8::ffff:0:0:1") == "address 2001:db8::/64"
     assert name_owner("", "2001:db8:0:1::") == "address 2001:db8:0:1::/64"
 
@@ -84,7 +84,7 @@ def test_a_table_that_is_not_full_has_room_beyond_an_equal_share() -> None:
     assert not shares.has_room("third", 10, 4)
 
 
-def test_largest_is_looked_for_among_64_of_about_the_same_size() -> None:
+def test_find_largest_examines_64_owners_of_similar_size() -> None:
     for before, found in ((63, True), (64, False)):
         shares = Shares()
         for number in range(before):
@@ -94,7 +94,7 @@ def test_largest_is_looked_for_among_64_of_about_the_same_size() -> None:
 
 
 def fair_table(**owned: str) -> FairTable[str]:
-    """Owners with their members, a letter each."""
+    """Return a table of owners with their members, a letter each."""
     made: FairTable[str] = FairTable()
     for owner, members in owned.items():
         for member in members:
@@ -102,7 +102,7 @@ def fair_table(**owned: str) -> FairTable[str]:
     return made
 
 
-def nobody(member: str) -> bool:
+def never_busy(member: str) -> bool:
     return False
 
 
@@ -156,11 +156,11 @@ def test_full_table_loses_an_idle_member_of_its_largest_owner(
 def test_member_used_last_goes_last() -> None:
     some = fair_table(a="xyz")
     some.use("a", "x")
-    assert some.find_victim("b", nobody) == "y"
+    assert some.find_victim("b", never_busy) == "y"
     assert fair_table(a="xyz").find_victim("a", "x".__contains__) == "y"
 
 
-def test_owner_who_asks_again_and_again_looks_at_64_members_each_time() -> None:
+def test_find_victim_examines_64_members_at_a_time() -> None:
     some: FairTable[int] = FairTable()
     for number in range(65):
         some.add("a", number)

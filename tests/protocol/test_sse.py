@@ -1,4 +1,4 @@
-"""The event-stream codec: what is written is read back, however it is cut, and nothing grows without a bound."""
+"""The event-stream codec: events survive a round trip, however they are cut, in bounded memory."""
 
 from __future__ import annotations
 

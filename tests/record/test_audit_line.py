@@ -1,4 +1,4 @@
-"""A line is one line: bounded, printable, and JSON that gives back what was recorded."""
+"""A line is one line of bounded, printable JSON that decodes to what was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log of a real server: what is in it, what never is, and what happens while it cannot be written."""
+"""The audit log of a real server: what it contains, what it never contains, and failures to write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report counts what is in the lines, of every part, in bounded memory, and skips damaged ones."""
+"""The report counts the lines of a log and its rotated files in bounded memory, and skips damaged lines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_only_lines_that_fit_are_counted(tmp_path: Path, choice: dict[str, str],
     assert {one["target"] for one in summary(log, **choice)["read"]} == targets
 
 
-def test_every_part_is_read_once_oldest_first(tmp_path: Path) -> None:
+def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
     names = ["log.2.gz", "log.1", "log.2026-01-01T00-00-00.000Z.gz", "log.2026-01-02T00-00-00.000Z", "log"]
     for number, name in enumerate(names):
         data = line(number, target=name)

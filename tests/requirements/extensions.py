@@ -1,4 +1,4 @@
-"""Requirements on extensions, schemas and what the sources contradict each other in: sections 2.19, 2.20, 2.22, 2.23."""
+"""Requirements on extensions, schemas and contradictions of the sources: sections 2.19, 2.20, 2.22, 2.23."""
 
 from __future__ import annotations
 

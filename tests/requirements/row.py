@@ -1,4 +1,4 @@
-"""What one row of the manifest of requirements is, and short names for the tests that rows name."""
+"""One row of the manifest of requirements, and short names for the tests that rows name."""
 
 from __future__ import annotations
 

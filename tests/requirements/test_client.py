@@ -1,4 +1,4 @@
-"""Requirements on a client that no other test shows."""
+"""Requirements on a client that no other test covers."""
 
 from __future__ import annotations
 

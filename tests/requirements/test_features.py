@@ -1,4 +1,4 @@
-"""Requirements of 2.11 to 2.18 that no other test shows."""
+"""Requirements of 2.11 to 2.18 that no other test covers."""
 
 from __future__ import annotations
 

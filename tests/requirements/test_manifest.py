@@ -1,4 +1,4 @@
-"""The manifest of requirements is whole both ways: what it names is there, and what claims a requirement is in it."""
+"""The manifest of requirements is complete: its tests exist, and every test that names a requirement is in it."""
 
 from __future__ import annotations
 

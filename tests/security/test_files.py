@@ -1,4 +1,4 @@
-"""R: a published folder at a real process, while it is changed under its hands."""
+"""R: a published folder of a real process, which changes during requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""H, X, A: the HTTP front door of a real process."""
+"""H, X, A: the HTTP interface of a real process."""
 
 from __future__ import annotations
 

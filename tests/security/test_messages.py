@@ -1,4 +1,4 @@
-"""J, L: messages and the life of a connection, at a real process."""
+"""J, L: messages and the lifecycle of a connection, with a real process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P01 to P09, and R33 and R34 under a policy: who may do what on a server that runs as a process."""
+"""P01 to P09, and R33 and R34 under a policy: permissions on a server that runs as a process."""
 
 from __future__ import annotations
 

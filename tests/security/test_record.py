@@ -1,4 +1,4 @@
-"""Hostile text in the record, a record that cannot be written, and what must never be in it."""
+"""Hostile text in the record, a record that cannot be written, and secrets that must never be in it."""
 
 from __future__ import annotations
 

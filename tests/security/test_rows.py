@@ -1,4 +1,4 @@
-"""The table of threats and faults is whole, and every test that it names is there."""
+"""The table of threats and faults is complete, and every test that it names exists."""
 
 from __future__ import annotations
 

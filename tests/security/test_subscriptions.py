@@ -1,4 +1,4 @@
-"""U: watching a real folder and a server that storms, in both eras at once, over both transports."""
+"""U: watching a real folder and a server with many changes, in both eras at once, over both transports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A01 to A20, A23, A25: callers with no token, another one's, a forged one, and what a token leaves behind."""
+"""A01 to A20, A23, A25: callers with no token, another's token or a forged one, and traces of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server from its description to its end: one lifespan, what it declares, and that it can be started again."""
+"""The lifecycle of a server: its lifespan, its declarations, and starting it again."""
 
 from __future__ import annotations
 

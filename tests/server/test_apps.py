@@ -1,4 +1,4 @@
-"""MCP Apps: pages as `ui://` resources with what their host must know, and the tools that name them."""
+"""MCP Apps: pages as `ui://` resources with metadata for hosts, and the tools that name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is bounded without being asked: each bound and each time has the value that its docstring gives a reason for."""
+"""Default bounds and times: each has the value that its docstring explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler may ask of its request: who calls, what to tell them, and the server's own resources."""
+"""What a handler can use of its request: the caller, notifications, and the server's own resources."""
 
 from __future__ import annotations
 

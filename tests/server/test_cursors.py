@@ -1,4 +1,4 @@
-"""Cursors are sealed: whoever has none of ours gets nowhere, and a shared secret is all that processes need."""
+"""Cursors are sealed: forged ones are refused, and processes with the same secret share them."""
 
 from __future__ import annotations
 

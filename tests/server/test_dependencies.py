@@ -1,4 +1,4 @@
-"""What a function gets from others: made once per request, closed after it, in no schema, and told early if wrong."""
+"""Dependencies of functions: created once per request, closed after it, and checked at registration."""
 
 from __future__ import annotations
 

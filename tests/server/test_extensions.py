@@ -1,4 +1,4 @@
-"""Extensions: what a server declares beyond the core protocol, and the methods that it serves with it."""
+"""Extensions: what a server declares beyond the core protocol, and the methods that it adds."""
 
 from __future__ import annotations
 

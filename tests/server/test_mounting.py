@@ -1,4 +1,4 @@
-"""Servers as parts of others: named, alive, started and ended together, watched through, and hardly a hop longer."""
+"""Mounted servers: names, changes, lifecycle, watches, and nearly no extra calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A URI that does not exist is answered with the one that was meant, within bounds, and reveals nothing."""
+"""A URI that does not exist is answered with a similar one, within bounds, without revealing hidden ones."""
 
 from __future__ import annotations
 

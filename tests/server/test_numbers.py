@@ -1,4 +1,4 @@
-"""Numbers at the edge of what Python and JSON can hold, wherever a caller may put one: a value, or a fault."""
+"""Numbers at the limits of Python and JSON, wherever a caller may put one."""
 
 from __future__ import annotations
 

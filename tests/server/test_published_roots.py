@@ -1,4 +1,4 @@
-"""The `roots` of a policy, against the folders on disk: never by the beginning of a text."""
+"""The `roots` of a policy, compared by path components with the folders on disk."""
 
 from __future__ import annotations
 

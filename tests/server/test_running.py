@@ -1,4 +1,4 @@
-"""The options of `Server.run` are those of what it calls."""
+"""The options of `Server.run` are those of the functions that it calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search goes through what is registered, then through the sources, and shows nobody what only others may read."""
+"""A search covers registered features, then sources, and shows only what the caller may read."""
 
 from __future__ import annotations
 

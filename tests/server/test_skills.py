@@ -1,4 +1,4 @@
-"""Skills of sources: listed across all that have some, found by their URI, and their directories read in pages."""
+"""Skills of sources: listed across all sources, found by their URI, with directories in pages."""
 
 from __future__ import annotations
 

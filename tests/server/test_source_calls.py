@@ -1,4 +1,4 @@
-"""Calls of sources that do not answer: who waits, how long, and what they get."""
+"""Calls of sources that do not answer: which callers wait, for how long, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blobs that are read while they are sent: piece by piece over HTTP, loaded first for everybody else."""
+"""Blobs that are read while they are sent: in pieces over HTTP, and loaded first elsewhere."""
 
 from __future__ import annotations
 

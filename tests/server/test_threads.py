@@ -1,4 +1,4 @@
-"""Blocking functions run in threads: shared out, bounded, with their context, and nothing in one ends another."""
+"""Blocking functions in threads: shared fairly, bounded, with their context, and isolated from each other."""
 
 from __future__ import annotations
 

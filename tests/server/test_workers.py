@@ -1,4 +1,4 @@
-"""Several processes that serve one application must share the key of what they seal."""
+"""Several processes that serve one application must share the key that seals cursors and states."""
 
 from __future__ import annotations
 

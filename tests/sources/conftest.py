@@ -1,4 +1,4 @@
-"""A small real folder, and someone who is told of its changes."""
+"""A small real folder, and a recorder of its changes."""
 
 from __future__ import annotations
 

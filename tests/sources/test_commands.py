@@ -1,4 +1,4 @@
-"""The output of commands as resources: run without a shell, bounded, and ended with all that they started."""
+"""The output of commands as resources: run without a shell, bounded, and ended with their child processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folders may be published, and what they are called."""
+"""Which folders may be published, and their labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way from a change in a folder to a client that watches."""
+"""From a change in a folder to a client that watches."""
 
 from __future__ import annotations
 

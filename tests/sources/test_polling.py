@@ -1,4 +1,4 @@
-"""What polling tells: every state that lasts, each once, from the first watcher to the last."""
+"""Polling reports every lasting state once, from the first watcher to the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the command line as sources: which kind they are, what they are called, and what may not be shown."""
+"""Targets of the command line as sources: their kinds and labels, and secrets that are hidden."""
 
 from __future__ import annotations
 

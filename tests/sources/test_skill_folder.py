@@ -1,4 +1,4 @@
-"""Skills from a folder: what is one, what its manifest says, and what of the folder is not published."""
+"""Skills from a folder: which folders are skills, their manifests, and what is not published."""
 
 from __future__ import annotations
 

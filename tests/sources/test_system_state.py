@@ -1,4 +1,4 @@
-"""The machine as resources: this one, measured for real."""
+"""The state of this machine as resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an answer is good: a share of the time since the last change, and never for long."""
+"""How long an answer may be cached: a share of the time since the last change, with a maximum."""
 
 from __future__ import annotations
 

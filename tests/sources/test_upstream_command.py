@@ -1,4 +1,4 @@
-"""A server that a command starts as a source: a real child process, which dies and is started again."""
+"""A server that is started by a command as a source: a real child process that crashes and is started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another server as a source: real servers over HTTP, in both eras, that restart, lie and go."""
+"""Another server as a source: real servers over HTTP, in both eras, that restart, misbehave and disappear."""
 
 from __future__ import annotations
 

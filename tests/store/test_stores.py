@@ -1,4 +1,4 @@
-"""Both stores by the same tests, and what only a file can have: other processes, kills, damage."""
+"""Both stores, and what only files have: other processes, kills and damage."""
 
 from __future__ import annotations
 

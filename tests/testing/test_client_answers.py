@@ -1,4 +1,4 @@
-"""Answers that were written down are given, in every era, and what was asked can be looked at."""
+"""Scripted answers are given in every era, and the questions are recorded."""
 
 from __future__ import annotations
 

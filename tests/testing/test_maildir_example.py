@@ -1,4 +1,4 @@
-"""The source of one's own in `examples/` keeps the contract, as its author would test it."""
+"""The example source in `examples/` keeps the contract."""
 
 from __future__ import annotations
 

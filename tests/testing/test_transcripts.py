@@ -1,4 +1,4 @@
-"""A transcript is read as it was written, and differs where it matters."""
+"""A transcript survives a round trip, and is compared by what matters."""
 
 from __future__ import annotations
 

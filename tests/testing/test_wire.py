@@ -1,4 +1,4 @@
-"""A wire records, loses, delays and cuts as it was told; a replay says what was said."""
+"""A wire records, drops, delays and cuts messages as configured, and a replay repeats them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A correct source of a few texts in memory, to be broken one clause at a time, and its contract."""
+"""A correct source of a few texts in memory, to be broken in one way at a time, and its contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every transcript is said again, on a bare peer and to a real process, and answered to the byte."""
+"""Every transcript is replayed to a bare peer and to a real process, and the answers match to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fixture says in the transcripts is what the revision's published schema says."""
+"""The messages of the fixture in the transcripts match the revision's published schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small service behind a real HTTP server on its own thread, and a client that sends the bytes it is told."""
+"""A small service on a real HTTP server in its own thread, and a client that sends given bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: held until they are done, counted, cancelled, and their failures."""
+"""Background tasks: kept until they are done, counted and cancelled, with their failures reported."""
 
 from __future__ import annotations
 

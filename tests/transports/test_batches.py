@@ -1,4 +1,4 @@
-"""Batches of 2025-03-26 on a byte stream and over HTTP: one array of answers, and nothing where there are none."""
+"""Batches of 2025-03-26 on a byte stream and over HTTP: one array of answers, or no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the hot path: how much one `resources/read`, or one `tools/call`, over a pipe may cross."""
+"""The number of functions that one `resources/read` or `tools/call` crosses over a pipe."""
 
 from __future__ import annotations
 

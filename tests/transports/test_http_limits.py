@@ -1,4 +1,4 @@
-"""What a hostile or broken client may cost: heads and bodies are bounded in size, count and time."""
+"""The cost of hostile or broken clients: heads and bodies are bounded in size, count and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that break off and go on by GET, and what the server asks on them (2025-11-25, Streamable HTTP)."""
+"""Streams that break off and are resumed by GET, and questions on them (2025-11-25, Streamable HTTP)."""
 
 from __future__ import annotations
 

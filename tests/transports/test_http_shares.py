@@ -1,4 +1,4 @@
-"""What one client fills, another one still finds room in: sessions, streams, calls, bodies, connections, replay."""
+"""When one client fills a resource, others still have room: sessions, streams, calls, bodies, connections, replay."""
 
 from __future__ import annotations
 

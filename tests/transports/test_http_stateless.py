@@ -1,4 +1,4 @@
-"""The stateless era over a real socket: one POST, one answer, and every refusal decided before it."""
+"""The stateless era over a real socket: one answer for each POST, and refusals before it is read."""
 
 from __future__ import annotations
 

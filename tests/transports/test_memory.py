@@ -1,4 +1,4 @@
-"""A link to a service of this process: real bytes, no pipe, which holds the service while it is open."""
+"""A link to a service in this process: real bytes without a pipe."""
 
 from __future__ import annotations
 

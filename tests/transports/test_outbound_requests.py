@@ -1,4 +1,4 @@
-"""Questions on a byte stream: they wait in place, their request's time stands still, and they leave nothing behind."""
+"""Questions on a byte stream: their request's deadline is paused, and they leave nothing behind."""
 
 from __future__ import annotations
 

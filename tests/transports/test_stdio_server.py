@@ -1,4 +1,4 @@
-"""stdio as real processes: pipes, sockets, files, the null device and a terminal; nothing else reaches the wire."""
+"""stdio with real processes: pipes, sockets, files, the null device and a terminal; only messages on stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer on a byte stream, without a pipe: what is written when, what ends it, and what cannot."""
+"""A peer on a byte stream, without a pipe: when it writes, what ends it, and failures."""
 
 from __future__ import annotations
 

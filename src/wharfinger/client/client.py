@@ -129,7 +129,7 @@ class Client:
         max_pages: int = 10_000,
         limits: Limits = LIMITS,
     ) -> None:
-        """Does not connect yet.
+        """Prepare a client. `open()` connects it.
 
         `revision` pins the revision of the protocol; by default the client finds out which ones the server supports. If
         a server does not respond within `probe_timeout` seconds, the client tries the handshake of older revisions too.
@@ -137,8 +137,8 @@ class Client:
         Transport: `headers` go with each HTTP request. A command runs in `cwd` with `env`, in addition to what every
         program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
         command writes on its standard error, for example `print`. `auth` signs in, for example
-        `wharfinger.auth.SignIn()`. `allow_address` is called with an IP address and says whether a URL may lead there:
-        use `wharfinger.net.is_public` for URLs from an untrusted source. `limits` bounds what the server sends,
+        `wharfinger.auth.SignIn()`. `allow_address` returns whether a URL may lead to an IP address: use
+        `wharfinger.net.is_public` for URLs from an untrusted source. `limits` bounds what the server sends,
         `max_pages` the pages of a list.
 
         What the server may ask depends on the handlers: `elicitation` shows a form to the user, `consent` asks whether

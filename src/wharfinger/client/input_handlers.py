@@ -40,8 +40,8 @@ Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
 """Asks a model. Returns its text, or the whole result."""
 
-Place = str | os.PathLike[str] | t.Root
-Roots = Sequence[Place] | Callable[[], Awaitable[Sequence[Place]]]
+RootLike = str | os.PathLike[str] | t.Root
+Roots = Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]]
 """Folders and files in which the user works: paths, `file:` URIs, or an async function that returns them."""
 
 MAX_QUESTIONS = 64
@@ -239,8 +239,8 @@ class InputHandlers:
 
     async def _list_roots(self, _: Any) -> t.ListRootsResult:
         assert self._roots is not None
-        places = await self._roots() if callable(self._roots) else self._roots
-        return t.ListRootsResult(roots=[_root(place) for place in places])
+        given = await self._roots() if callable(self._roots) else self._roots
+        return t.ListRootsResult(roots=[_root(each) for each in given])
 
 
 def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
@@ -287,10 +287,10 @@ def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
     return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", given)})
 
 
-def _root(place: Place) -> t.Root:
-    if isinstance(place, t.Root):
-        return place
-    if isinstance(place, str) and place.startswith("file:"):
-        return t.Root(uri=place)
-    path = Path(place).absolute()
+def _root(given: RootLike) -> t.Root:
+    if isinstance(given, t.Root):
+        return given
+    if isinstance(given, str) and given.startswith("file:"):
+        return t.Root(uri=given)
+    path = Path(given).absolute()
     return t.Root(uri=path.as_uri(), name=path.name or UNSET)

@@ -1,4 +1,4 @@
-"""The listener for one redirect, asked by sockets as browsers and others would."""
+"""The listener for one redirect, called over sockets as browsers and strangers would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate`, as servers write it and as nobody should."""
+"""`WWW-Authenticate` headers, in the forms that servers send and in malformed ones."""
 
 from __future__ import annotations
 

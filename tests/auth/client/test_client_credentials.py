@@ -1,4 +1,4 @@
-"""A program that gets in by its own credentials, at a real authorization server."""
+"""A program signs in with its own credentials at a real authorization server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discovery as steps: what is asked for which answers, without a network."""
+"""Discovery as steps, without a network: each request and the answer to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a sign-in against real servers: bounded, and never where a server has no business."""
+"""The requests of a sign-in against real servers: they are bounded, and never go to forbidden addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in to a real server by a real authorization server, both on this machine."""
+"""Signing in to a real server with a real authorization server, both on this machine."""
 
 from __future__ import annotations
 

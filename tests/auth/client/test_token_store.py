@@ -1,4 +1,4 @@
-"""Tokens in memory and in files: kept by server, replaced whole, read by their owner only."""
+"""Tokens in memory and in files: kept by server, replaced atomically, and readable by their owner only."""
 
 from __future__ import annotations
 

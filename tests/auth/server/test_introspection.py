@@ -1,4 +1,4 @@
-"""Opaque tokens, about which the authorization server is asked."""
+"""Opaque tokens, which the authorization server verifies."""
 
 from __future__ import annotations
 

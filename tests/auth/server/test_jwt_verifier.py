@@ -1,4 +1,4 @@
-"""Access tokens that are JWTs: what is accepted, and a table of everything that must not be (security: A19, A20)."""
+"""Access tokens that are JWTs: valid ones, and a table of all that must be refused (security: A19, A20)."""
 
 from __future__ import annotations
 

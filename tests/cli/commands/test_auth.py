@@ -1,4 +1,4 @@
-"""`wharfinger auth` against a real server that wants tokens, and a real authorization server."""
+"""`wharfinger auth` against a real server that requires tokens, and a real authorization server."""
 
 from __future__ import annotations
 

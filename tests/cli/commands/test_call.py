@@ -1,4 +1,4 @@
-"""`call` shows progress, logs and questions where a person sits, and keeps stdout for the answer."""
+"""`call` shows progress, logs and questions at a terminal, and keeps stdout for the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ls` shows a tree, sorts and narrows; URIs stay as the server wrote them."""
+"""`ls` shows a tree, sorts and filters it, and prints URIs as the server sends them."""
 
 from __future__ import annotations
 

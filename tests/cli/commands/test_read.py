@@ -1,4 +1,4 @@
-"""`read` gives a person colour and a summary, and everyone else the bytes."""
+"""`read` shows colour and a summary at a terminal, and writes the bytes elsewhere."""
 
 from __future__ import annotations
 

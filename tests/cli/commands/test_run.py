@@ -1,4 +1,4 @@
-"""`wharfinger run` as a process: a user's server over stdio and HTTP, and started anew when its code changes."""
+"""`wharfinger run` as a process: a user's server over stdio and HTTP, restarted when its code changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wharfinger serve` as a process: which transport, which port, who may come in, and what it loads."""
+"""`wharfinger serve` as a process: transports, ports, access, and what it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wharfinger serve` with data of several kinds: what it publishes, prints and refuses, and what it keeps to itself."""
+"""`wharfinger serve` with data of several kinds: what it publishes, prints, refuses and hides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each check of `wharfinger doctor` finds a server that has the fault, and not one that has not."""
+"""Each check of `wharfinger doctor` finds servers with the fault, and no others."""
 
 from __future__ import annotations
 

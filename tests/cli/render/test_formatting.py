@@ -1,4 +1,4 @@
-"""What people are shown: sizes, durations, names, and foreign text made harmless."""
+"""The formatting of sizes, durations, names and untrusted text."""
 
 import pytest
 

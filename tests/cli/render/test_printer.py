@@ -1,4 +1,4 @@
-"""A terminal that is paused, or gone, never stops the server that prints to it."""
+"""A terminal that is paused or closed never stops the server that prints to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines that a server at a terminal shows: what happened, to whom, and nothing that a terminal would obey."""
+"""The lines that a server at a terminal prints for each request, without control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder to try things with: a copy that grows and leaves nothing behind."""
+"""The demo folder: a copy with a growing log that leaves nothing behind."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`--limit NAME=VALUE` reaches the bound that it names, in its own type."""
+"""`--limit NAME=VALUE` sets the limit with that name, in its own type."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""Where to listen: what may be written, and the next free port."""
+"""The address to listen on: its valid forms, and the next free port."""
 
 import click
 import pytest

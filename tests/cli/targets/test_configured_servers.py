@@ -1,4 +1,4 @@
-"""Servers are found by name in the files of hosts, and what a file leaves open is told clearly."""
+"""Servers are found by name in the files of hosts, and missing parts of an entry are reported."""
 
 from __future__ import annotations
 

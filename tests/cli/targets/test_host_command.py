@@ -1,4 +1,4 @@
-"""`wharfinger add` runs the hosts' own commands: scripts on PATH stand for them and record their arguments."""
+"""`wharfinger add` runs the hosts' own commands. Scripts on PATH replace them and record their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server calls a thing never leads a file out of its folder, nor over another one."""
+"""Names from a server never place a file outside its folder, nor overwrite another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed into a form is read by its field's schema, and what does not fit is told."""
+"""Input for a form field is read by the field's schema, and invalid input is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host and Origin: names are compared whole, and what is refused says which setting would allow it."""
+"""Host and Origin: names are compared as a whole, and a refusal names the setting that would allow it."""
 
 from __future__ import annotations
 

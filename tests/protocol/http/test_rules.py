@@ -1,4 +1,4 @@
-"""The rules of Streamable HTTP on bare headers and messages: what is refused, with which status, and what it says."""
+"""The rules of Streamable HTTP on bare headers and messages: refusals, their statuses and messages."""
 
 from __future__ import annotations
 

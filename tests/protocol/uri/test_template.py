@@ -1,4 +1,4 @@
-"""URI templates in both directions: the RFC's own tables, what matching adds to it, and time linear in the URI."""
+"""URI templates in both directions: the RFC's own tables, rules of matching, and time linear in the URI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which template a URI belongs to: the most specific one, in little time, whatever the order of registration."""
+"""The template of a URI: the most specific one, found quickly, whatever the order of registration."""
 
 from __future__ import annotations
 

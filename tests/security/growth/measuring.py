@@ -1,4 +1,4 @@
-"""What an input cost a process, and whether that grows faster than the input."""
+"""Measures what an input costs a process, and whether the cost grows faster than the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile JSON-RPC messages as a table: what each is, its smallest size, and how it is built at any size."""
+"""Hostile JSON-RPC messages as a table: a description, the smallest size, and how to build one of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server that hostile input is sent to: a feature for each thing that looks at what a caller sent."""
+"""The server that receives hostile input, with a feature for each part that processes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile servers at 1, 10 and 100 times the size of what they send: what the client pays grows no faster."""
+"""Hostile servers at 1, 10 and 100 times the size of their answers: the client's cost grows no faster."""
 
 from __future__ import annotations
 

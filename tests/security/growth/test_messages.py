@@ -1,4 +1,4 @@
-"""Hostile messages at 1, 10 and 100 times their size, by every door: what they cost grows no faster than they do."""
+"""Hostile messages at 1, 10 and 100 times their size, over every transport: their cost grows no faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion: what completes an argument, how many values are shown, and what cannot complete."""
+"""Completion: completers of arguments, the number of values, and invalid completers."""
 
 from __future__ import annotations
 

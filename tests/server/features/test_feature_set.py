@@ -1,4 +1,4 @@
-"""One ordered set of features: stable pages while it changes, fallbacks that give way, and cheap at any size."""
+"""One ordered set of features: stable pages during changes, fallbacks that are replaced, and speed at any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's function is called where it belongs, with what it asks for by annotation, and within its time."""
+"""A user's function runs on the loop or in a thread, with its annotated parameters, and within its timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the lists: filled across all that a server has, stable while it changes, and encoded once."""
+"""Pages of lists: filled from all features, sources and mounted servers, stable during changes, and encoded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Image`, `Audio` and `File` in results of tools and prompts, and what revisions get that cannot carry them."""
+"""`Image`, `Audio` and `File` in results of tools and prompts, and replacements for revisions that lack them."""
 
 from __future__ import annotations
 

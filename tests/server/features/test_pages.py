@@ -1,4 +1,4 @@
-"""Pages of sources and catalogues: full at their bound, and there although one source is not."""
+"""Pages of sources and catalogues: full, and complete although one source is unreachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources from registration to what a client of every revision reads, and what it is told where there is none."""
+"""Resources from registration to what a client of every revision reads, and the errors for missing ones."""
 
 from __future__ import annotations
 

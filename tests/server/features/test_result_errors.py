@@ -1,4 +1,4 @@
-"""What authors return by mistake is never sent, and the log leads to the value and to the line."""
+"""Invalid results of authors' functions are never sent, and the log names the value and the line."""
 
 from __future__ import annotations
 

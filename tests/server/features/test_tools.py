@@ -1,4 +1,4 @@
-"""Tools from a function to a result: what is listed, what is refused, and what each kind of result becomes."""
+"""Tools from a function to a result: listing, refusals, and each kind of result."""
 
 from __future__ import annotations
 

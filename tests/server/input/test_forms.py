@@ -1,4 +1,4 @@
-"""From types to forms, and from what was filled in to values."""
+"""Forms from types, and typed values from their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of a handler to its caller: one function, every revision, with answers where they belong."""
+"""Questions of a handler to its caller: one function for every revision, and each answer at its question."""
 
 from __future__ import annotations
 

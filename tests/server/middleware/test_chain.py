@@ -1,4 +1,4 @@
-"""Functions around methods: in their order, around what comes later too, and not there at all where there are none."""
+"""Middleware around methods: its order, features registered later, and no cost without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in full for the author at work: only where they were asked for, and never what was told on purpose."""
+"""Full errors for an author during development, only if enabled, and never for errors meant for the caller."""
 
 from __future__ import annotations
 

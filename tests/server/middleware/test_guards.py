@@ -1,4 +1,4 @@
-"""The hooks that come with the server: what they tell of a call, and what they refuse."""
+"""The middleware that comes with the server: what it logs of a call, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures as schema and decoder: strict by type, one readable line for each fault, no value and no library in it."""
+"""Signatures as schema and decoder: strict types, one readable line for each fault, without values."""
 
 from __future__ import annotations
 

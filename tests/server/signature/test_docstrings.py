@@ -1,4 +1,4 @@
-"""What a docstring says of each parameter, in three styles, and where each of its sections ends."""
+"""Descriptions of parameters in docstrings of three styles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments by a schema that an author gave: how a function takes them, and what is refused."""
+"""Arguments with an explicit schema: how a function receives them, and what is refused."""
 
 from __future__ import annotations
 

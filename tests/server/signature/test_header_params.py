@@ -1,4 +1,4 @@
-"""Arguments that HTTP headers repeat: what may be marked, and which calls are refused before the function runs."""
+"""Arguments in HTTP headers: which may be marked, and which calls are refused before the function runs."""
 
 from __future__ import annotations
 

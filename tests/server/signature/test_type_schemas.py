@@ -1,4 +1,4 @@
-"""Constraints that stand beside a type, and types that msgspec does not know: models and paths."""
+"""Constraints in annotations, and types that msgspec does not know: models and paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change reaches every watcher of either era once, from any thread; what fails on the way is nobody else's."""
+"""Each change reaches every watcher of either era once, from any thread, and failures affect only one watcher."""
 
 from __future__ import annotations
 

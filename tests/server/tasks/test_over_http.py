@@ -1,4 +1,4 @@
-"""Tasks over real HTTP: what routing headers say, and which status goes with an error."""
+"""Tasks over real HTTP: routing headers, and the status of each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that become tasks: what clients see from the first answer to the last notice, and what a server keeps of it."""
+"""Calls that become tasks: what clients see until the end of a task, and what a server keeps of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths to URIs and back: exact for every name, refused for every trick."""
+"""Paths as URIs and back: exact for every name, and refused for every trick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real changes of real files, told once they can be seen, by both ways to see them."""
+"""Real changes of real files are reported soon, by inotify and by polling."""
 
 from __future__ import annotations
 

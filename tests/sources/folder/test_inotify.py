@@ -1,4 +1,4 @@
-"""Changes of watched directories are noticed, and reading causes none."""
+"""Changes of watched directories are reported, and reading reports none."""
 
 from __future__ import annotations
 

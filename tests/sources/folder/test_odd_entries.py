@@ -1,4 +1,4 @@
-"""Whatever lies in a folder beside files disturbs nothing: it is left out or refused, and the files are served."""
+"""Entries that are not files are left out or refused, and the files are still served."""
 
 from __future__ import annotations
 

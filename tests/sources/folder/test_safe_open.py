@@ -1,4 +1,4 @@
-"""Nothing outside the root is ever opened, and nothing that is no regular file (security: R01 to R22)."""
+"""Nothing outside the root is opened, and only regular files (security: R01 to R22)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sources over files share: a tree as resources, adjusted, with or without versions, and in bytes if need be."""
+"""A tree as resources, for all sources over files: adjusted, with or without versions, and as bytes."""
 
 from __future__ import annotations
 

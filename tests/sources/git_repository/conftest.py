@@ -1,4 +1,4 @@
-"""Real repositories, made by the real git, whose configuration is none of this machine's."""
+"""Real repositories, made by the real git, independent of this machine's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wrote each line, and where a text is: what `git blame` and `git grep` print of the same revisions."""
+"""Authors of lines and lines with a text, compared with `git blame` and `git grep`."""
 
 from __future__ import annotations
 

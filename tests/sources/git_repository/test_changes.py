@@ -1,4 +1,4 @@
-"""What is changed and not committed: `git status`, `git diff` and `git apply` of the same working tree."""
+"""Uncommitted changes, compared with `git status`, `git diff` and `git apply`."""
 
 from __future__ import annotations
 

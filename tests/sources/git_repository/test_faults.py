@@ -1,4 +1,4 @@
-"""Repositories that move, shrink and are packed anew while they are read; git that hangs, dies, is old or is absent."""
+"""Repositories that move, shrink and are repacked during reads; git that hangs, crashes, is old or is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for all URIs, revisions and histories."""
+"""Properties of all URIs, revisions and histories."""
 
 from __future__ import annotations
 

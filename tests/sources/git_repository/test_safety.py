@@ -1,4 +1,4 @@
-"""Hostile repositories and requests (docs/source_git.md, security): refused, or harmless; nothing is ever run."""
+"""Hostile repositories and requests (docs/source_git.md, security) are refused or harmless, and run no program."""
 
 from __future__ import annotations
 

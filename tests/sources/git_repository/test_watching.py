@@ -1,4 +1,4 @@
-"""Who watches is told what moved, and of nothing else."""
+"""Watchers of a repository get the changes of what they watch, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following logs that another process writes and rotates, and that are cut, replaced and compressed."""
+"""Following logs that another process writes and rotates, and that are truncated, replaced and compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of logs against the bytes on disk: joined they are the log, entries stay whole, and none is just empty."""
+"""Windows of logs against the bytes on disk: joined they are the log, and entries stay whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives that were made to lead out of themselves, to fill a memory, or that are broken."""
+"""Archives that try to escape or to fill the memory, and broken ones."""
 
 from __future__ import annotations
 

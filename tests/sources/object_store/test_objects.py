@@ -1,4 +1,4 @@
-"""What is true of every store: lists, reads, windows, completion, search and versions."""
+"""Common behaviour of all stores: lists, reads, windows, completion, search and versions."""
 
 from __future__ import annotations
 

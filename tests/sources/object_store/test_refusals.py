@@ -1,4 +1,4 @@
-"""What is no store of objects, or would lead somewhere else, is refused with what to give instead."""
+"""Invalid URLs of stores, and URLs that would lead elsewhere, are refused with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to S3: names, credentials, versions that are read, stores that do not answer, and many objects."""
+"""S3 only: names, credentials, versions, silent stores, and many objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large an answer is, and where a longer text is cut."""
+"""The size of an answer, and where a longer text is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is, in pages."""
+"""The list tool and its pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read by tools: text, pictures, parts that are linked, what else can be asked, and never too much."""
+"""The read tool: text, pictures, linked parts, queries, and the bounds of an answer."""
 
 from __future__ import annotations
 

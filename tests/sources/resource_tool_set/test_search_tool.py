@@ -1,4 +1,4 @@
-"""What is found by tools: ChatGPT's shape, links, filters, statements."""
+"""The search tool: ChatGPT's format, links, filters and SQL statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools there are, what they cost, and who wins."""
+"""Which tools are added, their cost, and conflicts of names."""
 
 from __future__ import annotations
 

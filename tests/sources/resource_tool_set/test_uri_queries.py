@@ -1,4 +1,4 @@
-"""What sources say can be asked is true: their examples can be read, and are shown where they are needed."""
+"""The query examples that sources declare can be read, and are shown to models."""
 
 from __future__ import annotations
 

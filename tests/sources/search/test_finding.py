@@ -1,4 +1,4 @@
-"""A search finds the right place for questions that were held out while its ranking was made."""
+"""A search finds the right passage for questions that were not used to tune its ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index in the life of its server: it is made in the background, kept, renewed, and never lies."""
+"""The life of an index: built in the background, stored, updated, and never stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index leaves out nothing that holds a word, keeps no text, and forgets what is gone."""
+"""The index finds every document with a word, stores no text, and forgets removed documents."""
 
 from __future__ import annotations
 

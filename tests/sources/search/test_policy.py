@@ -1,4 +1,4 @@
-"""Searches with a policy: what is found, and said about it, does not depend on what may not be read."""
+"""Searches with a policy: hits and messages do not depend on what the caller may not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows over rows by key: nothing is lost, nothing is shown twice, in both directions, while rows come and go."""
+"""Windows over rows by key: complete and without repetition, in both directions, while rows change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody's statement can do: read, within bounds, and nothing else (security.md, group Q)."""
+"""What a caller's statement can do: read within bounds, and nothing else (security.md, group Q)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tables and keys are written in URIs and read back, and what is no URI of a database."""
+"""How tables and keys are written in URIs and read back, and which URIs are refused."""
 
 from __future__ import annotations
 

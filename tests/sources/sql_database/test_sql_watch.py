@@ -1,4 +1,4 @@
-"""What changes in a database is told within a second, by the cheapest means that it has."""
+"""Changes in a database are reported within a second, by the cheapest means that it offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions, orders and tails of files, against the same computed from the rows in Python."""
+"""Conditions, orders and tails of files, compared with the same computed in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in files: what is read of them, in which windows, and what is said of files that are broken."""
+"""Tables in files: their contents and windows, and the errors of broken files."""
 
 from __future__ import annotations
 

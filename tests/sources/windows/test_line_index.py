@@ -1,4 +1,4 @@
-"""Where lines begin in what is large: marks that stay few, grow with the content, and end in time."""
+"""Positions of lines in large contents: few marks, which grow with the content, found in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows: joined they are the whole, and each says what follows it."""
+"""Windows: joined they are the whole content, and each names the next one."""
 
 from __future__ import annotations
 

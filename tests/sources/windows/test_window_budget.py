@@ -1,4 +1,4 @@
-"""A reader with a budget gets windows that end within it, and the windows joined are still the whole."""
+"""A reader with a budget gets windows within it, and the joined windows are still the whole content."""
 
 from __future__ import annotations
 

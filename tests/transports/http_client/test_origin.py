@@ -1,4 +1,4 @@
-"""Credentials, proxies, TLS and moves: who gets what a client sends over HTTP, and what is told when nobody can."""
+"""Credentials, proxies, TLS and redirects: where a client sends its requests, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listen streams over a real socket: acknowledged first, kept alive, bounded, and never in a publisher's way."""
+"""Listen streams over a real socket: acknowledged first, kept alive and bounded, without delaying publishers."""
 
 from __future__ import annotations
 

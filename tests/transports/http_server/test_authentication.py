@@ -1,4 +1,4 @@
-"""Tokens over a real socket: metadata, challenges, streams that end with their token, sessions that outlive one."""
+"""Tokens over a real socket: metadata, challenges, streams that end with their token, and sessions that survive it."""
 
 from __future__ import annotations
 

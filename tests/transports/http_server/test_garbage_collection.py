@@ -1,4 +1,4 @@
-"""Our runner keeps pauses of the collector short, gives the collector back as it was, and needs it for nothing."""
+"""The runner keeps pauses of the garbage collector short, and restores its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05 over a real socket: one stream down, one POST for each message up, nothing for strangers."""
+"""HTTP+SSE of 2024-11-05 over a real socket: one stream for answers, and one POST for each message."""
 
 from __future__ import annotations
 

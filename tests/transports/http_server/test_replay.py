@@ -1,4 +1,4 @@
-"""Streams that are read on: what a client missed comes again, to it alone, within bounds."""
+"""Resumed streams: the client gets the events that it missed, and no other client does, within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner: where it may listen, how it ends, and how the application lives inside another server."""
+"""The runner: its addresses, its shutdown, and the application inside another server."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ from wharfinger.sources.windows.window import (
     BytesContent,
     Window,
     digest_of,
-    need_no_window,
     read_content,
+    refuse_window,
     split_query,
     split_window,
 )
@@ -343,7 +343,7 @@ class TreeResources:
                 if resource is not None and window is not None:
                     resource.size = UNSET
             else:
-                need_no_window(window)
+                refuse_window(window)
                 with missing_as_not_served():
                     resource = self._resource(parts, mime.DIRECTORY, os.stat(opened.handle), uri)
                 if resource is not None:
@@ -375,7 +375,7 @@ class TreeResources:
             if not isinstance(opened, OpenDirectory):
                 contents, modified = self._read_file(uri, base, parts, opened, window, most or self.max_size)
             else:
-                need_no_window(window)
+                refuse_window(window)
                 contents, modified = self._read_directory(uri, parts, opened)
         except NotServed:
             raise ResourceNotFound(uri) from None

@@ -23,7 +23,7 @@ from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.windows.window import RandomAccess, need_no_window, parse, read_content
+from wharfinger.sources.windows.window import RandomAccess, parse, read_content, refuse_window
 
 __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 
@@ -77,7 +77,7 @@ class TreeAnswer(GitAnswer):
         entry = self.entry
         window = parse(self.address.query)
         if is_tree(entry.mode):
-            need_no_window(window)
+            refuse_window(window)
             return await self._directory()
         if is_module(entry.mode):
             return [self.text(_submodule_text(entry))]

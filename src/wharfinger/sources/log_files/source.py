@@ -183,7 +183,7 @@ class Logs(Source):
             with suppress(NotServed), self.files.tree.directory(parts):
                 directory = True
         if directory:
-            window.need_no_window(window.parse(written))
+            window.refuse_window(window.parse(written))
         return base, parts, directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:

@@ -50,9 +50,9 @@ __all__ = [
     "digest_of",
     "is_continuation",
     "is_remark",
-    "need_no_window",
     "parse",
     "read_content",
+    "refuse_window",
     "remark",
     "split_query",
     "split_window",
@@ -168,7 +168,7 @@ def parse(query: Mapping[str, str]) -> Window | None:
     return found
 
 
-def need_no_window(window: Window | None) -> None:
+def refuse_window(window: Window | None) -> None:
     """Refuse a window of a folder, which has none.
 
     Raises:
