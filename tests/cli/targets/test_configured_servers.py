@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_read_says_where(text: str, says: str) -> None:
     assert all_servers(None) == ([], [all_servers(None)[1][0]])
 
 
-def test_nesting_without_end_is_no_crash() -> None:
+def test_endless_nesting_does_not_crash() -> None:
     with pytest.raises(InvalidConfiguration):
         servers_in(write(Path("a.json"), '{"a":' + "[" * 100_000))
 
