@@ -24,7 +24,7 @@ atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 def examples(number: int) -> int:
-    """How many examples a property is tried with: in CI this many, else a third, of other ones each time."""
+    """The number of examples for a property: this many in CI, a third elsewhere, with other examples each time."""
     return number if CI else number // 3
 
 
@@ -33,7 +33,7 @@ settings.load_profile("wharfinger")
 
 
 def absent(what: str) -> None:
-    """Skip the running test because `what` is not here; in CI (`CI=true`) nothing may be absent, and it fails."""
+    """Skip the running test because `what` is missing; in CI (`CI=true`) nothing may be missing, and it fails."""
     if CI:
         pytest.fail(f"{what}: absent, and in CI nothing may be")
     pytest.skip(f"{what}: absent")
@@ -47,7 +47,7 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True)
 def _servers_unknown() -> None:
-    """Ports are used again: what was found behind one in another test is not to be remembered."""
+    """Ports are reused, so clear what was remembered about the server behind one in another test."""
     opening = sys.modules.get("wharfinger.client.connect")
     if opening is not None:
         opening.REVISION_CACHE.clear()

@@ -132,7 +132,7 @@ def endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
 
 
 def called(name: str, arguments: str) -> dict[str, Any]:
-    """The message of a model that wants a tool."""
+    """The message of a model that calls a tool."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 

@@ -104,7 +104,7 @@ def test_wheel_holds_the_package_its_types_and_the_licence_and_nothing_else(dist
 
 
 def test_sdist_holds_every_file_of_the_project_and_none_that_was_built(dist: Dist) -> None:
-    """So it can be worked on like a clone: `make test` works in it."""
+    """So that it can be used like a clone: `make test` works in it."""
     names = sdist_names(dist.sdist)
     files = tracked()
     assert files - names == set()
@@ -145,7 +145,7 @@ def test_an_index_accepts_metadata_and_description(dist: Dist) -> None:
 
 @pytest.fixture(scope="session")
 def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment variables with which `uvx` finds what pip finds, and nothing that was kept from before."""
+    """The environment variables with which `uvx` finds what pip finds, without its cache."""
     if shutil.which("uvx", path=uv_path()) is None:
         absent("uv")
     folder = tmp_path_factory.mktemp("uv")
@@ -169,7 +169,7 @@ def program(env: dict[str, str]) -> str:
 
 
 def uv_path() -> str:
-    """The search path with the programs of this environment in front."""
+    """The search path with the programs of this environment first."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
 
 

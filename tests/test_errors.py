@@ -138,6 +138,6 @@ def test_timeouts_are_timeouts_and_missing_extras_are_import_errors() -> None:
 
 
 def test_the_command_that_installs_an_extra_is_not_taken_for_a_secret() -> None:
-    """`'auth': pip` looks like a password by its name."""
+    """`'auth': pip` looks like a password because of its name."""
     said = str(errors.MissingExtra("auth", "Verifying signed tokens"))
     assert redacted_text(said) == said

@@ -95,7 +95,7 @@ def imported(module: str, path: Path) -> Iterator[tuple[str, int]]:
 
 @cache
 def is_module(name: str) -> bool:
-    """Whether `from wharfinger import name` imports a module rather than a name of the package."""
+    """Return whether `from wharfinger import name` imports a module rather than a name of the package."""
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
 
 
@@ -117,7 +117,7 @@ def forbidden_edges() -> list[str]:
 
 
 def test_imports_point_only_down() -> None:
-    """Siblings meet in protocol/interfaces.py and nowhere else."""
+    """Siblings depend on each other only through protocol/interfaces.py."""
     assert forbidden_edges() == []
 
 
@@ -163,12 +163,12 @@ def import_graph() -> dict[str, set[str]]:
 
 
 def test_no_more_than_three_modules_import_one_another() -> None:
-    """A larger circle is one module in many files: whoever reads one of them has to read them all."""
+    """A larger circle is one module in many files: to read one of them, read them all."""
     assert [circle for circle in circles(import_graph()) if len(circle) > 3] == []
 
 
 def test_no_module_name_occurs_twice() -> None:
-    """A name leads to one file. The modules of types/ are left out: they name the parts of the protocol."""
+    """A name belongs to one file. The modules of types/ are left out, since they name the parts of the protocol."""
     places: dict[str, list[str]] = {}
     for module, path in modules():
         if layer(module) != "types" and path.stem not in {"__init__", "__main__", *ROLES}:
@@ -198,7 +198,7 @@ def test_every_module_is_of_a_known_layer() -> None:
 
 
 def test_protocol_touches_no_clock_socket_or_loop() -> None:
-    """The core is sans-IO: what it needs of the world is passed in."""
+    """The core is sans-IO: whatever it needs from outside is passed in."""
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {target}"
         for module, path in modules()
@@ -221,7 +221,7 @@ def test_types_import_no_other_part_of_the_package() -> None:
 
 
 def test_only_the_command_prints_and_no_module_configures_logging() -> None:
-    """A library surprises nobody: no output, no handlers, no levels."""
+    """A library does not print, and configures neither handlers nor levels."""
     wrong: list[str] = []
     for module, path in modules():
         for node in parsed(path):
@@ -235,7 +235,7 @@ def test_only_the_command_prints_and_no_module_configures_logging() -> None:
 
 
 def called(node: ast.expr) -> str:
-    """The dotted name of a function; of what is no plain name, only its last part."""
+    """The dotted name of a function; only its last part if it is not a plain name."""
     if isinstance(node, ast.Attribute):
         return f"{called(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
@@ -279,7 +279,7 @@ MAY_LOAD = frozenset(
 @pytest.mark.parametrize("code", ["import wharfinger", "from wharfinger import Server", "from wharfinger import Client",
                                   "from wharfinger import Server, Client, Context, Complete, ToolError"])  # fmt: skip
 def test_an_import_loads_nothing_heavy(code: str) -> None:
-    """Web servers, web clients, watchers, TLS and terminals are loaded by whoever uses them."""
+    """Web servers, web clients, watchers, TLS and terminals are loaded when they are used."""
     loaded = {name.split(".")[0] for name in loaded_by(code)}
     assert loaded & ONLY_ON_USE == set()
     unexpected = {name for name in loaded if not name.startswith("_")} - MAY_LOAD

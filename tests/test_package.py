@@ -22,7 +22,7 @@ DEFAULT = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The default install, without bytecode, in a folder of its own."""
+    """The default install, without bytecode, in a separate folder."""
     folder = tmp_path_factory.mktemp("package")
     command = [
         sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check",
@@ -54,7 +54,7 @@ def test_the_wheel_is_typed_and_holds_nothing_but_the_package(installed: Path) -
 
 @pytest.mark.timeout(180)
 def test_the_default_install_serves_a_folder_over_stdio(installed: Path, tmp_path: Path) -> None:
-    """No extra is needed for the main job; nothing of the environment that runs the tests is visible to it."""
+    """The main job needs no extra. Nothing of the environment that runs the tests is visible to it."""
     (tmp_path / "tides.txt").write_text("high water 06:12\n")
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

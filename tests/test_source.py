@@ -162,7 +162,7 @@ async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other() -
 
 @looped
 async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of several sources waits for it once, and tells of it when it has answered (W05)."""
+    """The list of several sources waits for it once, and reports a change when it has answered (W05)."""
     goes_on = threading.Event()
 
     class Slow(Buoys):
@@ -195,7 +195,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
 
 @looped
 async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
-    """Sources are searched at once, and what has not answered in time is named in the answer (W05)."""
+    """Sources are searched at the same time, and the answer names those that did not answer in time (W05)."""
     goes_on = threading.Event()
 
     class Slow(Buoys):

@@ -17,7 +17,7 @@ REVISION = "2025-11-25"
 
 
 class Authority:
-    """An authorization server; its attributes say how it behaves, `asked` what it was asked."""
+    """An authorization server. Its attributes set how it behaves, and `asked` has the requests that it got."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -102,7 +102,7 @@ class Authority:
 
 
 class Guarded:
-    """A server whose tool `write` wants the scope `write`, and everything else `read`."""
+    """A server whose tool `write` needs the scope `write`, and everything else the scope `read`."""
 
     def __init__(self, authority: Authority) -> None:
         self.url = ""
@@ -180,7 +180,7 @@ async def harbour() -> AsyncIterator[tuple[Guarded, Authority]]:
 
 
 async def agree(url: str) -> str | None:
-    """A person who agrees at once; the browser is taken to the redirect's address."""
+    """A user who agrees at once: the browser is redirected to the client's address."""
     async with aiohttp.ClientSession() as session:
         async with session.get(url, allow_redirects=False) as response:
             there = response.headers["Location"]

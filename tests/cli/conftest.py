@@ -29,7 +29,7 @@ ENVIRONMENT = {
 
 
 class Terminal:
-    """A process that believes a person sits before it."""
+    """A process on a pseudo-terminal."""
 
     def __init__(self, *args: str, cwd: Path, env: dict[str, str] | None = None) -> None:
         import pty
@@ -41,7 +41,7 @@ class Terminal:
         self.shown = ""
 
     def wait_for(self, text: str) -> str:
-        """Read until `text` was shown; return everything that was shown."""
+        """Read until `text` appears, and return everything that was shown."""
         return self.wait_until(lambda: text in self.shown, text)
 
     def wait_until(self, done: Callable[[], bool], what: str) -> str:
@@ -56,7 +56,7 @@ class Terminal:
         return self.shown
 
     def read(self) -> bytes:
-        """Read what is there; empty at the end."""
+        """Read the available output; empty at the end."""
         try:
             return os.read(self.descriptor, 65536)
         except OSError:  # Linux says EIO when the other end is closed
@@ -75,7 +75,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """End it whatever it does."""
+        """End the process in any case."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -259,7 +259,7 @@ def tide_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def harbour_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a server that completes and has a prompt."""
+    """A file with a server that has completion and a prompt."""
     file = tmp_path_factory.mktemp("server") / "harbour.py"
     file.write_text(HARBOUR_SERVER)
     return file

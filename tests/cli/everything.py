@@ -18,7 +18,7 @@ NORTH = "port,high\nHull,6.1\nGoole,5.2\n"
 
 
 class Case(NamedTuple):
-    """One source: what is listed, read, completed, found and changed in it."""
+    """One source, and resources in it to list, read, complete, find and change."""
 
     word: str
     listed: str
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 class Everything:
-    """All of it, below one folder, in one database server and in one bucket."""
+    """All sources, below one folder, in one database server and in one bucket."""
 
     def __init__(self, here: Path, postgres: PostgresServer, s3: Any, upstream: str) -> None:
         self.here = here

@@ -99,7 +99,7 @@ def test_completion_knows_commands_and_hosts(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["serve", "--help"]])
 def test_help_loads_no_transport(args: list[str]) -> None:
-    """Help, and above all the start of `serve`, must not pay for what they do not use."""
+    """Help, and above all the start of `serve`, must not load what they do not use."""
     code = (
         "import sys; from wharfinger.cli import main; main(sys.argv[1:]);"
         "sys.exit(bool({'asyncio', 'aiohttp', 'uvicorn', 'rich', 'watchfiles'} & set(sys.modules)))"

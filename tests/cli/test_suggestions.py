@@ -137,7 +137,7 @@ def test_a_name_is_looked_for_in_files_that_are_named(home: Path, capsys: pytest
 
 
 class Pages(BaseHTTPRequestHandler):
-    """Answers everything with a web page, with the status that is its path."""
+    """Answers every request with a web page, with the status in the path."""
 
     def do_POST(self) -> None:
         status = self.path.strip("/")
@@ -199,7 +199,7 @@ def test_a_web_page_is_reported_with_the_usual_path(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate that nobody trusts, with its key in the same file."""
+    """An untrusted certificate, with its key in the same file."""
     file = tmp_path_factory.mktemp("tls") / "own.pem"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     made = subprocess.run([*words.split(), "-keyout", str(file), "-out", f"{file}.crt"], capture_output=True)

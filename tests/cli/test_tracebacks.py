@@ -106,7 +106,7 @@ server = wharfinger.Server("a", lifespan=life)
 
 
 def line_of(text: str) -> int:
-    """The line of the server's file that begins so."""
+    """Return the number of the line in the server's file that begins with a text."""
     return next(number for number, line in enumerate(SERVER.splitlines(), 1) if line.strip().startswith(text))
 
 

@@ -16,7 +16,7 @@ class Berth(msgspec.Struct):
 
 
 def example_server() -> Server:
-    """A server with a bit of everything."""
+    """Return a server with a few features of each kind."""
     server = Server("harbour", version="3", instructions="Ships and tides.", page_size=3)
 
     @server.resource("notes://today", mime_type="text/plain")

@@ -18,7 +18,7 @@ STATELESS, TASKS_ERA, HANDSHAKE = "2026-07-28", "2025-11-25", "2025-06-18"
 
 
 class QuickLoop(asyncio.SelectorEventLoop):
-    """Its clock stands still while there is work, and jumps to the next timer when there is none."""
+    """An event loop whose clock stands still while it works, and jumps to the next timer when it is idle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class QuickLoop(asyncio.SelectorEventLoop):
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test in a loop whose time costs nothing; a test that waits for ever fails at once."""
+    """Run a test in a loop whose time costs nothing. A test that waits for ever fails at once."""
     random.seed(1)  # jitter
     with asyncio.Runner(loop_factory=QuickLoop) as runner:
         runner.run(asyncio.wait_for(test, 1_000_000))
@@ -54,7 +54,7 @@ def now() -> float:
 
 
 async def settle(times: int = 60) -> None:
-    """Everything that is ready goes on; no time passes."""
+    """Run everything that is ready, without passing time."""
     for _ in range(times):
         await asyncio.sleep(0)
 
@@ -103,11 +103,11 @@ class Script:
         return self
 
     async def listen(self) -> None:
-        """Be there, perhaps again."""
+        """Listen, perhaps again."""
         self._server = await asyncio.start_unix_server(self._connected, self.path, limit=1 << 26)
 
     async def leave(self) -> None:
-        """Be there no more: who is connected is let go, and nobody gets in."""
+        """Stop listening, and close all connections."""
         self._server.close()
         if os.path.exists(self.path):
             os.unlink(self.path)
@@ -179,18 +179,18 @@ class Script:
         return [each and {key: value for key, value in each.items() if key != "_meta"} for each in found]
 
     def metas(self, method: str) -> list[Any]:
-        """The `_meta` of each of them."""
+        """Return the `_meta` of each request or notification of this method."""
         return [m.get("params", {}).get("_meta") for m in self.asked if m.get("method") == method]
 
     def count(self, method: str) -> int:
-        """How often it was asked this."""
+        """Return how many requests of this method came."""
         return len(self.params(method))
 
     def when(self, method: str) -> list[float]:
-        """When it was asked this."""
+        """Return the times of the requests of this method."""
         return [at for at, message in zip(self.times, self.asked, strict=True) if message.get("method") == method]
 
 
 def text(words: str) -> dict[str, Any]:
-    """A tool's result of one text."""
+    """Return a tool's result with one text."""
     return {"content": [{"type": "text", "text": words}]}

@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 def reading(*contents: Any) -> Any:
-    """What a client gets for these contents."""
+    """Return what a client gets for these contents."""
     found: list[Any] = []
 
     async def test() -> None:
@@ -71,7 +71,7 @@ def test_content_that_is_only_about_the_others_does_not_count_unless_it_is_alone
 
 
 def called(result: Any, **options: Any) -> Any:
-    """What a call gives whose result is this."""
+    """Return what a call with this result gives."""
     found: list[Any] = []
 
     async def test() -> None:
@@ -122,7 +122,7 @@ def test_data_of_a_tool_is_the_type_that_is_asked_for() -> None:
 
 
 def checked(schema: Any, value: Any, **settings: Any) -> bool:
-    """Whether a result of a tool with this output schema is accepted."""
+    """Return whether a result of a tool with this output schema is accepted."""
     found: list[bool] = []
 
     async def test() -> None:

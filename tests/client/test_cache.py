@@ -32,7 +32,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -42,7 +42,7 @@ class Clock:
 
 
 class CountingServer(Server):
-    """A server that counts what it is asked, and answers reads when it may."""
+    """A server that counts its requests, and answers reads when it is allowed to."""
 
     def __init__(self, ttl: float = 60.0, scope: t.CacheScope = "private") -> None:
         super().__init__("counting", ttl=ttl, cache_scope=scope, page_size=2)
@@ -82,7 +82,7 @@ async def text(client: Client, uri: str = "notes://n0", **options: Any) -> str:
 
 
 async def settle() -> None:
-    """Everything that is ready goes on."""
+    """Run everything that is ready."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -309,7 +309,7 @@ def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> 
 
 
 class Badge:
-    """A sign-in whose credential is what the test says, with a proof that is another one each time."""
+    """A sign-in whose credential the test sets, with another proof each time."""
 
     def __init__(self) -> None:
         self.token = "one"
@@ -471,7 +471,7 @@ def test_each_reader_waits_as_long_as_it_wants() -> None:
 
 
 def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
-    """An answer that is out of date at once may be older than what its second reader did before it asked."""
+    """An answer that expires at once may be older than what its second reader did before its request."""
 
     async def test() -> None:
         server = CountingServer(ttl=0)
@@ -820,7 +820,7 @@ def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, 
     step.changed("resource", f"x:{changed}")
 
     def parts(uri: str) -> bool:
-        """Whether one is the other, or goes on after a mark of a part."""
+        """Return whether one URI is the other, or continues it after a separator."""
         one, other = sorted((f"x:{changed}", f"x:{kept}"), key=len)
         return one == other or any(
             other == one + rest and (one[-1] == "/" or rest[0] in "/?#") for rest in [other[len(one) :]] if rest

@@ -42,7 +42,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Works:
-    """A server whose tool reports progress and waits, and what has become of it."""
+    """A server whose tool reports progress and waits, and the outcome of its calls."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()

@@ -134,7 +134,7 @@ def test_over_http_it_is_the_same(revision: str) -> None:
 
 
 def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
-    """A connection is the loop's: as a fixture of a test it is entered in one task and left in another."""
+    """A connection belongs to the loop: a fixture enters it in one task, and leaves it in another."""
 
     async def test() -> None:
         client = Client(example_server())
@@ -278,7 +278,7 @@ def test_several_contents_are_not_one_text() -> None:
 
 
 def test_list_without_end_ends() -> None:
-    """A hostile server must not hold its client for ever."""
+    """A hostile server must not block its client for ever."""
     server = Server("endless")
     answers: list[t.ListResourcesResult] = []
 
@@ -370,7 +370,7 @@ def test_missing_method_is_reported() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
-    """Security C14: what nobody takes is not piled up."""
+    """Security C14: messages that the application does not read do not pile up."""
 
     async def test() -> None:
         server = example_server()
@@ -390,7 +390,7 @@ def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_server_is_unsubscribed_from_after_the_last_watch_ends(revision: str) -> None:
-    """By close, by the end of `async with`, and by a loop that was left and forgotten."""
+    """By `close`, by the end of `async with`, and after a loop that was left unfinished."""
 
     async def test() -> None:
         server = example_server()

@@ -72,7 +72,7 @@ def client(code: str, **settings: Any) -> Client:
 
 
 def opened(code: str, **settings: Any) -> list[Any]:
-    """Revision, server's name and instructions, and the `_meta` that a call then carries."""
+    """Return the revision, the server's name and instructions, and the `_meta` of a call."""
 
     async def test() -> None:
         async with client(code, **settings) as it:
@@ -110,7 +110,7 @@ def test_stateless_server_is_spoken_to_statelessly() -> None:
     "reply", ["refuse(m, -32601)", "refuse(m, -32602)", "refuse(m, -32002)", "answer(m)", "answer(m, a=1)"]
 )
 def test_handshake_server_is_found_by_whatever_it_answers(reply: str) -> None:
-    """Spec §2.5: never by one code; `{}` for everything is a handshake server, too."""
+    """Spec §2.5: never by one code. `{}` for everything is also a handshake server."""
     revision, name, _, meta = opened("m = read()\n" + reply + "\n" + OLD)
     assert (revision, name, meta) == (HANDSHAKE, "old", None)
 
@@ -120,13 +120,13 @@ def test_silent_handshake_server_is_asked_in_its_own_way() -> None:
 
 
 def test_slow_stateless_server_is_taken_at_its_late_word() -> None:
-    """Both questions wait for it by then: the answer to the first one counts, the refusal of the second does not."""
+    """Both questions wait by then: the answer to the first one is used, and the refusal of the second is ignored."""
     code = "m = read(); i = read(); discovered(m, '2026-07-28')\n" + STATELESS
     assert opened(code, probe_timeout=0.05)[:2] == [NEWEST, "fake"]
 
 
 def test_server_that_ends_at_an_unknown_first_message_is_started_again() -> None:
-    """Some handshake servers do; the second one is only told `initialize`."""
+    """Some handshake servers exit on an unknown request. The second process only gets `initialize`."""
     code = "m = read()\nif m['method'] != 'initialize': sys.exit(1)\ninitialized(m)\n" + OLD
     assert opened(code)[:2] == [HANDSHAKE, "old"]
     assert opened("time.sleep(0.2)\n" + code, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
@@ -198,7 +198,7 @@ def test_bridge_that_opened_its_own_session_is_started_again_without_the_probe(f
 
 
 def test_bridge_is_not_probed_again() -> None:
-    """What was found out stays known when the connection is lost."""
+    """The detected era stays known when the connection is lost."""
     code = "log(os.getpid())\n" + BRIDGE.replace("FAIL", "refuse(m, -32600)")
 
     async def test() -> None:
@@ -216,7 +216,7 @@ def test_bridge_is_not_probed_again() -> None:
 
 
 def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
-    """Also what was tried: at most two children."""
+    """All attempts count: at most two children."""
 
     async def test() -> None:
         code = "while True:\n    m = read()\n    if m['method'] == 'initialize': refuse(m, -32603)\n    else: answer(m)"
@@ -326,7 +326,7 @@ def test_path_of_a_python_file_is_run(tmp_path: Path) -> None:
 
 
 def served(*replies: tuple[str, str, bytes], path: str = "/mcp", **settings: Any) -> tuple[Any, list[Any]]:
-    """What opening gives against these answers in turn (status, content type, body), and what was asked."""
+    """Open a client against these answers (status, content type, body), and return its error and requests."""
     asked: list[Any] = []
     outcome: list[Any] = []
 

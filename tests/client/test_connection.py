@@ -143,7 +143,7 @@ def test_what_a_dead_child_has_started_is_gone_before_the_next_one(tmp_path: Pat
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is gone; one that nobody waits for any more is, too."""
+    """Return whether a process has ended, or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -344,7 +344,7 @@ def test_http_call_in_flight_fails_and_what_only_reads_does_not(server: ServerPr
 
 
 def test_ended_session_is_opened_again(server: ServerProcess) -> None:
-    """2025-11-25, sessions: a 404 is answered by `initialize` without the id; the call had no effect, so it is sent."""
+    """2025-11-25, sessions: `initialize` without the id answers a 404. The call had no effect and is repeated."""
 
     async def test() -> None:
         import aiohttp
@@ -366,7 +366,7 @@ def test_ended_session_is_opened_again(server: ServerProcess) -> None:
 
 
 def test_older_transport_is_found_and_comes_back_too(server: ServerProcess) -> None:
-    """HTTP+SSE of 2024-11-05: the URL takes no messages, its stream says where they go."""
+    """HTTP+SSE of 2024-11-05: the URL takes no messages, and its stream names the URL that does."""
 
     async def test() -> None:
         async with (

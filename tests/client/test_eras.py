@@ -23,7 +23,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer:
-    """A server behind a port that answers what it is told to; `asked` is what came, as (method, revision)."""
+    """A server on a port that answers as a test says. `asked` has the requests as (method, revision)."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -79,7 +79,7 @@ class FakeServer:
             writer.close()
 
     def heard(self) -> list[str]:
-        """What was asked since the last time."""
+        """Return the requests since the last call."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -149,7 +149,7 @@ def test_what_is_remembered_is_found_out_again_when_it_is_wrong(how: str) -> Non
 
 @pytest.mark.parametrize(("before", "after"), [(stateless, handshake), (handshake, stateless)])
 def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: Any, after: Any) -> None:
-    """The call that finds it out was refused, not served: it is sent again."""
+    """The call that detects it was refused, not served, so it is sent again."""
 
     async def test() -> None:
         async with FakeServer() as fake:
@@ -196,7 +196,7 @@ def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more
 
 
 def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> None:
-    """Half-open: nobody closes the connection that changes would come on."""
+    """Half-open: neither side closes the connection for notifications."""
 
     async def test() -> None:
         retry = Retry(initial_delay=0.001, heartbeat=0.01)

@@ -102,7 +102,7 @@ def test_line_over_the_limit_is_not_kept() -> None:
 
 
 def test_request_over_the_servers_limit_is_reported_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id cannot be read, so that the refusal has none."""
+    """Its id cannot be read, so the refusal has none."""
     monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     server = Server("narrow", limits=Limits(message=10_000))
 
@@ -133,7 +133,7 @@ def test_silent_call_ends_at_its_time_and_holds_up_no_other() -> None:
 
 
 def test_endless_pattern_delays_no_other_call() -> None:
-    """What the server lists as the schema of its results is run against a text that it chooses, too."""
+    """The output schema of the server is also applied to a text that it chooses."""
 
     async def test() -> None:
         async with faulty() as client:
@@ -156,7 +156,7 @@ def test_endless_pattern_delays_no_other_call() -> None:
      ["http://x/?token=hunter2"], ["--header", "Authorization: Bearer hunter2hunter2"]],
 )  # fmt: skip
 def test_no_error_repeats_a_secret_of_the_command(secret: list[str]) -> None:
-    """Neither if it cannot be started, nor if it ends, with its last words, nor if it says nothing."""
+    """It may not start, may exit with a last message, or may stay silent."""
     end = "import sys; print('cannot use', *sys.argv[1:], file=sys.stderr); sys.exit(1)"
     noise = "import sys; print('token=hunter2', flush=True); sys.stdin.read()"
     commands = [["/no/such/command"], [sys.executable, "-c", end], [sys.executable, "-c", noise]]
@@ -276,7 +276,7 @@ def test_proxy_that_swallows_everything_ends_at_open_timeout() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """One that nobody vouches for."""
+    """An untrusted certificate."""
     folder = tmp_path_factory.mktemp("certificate")
     key, own = folder / "key.pem", folder / "own.pem"
     subprocess.run(
@@ -312,7 +312,7 @@ def test_tls_where_the_server_speaks_plain_http_is_reported(harbour_url: str) ->
 
 
 class Tokens:
-    """Hands out one token after another, as often as it may."""
+    """Issues one token after another, as often as possible."""
 
     def __init__(self, number: int) -> None:
         self.left = [f"token-{each}" for each in range(1, number + 1)]
@@ -328,7 +328,7 @@ class Tokens:
 
 
 class Gate:
-    """Lets one token in at a time, in front of a server of the stateless era."""
+    """Accepts one token at a time, in front of a server of the stateless era."""
 
     def __init__(self) -> None:
         self.valid = "token-1"
@@ -384,7 +384,7 @@ def descriptors() -> int:
 
 
 def resident() -> float:
-    """MiB; where Linux does not tell, the most it ever was."""
+    """Return the MiB in use; the peak where Linux does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except FileNotFoundError:
@@ -419,7 +419,7 @@ AT_ONCE = 4
 
 
 async def cycles(number: int, make: Callable[[], Client], tool: str, arguments: Any = None) -> None:
-    """Connect, call, close; what is held afterwards is what was held after the first few."""
+    """Connect, call, close; afterwards the process holds no more than after the first few clients."""
 
     async def some(times: int) -> None:
         for _ in range(times):

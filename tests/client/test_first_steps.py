@@ -28,12 +28,12 @@ DISCOVERED: dict[str, Any] = {"supportedVersions": [STATELESS], "capabilities": 
 
 
 def probing(server: Script, **settings: Any) -> Client:
-    """A client that finds out what the server speaks."""
+    """A client that detects what the server speaks."""
     return Client(f"unix:{server.path}", **settings)
 
 
 def methods(server: Script) -> list[str]:
-    """What was asked since the last time."""
+    """Return the requests since the last call."""
     found = [message["method"] for message in server.asked if "id" in message]
     server.asked.clear()
     server.times.clear()
@@ -372,7 +372,7 @@ def test_silent_url_is_asked_in_the_older_way_and_its_answers_are_not_waited_for
 
 
 class Person:
-    """Signs in when asked to, and takes so long for it."""
+    """Signs in when it is asked to, and takes this long for it."""
 
     def __init__(self, seconds: float, agrees: bool = True) -> None:
         self.seconds, self.agrees = seconds, agrees

@@ -27,7 +27,7 @@ KINDS = ("resources", "tools", "prompts")
 
 
 def chances(count: int) -> list[float]:
-    """The numbers that jitter is made of in `run`."""
+    """Replace the random numbers of jitter in `run`."""
     return [number for source in (random.Random(1),) for number in (source.random() for _ in range(count))]
 
 
@@ -156,7 +156,7 @@ def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
 
 
 def loses(server: Script, times: int, answer: Any) -> Any:
-    """Ends the connection so often in the place of an answer."""
+    """Closes the connection this often instead of answering."""
     left = times
 
     def answered(_: Any) -> Any:
@@ -332,7 +332,7 @@ def test_client_is_opened_once_however_often_that_is_asked_for() -> None:
 
 
 def watchable(revision: str, **settings: Any) -> Script:
-    """A server that may be watched; `tell_change` of it speaks in the way of the era."""
+    """A server that can be watched. Its `tell_change` sends a change in the form of its era."""
     server = Script(revision, **settings)
     if revision == HANDSHAKE:
         server.answers |= {"resources/subscribe": {}, "resources/unsubscribe": {}}
@@ -349,7 +349,7 @@ def acknowledged(server: Script, message: Any, **granted: Any) -> Any:
 
 
 def tell(server: Script, name: str, **params: Any) -> None:
-    """Tell each watch of a change."""
+    """Report a change to each watch."""
     if server.revision == HANDSHAKE:
         server.tell(f"notifications/{name}", **params)
         return
@@ -359,7 +359,7 @@ def tell(server: Script, name: str, **params: Any) -> None:
 
 
 async def taken(watch: Any, count: int) -> list[Change]:
-    """The next changes, and that there are no more of them by now."""
+    """Return the next changes, and check that there are no more of them yet."""
     found = [await anext(watch) for _ in range(count)]
     more = asyncio.ensure_future(anext(watch))
     await settle()

@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("example_server.py")
 
 
 async def crossed(revision: str, call: Callable[[Client], Awaitable[Any]]) -> tuple[Any, set[str], set[str], int]:
-    """What a call returns, the functions and files of ours that it enters, and how many Python calls it makes.
+    """What a call returns, our functions and files that it enters, and how many Python calls it makes.
 
     The server is another process, so that none of its functions is counted.
     """

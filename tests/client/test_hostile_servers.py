@@ -122,7 +122,7 @@ CASES: dict[str, tuple[int, Callable[[int], bytes], Callable[[bytes], Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_time_and_memory_grow_no_faster_than_the_input(name: str) -> None:
-    """From ten times the size to a hundred times it; small figures are noise."""
+    """Compare ten times the size with a hundred times; small figures are noise."""
     size, make, use = CASES[name]
     spent: list[tuple[float, int]] = []
     use(make(size))  # what is made once
@@ -236,7 +236,7 @@ def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
 
 
 def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
-    """A notice of a hundred bytes is compared with all that is kept."""
+    """A notice of a hundred bytes is compared with everything in the cache."""
     cache = Cache()
     step = CacheStep(cache, "http://x", {}, t.ClientCapabilities())
     step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
@@ -314,7 +314,7 @@ async def first(client: Client) -> WharfingerError:
     ids=["challenge", "challenges", "header", "semicolons", "quotes", "location"],
 )
 def test_long_heads_are_refused_at_once(head: Callable[[int], bytes], times: int) -> None:
-    """aiohttp bounds a field to 8 KiB and their number to 128; what it lets through must be quick, too."""
+    """aiohttp bounds a field to 8 KiB and their number to 128. What it accepts must be fast, too."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         made = head(100 * times)

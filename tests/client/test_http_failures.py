@@ -110,7 +110,7 @@ def annotated(name: str, header: str | None = "Quay", kind: str = "integer") -> 
 
 
 class Quays:
-    """Lists these tools, and answers a call with the header that came with it."""
+    """Lists these tools, and answers a call with the header that it had."""
 
     def __init__(self, *tools: Any) -> None:
         self.tools = list(tools)

@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("revision", [TASKS_ERA, STATELESS])
 
 
 class Works(Script):
-    """Makes each call a task, which is in these states one after the other; the last one stays."""
+    """Turns each call into a task, which has these states in turn; the last one stays."""
 
     def __init__(self, revision: str, *states: Any, poll: int | None = 1000, result: Any = None) -> None:
         calls = {"tasks": {"requests": {"tools": {"call": {}}}}}
@@ -681,7 +681,7 @@ def test_errands_that_are_done_before_anybody_waits_are_remembered_up_to_a_bound
 
 
 async def asked(server: Script, method: str, **params: Any) -> Any:
-    """What a client answers to this, as result or error."""
+    """Return a client's answer to this, as result or error."""
     server.asked.clear()
     server.times.clear()
     server.say(id="q", method=method, **({"params": params} if params else {}))
@@ -691,7 +691,7 @@ async def asked(server: Script, method: str, **params: Any) -> Any:
 
 
 def answered(settings: dict[str, Any], method: str, **params: Any) -> Any:
-    """The same, of a client with these settings that is opened for it."""
+    """The same, with a client that is opened with these settings."""
     found: list[Any] = []
 
     async def test() -> None:

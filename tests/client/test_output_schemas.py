@@ -40,7 +40,7 @@ def test_a_tool_that_was_not_listed_is_not_checked() -> None:
 
 
 def doubled(levels: int) -> dict[str, Any]:
-    """Few schemas that are applied very many times."""
+    """Few schemas that are applied very often."""
     definitions: dict[str, Any] = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
     return {"$ref": "#/$defs/a0", "$defs": {**definitions, f"a{levels}": {"type": "string"}}}
 

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def changed(skill: Skill, **fields: Any) -> Skill:
-    """The entry with other fields."""
+    """Return the entry with other fields."""
     other: Skill = msgspec.structs.replace(skill, **fields)
     return other
 

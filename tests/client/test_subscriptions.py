@@ -33,7 +33,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer(Server):
-    """A server whose watching is done by hand; `asked` is what came, in order."""
+    """A server whose subscriptions a test drives. `asked` has its requests, in order."""
 
     def __init__(self) -> None:
         super().__init__("puppet")
@@ -64,7 +64,7 @@ class FakeServer(Server):
         return t.SubscriptionsListenResult()
 
     def tell(self, method: str, params: dict[str, Any]) -> None:
-        """Send a notification in the way of the era."""
+        """Send a notification in the form of the era."""
         if self.request is not None:
             tag = {"io.modelcontextprotocol/subscriptionId": self.request.id}
             notify(self.request, method, {**params, "_meta": tag})
@@ -74,7 +74,7 @@ class FakeServer(Server):
 
 
 def test_change_of_a_sub_resource_reaches_watchers_of_the_resource_above_it() -> None:
-    """Spec §2.11: the URI that is told may be a sub-resource of the one that is watched."""
+    """Spec §2.11: the reported URI may be a sub-resource of the watched one."""
 
     async def test() -> None:
         server = FakeServer()
@@ -200,7 +200,7 @@ def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
 def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
-    """Security C14: bounded, whatever the server does; and without a setting for it, at once."""
+    """Security C14: bounded, whatever the server does, and immediately without a setting for it."""
 
     async def test() -> None:
         for settings, times in ((NEVER, 1), (Retry(initial_delay=0.001, watch_attempts=2), 3)):
@@ -218,7 +218,7 @@ def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
 
 
 def end(server: FakeServer, how: str) -> None:
-    """End the watch from the server's side."""
+    """End the watch on the server's side."""
     assert server.over is not None
     assert server.request is not None
     if how == "result":

@@ -104,7 +104,7 @@ def methods(log: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("refuses", ["error", "result"])
 def test_a_tool_that_requires_a_task_is_called_as_one(refuses: str) -> None:
-    """Without a listing the first call is refused, in either of two ways; the caller sees one call."""
+    """Without a listing the first call is refused, in one of two ways. The caller sees one call."""
 
     async def test() -> None:
         async with scripted(WORKING, COMPLETED, refuses=refuses) as client:
@@ -155,7 +155,7 @@ def test_a_result_in_place_of_a_task_is_the_result() -> None:
 
 
 def test_questions_of_a_task_are_answered_while_its_result_is_awaited() -> None:
-    """The answer names the task that it belongs to."""
+    """The answer names its task."""
 
     async def answers(question: t.ElicitRequestParams) -> dict[str, Any]:
         assert not isinstance(question.meta, msgspec.UnsetType)
@@ -187,7 +187,7 @@ def test_progress_continues_after_the_call_was_answered_with_its_task() -> None:
 
 @pytest.mark.parametrize("progress", [None, lambda *report: None])
 def test_a_notice_of_the_task_spares_the_wait(progress: Any) -> None:
-    """The server wants a minute between questions, and says after the first that it is done."""
+    """The server asks for a minute between polls, and reports its end by a notification after the first."""
 
     async def test() -> None:
         async with scripted({**WORKING, "told": True, "pollInterval": 60_000}, COMPLETED) as client:

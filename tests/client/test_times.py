@@ -18,7 +18,7 @@ EACH_ERA = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 
 
 async def lasts(doing: Any, error: type[Exception] = RequestTimeout, words: str = ".") -> float:
-    """Seconds until it fails with this error."""
+    """Return the seconds until it fails with this error."""
     begun = now()
     with pytest.raises(error, match=words):
         await doing
@@ -147,7 +147,7 @@ def test_silent_server_is_asked_by_handshake_after_the_probe_timeout(seconds: in
 
 
 def test_time_of_a_question_to_the_user_counts_for_the_maximum_only() -> None:
-    """2025-06-18: the server asks by a request of its own while its caller waits."""
+    """2025-06-18: the server sends a request of its own while its caller waits."""
 
     async def test() -> None:
         async def asks(message: Any) -> Any:

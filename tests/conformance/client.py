@@ -26,18 +26,18 @@ Scenario = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 
 def connect(url: str, **options: Any) -> Client:
-    """A client with patience: the suite starts all its scenarios at once, on whatever machine there is."""
+    """Return a client with long timeouts: the suite starts all its scenarios at once, on any machine."""
     return Client(url, probe_timeout=30.0, **options)
 
 
 async def look_around(url: str, _: dict[str, Any]) -> None:
-    """Open, list the tools, and part."""
+    """Open, list the tools, and close."""
     async with connect(url) as client:
         await client.list_tools()
 
 
 async def declare_everything(url: str, _: dict[str, Any]) -> None:
-    """Look around as a client that can do all that a server may ask for."""
+    """List everything, as a client with all capabilities."""
 
     async def answer(question: types.ElicitRequestParams) -> dict[str, Any]:
         return {}
@@ -57,7 +57,7 @@ async def add_numbers(url: str, _: dict[str, Any]) -> None:
 
 
 async def take_defaults(url: str, _: dict[str, Any]) -> None:
-    """Accept a form as it is: the client fills in the defaults that the form has."""
+    """Accept a form unchanged: the client fills in the form's defaults."""
 
     async def accept(question: types.ElicitRequestParams) -> dict[str, Any]:
         return {}
@@ -78,14 +78,14 @@ async def confirm(url: str, _: dict[str, Any]) -> None:
 
 
 async def reconnect(url: str, _: dict[str, Any]) -> None:
-    """A call whose stream ends early, and goes on after a pause."""
+    """Make a call whose stream ends early and is resumed after a pause."""
     async with connect(url) as client:
         await client.list_tools()
         await client.call_tool("test_reconnection", {})
 
 
 async def use_everything(url: str, _: dict[str, Any]) -> None:
-    """List and use whatever there is of tools, resources and prompts."""
+    """List and use all tools, resources and prompts."""
     async with connect(url) as client:
         for tool in await client.list_tools():
             await client.call_tool(tool.name, {})
@@ -104,7 +104,7 @@ async def make_call(url: str, context: dict[str, Any]) -> None:
 
 
 async def call_what_is_usable(url: str, _: dict[str, Any]) -> None:
-    """Call each tool of the list that the client gives; it leaves out what it must not use."""
+    """Call each tool that the client lists; it leaves out those that it must not use."""
     async with connect(url) as client:
         for tool in await client.list_tools():
             properties = tool.input_schema.get("properties", {})
@@ -119,13 +119,13 @@ async def give_back_the_schema(url: str, _: dict[str, Any]) -> None:
 
 
 async def list_skills(url: str, _: dict[str, Any]) -> None:
-    """Know of skills, and load none."""
+    """Declare skills, and load none."""
     async with connect(url) as client:
         await client.list_skills()
 
 
 async def load_skills(url: str, _: dict[str, Any]) -> None:
-    """Read every file of every skill, until one is not what its manifest says."""
+    """Read every file of every skill, until one differs from its manifest."""
     async with connect(url) as client:
         for skill in await client.list_skills():
             for file in skill.resources:
@@ -137,7 +137,7 @@ DOCUMENT = "https://conformance-test.local/client-metadata.json"
 
 
 async def agree(url: str) -> str | None:
-    """Play the person who agrees at once: where the page sends the browser is where the answer is."""
+    """Act as a user who agrees at once: the redirect of the browser is the answer."""
     async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as response:
         return response.headers.get("Location")
 
@@ -160,7 +160,7 @@ async def get_in_by_key(url: str, context: dict[str, Any]) -> None:
 
 
 async def get_in_by_secret(url: str, context: dict[str, Any]) -> None:
-    """Get a token by a secret."""
+    """Get a token with a secret."""
     await list_and_call(url, ClientCredentials(context["client_id"], secret=context["client_secret"]))
 
 
@@ -206,7 +206,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def main() -> int:
-    """Run the scenario that the environment names; an error of the library is told in one line."""
+    """Run the scenario that the environment names. An error of the library is printed as one line."""
     scenario = SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     try:

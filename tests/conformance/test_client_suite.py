@@ -95,7 +95,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 18), ("2026-07-28", 32)])
 def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
-    """The suite's own verdict, and that it ran everything that it ran when this was written."""
+    """Check the suite's own verdict, and that it ran everything that it ran when this was written."""
     run = sets[revision]
     assert set(run.checks) == {*SCORED[revision], *UNSCORED, *LATER}, run.printed
     assert len(SCORED[revision]) == number
@@ -107,7 +107,7 @@ def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize(("revision", "scenario"), CASES)
 def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Warnings count as failures: each is a SHOULD that we mean to keep. What is skipped shows nothing."""
+    """Warnings count as failures: each is a SHOULD that we want to keep. What is skipped shows nothing."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
     apart = (revision, scenario) in APART
     run: Run = run_suite(tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]
@@ -121,5 +121,5 @@ def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.
 
 
 def test_every_scenario_has_its_row() -> None:
-    """The client knows what to do in each, and nothing else."""
+    """The client has a function for each scenario, and no others."""
     assert {scenario for _, scenario in CASES} == SCENARIOS.keys()

@@ -24,7 +24,7 @@ NODE = ROOT / ".node" / "bin" / "node"
 
 
 def names(text: str) -> list[str]:
-    """A list in as few lines as it takes."""
+    """Return a list in as few lines as possible."""
     return text.split()
 
 
@@ -89,7 +89,7 @@ NEEDED = {
 
 
 class Run(NamedTuple):
-    """What one run of the suite said and wrote."""
+    """The output and the files of one run of the suite."""
 
     status: int
     printed: str
@@ -146,7 +146,7 @@ def sets(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 30), ("2026-07-28", 37)])
 def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
-    """The suite's own verdict, and that it ran everything that it ran when this was written."""
+    """Check the suite's own verdict, and that it ran everything that it ran when this was written."""
     run = sets[revision]
     assert set(run.checks) == {*SCORED[revision], *UNSCORED[revision]}, run.printed
     assert len(SCORED[revision]) == number
@@ -157,7 +157,7 @@ def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run
 
 @pytest.mark.parametrize(("revision", "scenario"), CASES)
 def test_scenario(revision: str, scenario: str, url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Warnings count as failures: each is a SHOULD that we mean to keep. What is skipped shows nothing."""
+    """Warnings count as failures: each is a SHOULD that we want to keep. What is skipped shows nothing."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
     apart = scenario in APART
     run: Run = run_suite(url, tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]

@@ -26,7 +26,7 @@ def read(block: str) -> Any:
     ],
 )  # fmt: skip
 def test_scalars_are_read_as_yaml_1_2_has_them(text: str, value: Any) -> None:
-    """PyYAML alone reads 1.1, where `no` is false, 012 is ten and a date is no JSON."""
+    """PyYAML alone reads YAML 1.1, where `no` is false, 012 is ten and a date has no JSON form."""
     assert read(f"field: {text}") == {"field": value}
 
 
@@ -75,7 +75,7 @@ def test_only_a_json_object_is_accepted_and_the_error_has_the_reason(data: bytes
 
 
 def test_without_the_extra_the_message_says_how_to_install_it(tmp_path: Any) -> None:
-    """An interpreter that finds no `yaml`: publishing skills fails at once, and by name."""
+    """In an interpreter without `yaml`, publishing skills fails at once and names it."""
     code = (
         "import sys; sys.modules['yaml'] = None\n"
         "from wharfinger.errors import MissingExtra\nfrom wharfinger.sources import skills\n"

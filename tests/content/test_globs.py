@@ -194,7 +194,7 @@ def test_stars_in_paths_match_as_in_git(pattern: str, fits: list[str], others: l
     text=st.text("ab/", max_size=8),
 )
 def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text: str) -> None:
-    """However a pattern is matched: by steps, or as one regular expression."""
+    """Both ways of matching: step by step, and as one regular expression."""
     source, rest, at_edge = "", pattern, True
     while rest:
         if at_edge and (found := re.match(r"\*\*+/", rest)):
@@ -217,7 +217,7 @@ def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text
 
 
 class Counted(str):
-    """A text that counts how often its characters are looked at."""
+    """A text that counts how often its characters are read."""
 
     __slots__ = ("looks",)
 
@@ -231,7 +231,7 @@ class Counted(str):
 @pytest.mark.parametrize("path", [True, False])
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, path: bool) -> None:
-    """Counts the characters, not the time: no step is repeated."""
+    """Counts characters instead of time: no step is repeated."""
     steps = compile_glob(pattern, path=path).__self__  # type: ignore[attr-defined]
     assert isinstance(steps, _StepMatcher)
     text = Counted("a" * 5_000)
@@ -242,7 +242,7 @@ def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, p
 
 @given(pattern=st.text("ab/*?[]!-\\", max_size=30), path=st.booleans())
 def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(pattern: str, path: bool) -> None:
-    """One repetition is tried at each place of the text at most once; two would multiply."""
+    """One repetition is tried at each position of the text at most once; two would multiply."""
     parts = _steps_of(pattern, path)
     if parts is None:
         return

@@ -25,7 +25,7 @@ def best(text: str, query: str, **options: bool) -> Passage:
 
 
 def filled(*lines: str, before: int = 40) -> str:
-    """Lines far apart."""
+    """Lines far apart from each other."""
     return "".join("nothing\n" * before + line + "\n" for line in lines)
 
 

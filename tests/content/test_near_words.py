@@ -52,7 +52,7 @@ def test_words_that_are_too_long_or_too_many_are_not_compared(monkeypatch: pytes
 
 
 def slow(one: str, other: str) -> int:
-    """The whole table, as Damerau's definition has it."""
+    """The complete table of Damerau's definition."""
     table = {(-1, -1): 0}
     for at in range(-1, len(one)):
         for to in range(-1, len(other)):

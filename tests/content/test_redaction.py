@@ -78,7 +78,7 @@ def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) ->
      "SG.a", "token = x[", "a-", "bearer a", '"password":'],
 )  # fmt: skip
 def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
-    """A megabyte takes well below a second; what is quadratic takes minutes."""
+    """A megabyte takes well below a second; a quadratic search takes minutes."""
     text = piece * (1_000_000 // len(piece))
     began = time.process_time()
     redacted(text)

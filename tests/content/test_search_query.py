@@ -27,7 +27,7 @@ def only(query: str) -> Word:
 
 
 def fit(query: str, text: str) -> float:
-    """How well the only word of a query fits the only place where a text has it; 0 if there is none."""
+    """Return how well the only word of a query fits its only occurrence in a text; 0 if there is none."""
     word, folded = only(query), fold(text)
     return max(
         (word.quality(text, folded, folded.find(probe), probe) for probe in word.probes if probe in folded), default=0.0

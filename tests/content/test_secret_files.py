@@ -55,7 +55,7 @@ def test_names_that_only_resemble_them_are_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["example.com.key", "sample.pem", "id_rsa.example", "template.p12"])
 def test_a_key_is_a_key_even_if_it_is_called_an_example(name: str) -> None:
-    """`example.com` is a host, and its key is real; what is no key may be an example."""
+    """A key of `example.com` is real; a file that is not a key may be an example."""
     assert looks_secret(name)
 
 

@@ -109,7 +109,7 @@ def parses(block: Block) -> None:
 
 
 def expected_pattern(lines: list[str]) -> re.Pattern[str]:
-    """What a console block says was printed, as a pattern."""
+    """Return the printed text of a console block as a pattern."""
     parts = [
         r"(?:.*\n)*?" if line.strip() in ("…", "...") else line_pattern(line.rstrip()) + r"[ ]*\n" for line in lines
     ]
@@ -145,7 +145,7 @@ def steps_of(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 class Terminal:
-    """A command at a terminal of its own, 200 columns wide."""
+    """A command on a pseudo-terminal of 200 columns."""
 
     def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
         self.command = command
@@ -159,7 +159,7 @@ class Terminal:
         os.close(theirs)
 
     def read(self, seconds: float) -> bool:
-        """Take what was printed within `seconds`; False at the end."""
+        """Read the output of `seconds`; False at the end."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return True
         try:
@@ -178,7 +178,7 @@ class Terminal:
         return self.process.wait(max(0.1, until - time.monotonic()))
 
     def wait_for(self, pattern: re.Pattern[str]) -> bool:
-        """Read until `pattern` is there."""
+        """Read until `pattern` appears."""
         until = time.monotonic() + DEADLINE
         while not pattern.search(self.seen):
             if time.monotonic() > until or not self.read(0.2):
@@ -186,7 +186,7 @@ class Terminal:
         return True
 
     def close(self) -> None:
-        """Type Ctrl-C, and insist if that does not help."""
+        """Type Ctrl-C, and kill the process if it does not end."""
         for number in (signal.SIGINT, signal.SIGKILL):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, number)
@@ -201,7 +201,7 @@ class Terminal:
 
 
 class PageRun:
-    """Runs the blocks of one page in one folder; `close` ends what goes on in the background."""
+    """Runs the blocks of one page in one folder; `close` ends its background processes."""
 
     def __init__(self, folder: Path, project: Path) -> None:
         self.folder = folder
@@ -224,7 +224,7 @@ class PageRun:
         return text.replace("8000", str(self.port)).replace("/home/me", str(self.folder))
 
     def address(self, command: str) -> dict[str, str]:
-        """What makes a server that would take the default port take this page's."""
+        """The environment that makes a server with the default port use this page's port."""
         if "--stdio" in command or "--http" in command:
             return {}
         listen = f"127.0.0.1:{self.port}"
@@ -233,7 +233,7 @@ class PageRun:
         return {"WHARFINGER_SERVE_HTTP": listen, "WHARFINGER_RUN_HTTP": listen, "ARGS": f"--http {listen}"}
 
     def run(self, block: Block) -> None:
-        """Run one block; AssertionError says what was not as the page says."""
+        """Run one block; AssertionError names the difference from the page."""
         parses(block)
         text = self.local(block.text)
         name = block.options.get("file")
@@ -297,13 +297,13 @@ class PageRun:
             )
 
     def close(self) -> None:
-        """End what goes on in the background."""
+        """End the background processes."""
         for terminal in self.background:
             terminal.close()
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Return a port without a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -17,7 +17,7 @@ PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_code_block_of_the_page_works(page: Path, tmp_path: Path) -> None:
-    """We demand it: a reader who copies a block gets what the page shows."""
+    """A requirement of ours: a reader who copies a block gets what the page shows."""
     folder = tmp_path / "me"
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", folder / "examples")

@@ -34,7 +34,7 @@ PATIENCE = 20.0
 
 @contextlib.contextmanager
 def running(command: list[str], url: str, context: ssl.SSLContext | None = None, **options: Any) -> Iterator[Any]:
-    """Run a program until the end of the block; it begins when `url` answers."""
+    """Run a program during a block, which begins when `url` answers."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options)
         try:
@@ -50,7 +50,7 @@ def running(command: list[str], url: str, context: ssl.SSLContext | None = None,
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Ask a program to end, and make it."""
+    """Ask a program to end, and kill it if it does not."""
     process.terminate()
     try:
         process.wait(5)
@@ -200,7 +200,7 @@ def behind(folder: Path, cache: Path) -> Iterator[int]:
 
 
 def works_through(port: int, folder: Path, certificate: Path) -> None:
-    """A client lists, and hears of a change at once, through a proxy that speaks TLS as localhost."""
+    """A client lists, and gets a change at once, through a proxy that speaks TLS as localhost."""
     url = f"https://localhost:{port}/mcp"
     given = environment(CHARTS_TOKEN=TOKEN, SSL_CERT_FILE=str(certificate), PYTHONUNBUFFERED="1")
     context = ssl.create_default_context(cafile=str(certificate))

@@ -19,7 +19,7 @@ def headings() -> list[str]:
 
 
 def text_of(node: ast.AST) -> str | None:
-    """The text of a string expression, with `…` for what is put into it."""
+    """The text of a string expression, with `…` for its inserted values."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -44,7 +44,7 @@ def messages() -> str:
 
 @pytest.mark.parametrize("heading", headings())
 def test_a_documented_message_exists(heading: str) -> None:
-    """We demand it: people look for the words that they saw. Each part between `…` stands in the code as it is."""
+    """A requirement of ours: users search for messages. Each part between `…` occurs in the code unchanged."""
     parts = [part.strip(" .,:") for part in heading.split("…")]
     missing = [part for part in parts if len(part) > 2 and part not in messages()]
     assert not missing, f"no message of the package has the words {missing}"

@@ -14,14 +14,14 @@ FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as the ends of URLs."""
+    """The headings of a page as URL fragments."""
     titles = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """We demand it: a link that leads nowhere is found by a reader otherwise."""
+    """A requirement of ours: otherwise a reader finds the broken link."""
     broken: list[str] = []
     for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         if "://" in target:

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_list_of_pages_is_up_to_date() -> None:
-    """Else run `python tools/llms.py`."""
+    """If this fails, run `python tools/llms.py`."""
     written = runpy.run_path(str(ROOT / "tools" / "llms.py"))["written"]
     assert (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8") == written()
 

@@ -28,7 +28,7 @@ def public() -> list[Entry]:
 
 
 def imported() -> set[tuple[str, str]]:
-    """What the documents import, which is therefore public."""
+    """The names that the documents import, which are therefore public."""
     return {
         (node.module, alias.name)
         for page in DOCUMENTS
@@ -67,7 +67,7 @@ def test_every_name_in_all_of_the_public_packages_is_in_the_reference(public: li
 
 
 def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry]) -> None:
-    """The tool reads the source; Python itself says here which members there are."""
+    """The tool reads the source; here Python itself lists the members."""
     absent: list[str] = []
     for module, name, definition in public:
         found = getattr(importlib.import_module(module), name)
@@ -86,7 +86,7 @@ def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry])
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda path: path.name)
 def test_headings_of_a_page_differ(page: Path) -> None:
-    """Two that are alike have one address."""
+    """Identical ones have one address."""
     titles = Counter(re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert [title for title, times in titles.items() if times > 1] == []
 
@@ -125,7 +125,7 @@ def test_sections_of_a_docstring_become_lists() -> None:
 
 
 def test_name_without_a_docstring_is_reported(tmp_path: Path) -> None:
-    """Of a module, of a class, and of what a class inherits; not of what overrides something described."""
+    """The docstrings of modules, classes and inherited members, but not of overrides."""
     folder = tmp_path / "docks"
     folder.mkdir()
     (folder / "__init__.py").write_text(

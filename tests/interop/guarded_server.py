@@ -32,13 +32,13 @@ server = Server("guarded")
 
 @server.tool
 async def who(ctx: Context) -> str:
-    """Say who calls."""
+    """Return the caller."""
     return f"{ctx.principal.subject} of {ctx.principal.issuer} in {' '.join(ctx.principal.claims.get('groups', ()))}"
 
 
 @server.tool(scopes=["docs.write"])
 async def write() -> str:
-    """Need one more scope."""
+    """Needs one more scope."""
     return "written"
 
 
@@ -51,7 +51,7 @@ async def change() -> str:
 
 @server.resource("harbour://tide")
 async def tide() -> str:
-    """Say how high the water is."""
+    """Return the tide."""
     return "4 m"
 
 

@@ -19,11 +19,11 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Refused(Exception):
-    """What OpenAI answers 400 to."""
+    """A request that OpenAI answers with 400."""
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The text of a message. Parts of any other kind are allowed in what a user says only."""
+    """Return the text of a message. Parts of other kinds are allowed only in messages of the user."""
     content = message["content"]
     if isinstance(content, str):
         return content
@@ -34,7 +34,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def answered(messages: list[dict[str, Any]]) -> list[str]:
-    """The text that came of each call, in order."""
+    """Return the text of each call's result, in order."""
     asked: list[str] = []
     heard: list[str] = []
     for message in messages:
@@ -72,7 +72,7 @@ def complete(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """`POST …/chat/completions`, as one piece or as a stream."""
+    """`POST …/chat/completions`, as one response or as a stream."""
 
     protocol_version = "HTTP/1.1"
 

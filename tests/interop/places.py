@@ -46,7 +46,7 @@ def program(peer: str, role: str) -> list[str]:
 
 
 def installed(environment: str, path: str, target: str = "interop") -> str:
-    """The path of a file in an environment; without it the test is skipped, or fails in CI, and says what to run."""
+    """Return the path of a file in an environment. If it is missing, skip the test (in CI fail it)."""
     found = HOME / environment / path
     if not found.exists():
         absent(f"{found.relative_to(ROOT)} (run: make {target})")
@@ -81,12 +81,12 @@ def ours() -> list[str]:
 
 
 def visited(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
-    """What a peer's client saw; fails with all that it printed if it did not come to the end."""
+    """Return what a peer's client saw; if it did not finish, fail with all of its output."""
     return printed(program(peer, role), visit)
 
 
 def printed(command: list[str], visit: dict[str, Any], patience: float = PATIENCE) -> dict[str, Any]:
-    """What a program prints about a visit; fails with all of its output if it did not come to the end."""
+    """Return what a program prints about a visit; if it did not finish, fail with all of its output."""
     done = subprocess.run(
         [*command, json.dumps(visit)],
         capture_output=True, text=True, timeout=patience, check=False, env=environment(),
@@ -133,6 +133,6 @@ def stop(process: subprocess.Popen[bytes], within: float) -> int:
 
 
 def environment() -> dict[str, str]:
-    """A plain environment: no colour, nothing of ours set."""
+    """A plain environment: no colour, and none of our variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
     return {**kept, "NO_COLOR": "1"}

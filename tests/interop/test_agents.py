@@ -52,7 +52,7 @@ SERVE_RUNS: dict[str, Calls] = {
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What an agent's program is told: where the model is, and where each server."""
+    """The input of an agent's program: the URL of the model, and each server."""
     papers = tmp_path_factory.mktemp("agents") / "papers"
     papers.mkdir()
     (papers / "poem.txt").write_text(POEM)
@@ -109,7 +109,7 @@ def at(visited: Visited, server: str, transport: str) -> dict[str, Any]:
 
 
 def heard(seen: dict[str, Any], run: str) -> list[str]:
-    """What the model heard of each call of a run, which came to its end."""
+    """Return what the model heard of each call of a run, which must have finished."""
     words = seen["runs"][run]
     assert isinstance(words, str), words["failed"]
     texts: list[str] = json.loads(words)
@@ -168,7 +168,7 @@ def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visit
 
 
 def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: str) -> None:
-    """Why no tool should answer with links unless it was asked for them."""
+    """The reason why tools answer with links only on request."""
     framework, seen = visited[0], at(visited, "features", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]

@@ -17,7 +17,7 @@ CASES = [(peer, transport) for peer in ASKERS for transport in ("stdio", "http",
 
 
 async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
-    """Be told, and answer every kind of question."""
+    """Receive progress and logs, and answer every kind of question."""
     steps: list[tuple[float, float | None, str | None]] = []
     logs: list[t.LoggingMessageNotificationParams] = []
     logged = asyncio.Event()

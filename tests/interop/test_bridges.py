@@ -67,7 +67,7 @@ def offered(command: list[str], how: str, log: Path) -> Iterator[str]:
 
 
 async def stay(target: Any) -> None:
-    """Our client lists, calls, reads, and is refused."""
+    """Our client lists, calls, reads, and gets an error."""
     async with Client(target, probe_timeout=SLOW) as client:
         assert {"berth", "refuse"} <= {tool.name for tool in await client.list_tools()}
         assert (await client.call_tool("count", {"ship": "amber"})).text == "5"
@@ -109,7 +109,7 @@ def test_agents_reach_our_http_server_by_a_command(framework: str, bridge: str, 
 
 @pytest.mark.parametrize("how", TO_HTTP)
 def test_our_clients_reach_our_stdio_server_over_http(how: str, tmp_path: Path) -> None:
-    """One after the other: over SSE all of them share one process of the server."""
+    """One after the other: over SSE all clients share one process of the server."""
     with offered([sys.executable, str(FEATURE_SERVER), "stdio"], how, tmp_path / "log") as url:
         for _ in range(2):
             asyncio.run(stay(url))

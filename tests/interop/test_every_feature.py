@@ -47,7 +47,7 @@ BEFORE_FORMS = ("2025-03-26", "2024-11-05")
 
 
 def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
-    """Those that a client of this revision can be asked."""
+    """The questions that a client of this revision can answer."""
     absent = {"pay"} if revision in OLDER else set()
     if revision in BEFORE_FORMS:
         absent |= {"reserve", "extend", "plan"}
@@ -56,7 +56,7 @@ def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server over HTTP for all; at the end one Ctrl-C is enough, and nothing went wrong meanwhile."""
+    """One server over HTTP for all tests. At the end one Ctrl-C stops it, and it has logged no error."""
     port, log = free_port(), tmp_path_factory.mktemp("features") / "log"
     with running([sys.executable, str(FEATURE_SERVER), "http", str(port)], port, log) as process:
         yield f"http://127.0.0.1:{port}"
@@ -76,13 +76,13 @@ def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
 
 
 def bare(result: dict[str, Any]) -> dict[str, Any]:
-    """A result without what says nothing here: what the SDKs fill in, and the server's stamp."""
+    """A result without details that do not matter here: defaults of the SDKs, and the server's metadata."""
     own = {name: value for name, value in result.items() if name not in ("_meta", "resultType")}
     return {name: value for name, value in own.items() if (name, value) != ("isError", False)}
 
 
 def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
-    """What every client must have seen, whichever it is and however it came."""
+    """What every client must have seen, over every transport."""
     assert seen["revision"] == revision
     assert seen["ended"] is True
     any_structured = revision == STATELESS
@@ -129,7 +129,7 @@ def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
 
 
 def judge_answers(revision: str, seen: dict[str, Any]) -> None:
-    """Every question was asked once, and what was answered reached the function that asked."""
+    """Every question was asked once, and its answer reached the function that asked."""
     expected = questions(revision)
     assert [bare(answer)["content"][0]["text"] for answer in seen["answers"]] == [text for _, _, text in expected]
     names = [name for name, _, _ in expected]
@@ -170,7 +170,7 @@ def test_a_client_over_http_and_sse_can_do_everything(peer: str, revision: str, 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_with_the_skills_extension_finds_what_it_needs(transport: str, http: str) -> None:
-    """FastMCP is the only one of these that has it."""
+    """Of these SDKs, only FastMCP has it."""
     where = (
         {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(FEATURE_SERVER), "stdio"]}
     )

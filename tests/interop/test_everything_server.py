@@ -22,7 +22,7 @@ TRANSPORTS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
 
 
 def command(transport: str) -> list[str]:
-    """What starts it."""
+    """The command that starts it."""
     node = ROOT / ".node" / "bin" / "node"
     script = HOME / "ts" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     if not node.exists() or not script.exists():
@@ -32,7 +32,7 @@ def command(transport: str) -> list[str]:
 
 @contextmanager
 def listening(transport: str, log: Path) -> Iterator[str]:
-    """The server over HTTP; its port is told to it by a variable."""
+    """The server over HTTP; an environment variable sets its port."""
     port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ ENVIRONMENTS = ("mcp1", "mcp2", "ts", "oidc", "servers_js")
 
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.program)
 def test_the_row_of_a_framework_is_what_is_tested(framework: Framework) -> None:
-    """Else copy it from the message."""
+    """If this fails, copy the table from the message."""
     assert framework.row() in PAGE.splitlines()
 
 

@@ -31,7 +31,7 @@ APPLICATION = "https://app.example/client.json"
 
 
 class Provider:
-    """A running provider of tokens, with its issuer."""
+    """A running OpenID provider and its issuer."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -102,7 +102,7 @@ def serving(provider: Provider, folder: Path, log: Path, *options: str, port: in
 
 
 async def browse(url: str) -> None:
-    """A browser whose person agrees at once: keeps cookies and follows redirects, to the port of the client at last."""
+    """A browser whose user agrees at once: it keeps cookies and follows redirects to the port of the client."""
     async with (
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
         session.get(url, max_redirects=20) as response,
@@ -198,7 +198,7 @@ def test_our_client_asks_for_a_scope_that_the_operator_requires_later(
 
 
 def test_our_client_gets_new_tokens_before_the_old_ones_end(provider: Provider, tmp_path: Path) -> None:
-    """Each refresh token works once, and the person signs in once."""
+    """Each refresh token works once, and the user signs in once."""
     provider.begin(seconds=2)
 
     async def visit(url: str) -> None:

@@ -24,7 +24,7 @@ NAMELESS_NOT_FOUND = {"mcp1", "ts1"}
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], str]]:
-    """Every peer's server over HTTP; one that serves one era at a time is started once for each."""
+    """Every peer's server over HTTP. One that serves one era at a time is started once for each."""
     found: dict[tuple[str, str], str] = {}
     logs = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
@@ -41,7 +41,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
 
 
 async def visit(peer: str, revision: str, target: Any) -> None:
-    """List, read, complete, call, prompt, watch, fail, and come to an end."""
+    """List, read, complete, call, prompt, watch, fail, and close."""
     async with Client(target, revision=revision, probe_timeout=SLOW) as client:
         assert client.revision == revision
         uris = [str(resource.uri) async for resource in client.list_resources()]
@@ -63,7 +63,7 @@ async def visit(peer: str, revision: str, target: Any) -> None:
 
 
 async def see_changes(client: Client) -> None:
-    """Watch a resource and the lists, have the server change them, and be told."""
+    """Watch a resource and the lists, make the server change them, and get the changes."""
     async with client.watch("peer://text") as changes:
         await client.call_tool("touch", {"uri": "peer://text"})
         async for change in changes:

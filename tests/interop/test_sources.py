@@ -51,7 +51,7 @@ def test_every_source_is_listed_read_and_found_by_their_clients(
 
 
 def inspector(url: str, *arguments: str) -> Any:
-    """What the Inspector's command line printed."""
+    """Return what the Inspector's command line printed."""
     node, program = ROOT / ".node" / "bin" / "node", HOME / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
     if not node.exists() or not program.exists():
         absent(f"{program.relative_to(ROOT)} (make interop builds it)")

@@ -25,7 +25,7 @@ RESOURCE_TOOLS = {"list_resources", "read_resource", "read_directory", "search",
 
 @dataclass
 class Tree:
-    """A copy of the standard library with a binary file and a log that grows, and how often it was visited."""
+    """A copy of the standard library with a binary file and a growing log, and the number of its visits."""
 
     folder: Path
     uris: set[str]
@@ -63,7 +63,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 @pytest.fixture(scope="module")
 def http(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server over HTTP for all; at the end one Ctrl-C is enough, and nothing went wrong meanwhile."""
+    """One server over HTTP for all tests. At the end one Ctrl-C stops it, and it has logged no error."""
     port, log = free_port(), tmp_path_factory.mktemp("http") / "log"
     with running([*ours(), "serve", "--http", f"127.0.0.1:{port}", str(tree.folder)], port, log) as process:
         yield f"http://127.0.0.1:{port}/mcp"
@@ -72,7 +72,7 @@ def http(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def judge(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
-    """What every client must have seen, whichever it is and however it came."""
+    """What every client must have seen, over every transport."""
     assert seen["revision"] == revision
     assert tree.uris - {unquote(uri) for uri in seen["uris"]} == set()
     assert len(seen["uris"]) == len(set(seen["uris"]))
@@ -104,7 +104,7 @@ def judge(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
 def test_a_client_over_stdio_sees_the_tree_and_its_changes(
     peer: str, revision: str, tree: Tree, tmp_path: Path
 ) -> None:
-    """The server starts for one visit, and ends by itself, in order, when its input ends."""
+    """The server starts for one visit, and exits cleanly when its input ends."""
     ended, log = tmp_path / "ended", tmp_path / "log"
     command = shlex.join([*ours(), "serve", "--stdio", str(tree.folder)])
     shell = ["bash", "-c", f"{command} 2> {shlex.quote(str(log))}; echo $? > {shlex.quote(str(ended))}"]

@@ -33,7 +33,7 @@ def fits(pattern: Sequence[str], path: Sequence[bytes]) -> bool:
 
 
 def matches(pattern: str, target: str) -> bool:
-    """Whether a pattern matches a canonical URI, or `tool:NAME` or `prompt:NAME`."""
+    """Return whether a pattern matches a canonical URI, or `tool:NAME` or `prompt:NAME`."""
     if pattern == "**":
         return not target.startswith(("tool:", "prompt:"))
     if pattern.startswith(("tool:", "prompt:")):
@@ -48,7 +48,7 @@ def matches(pattern: str, target: str) -> bool:
 
 
 def holds(word: str, who: Principal) -> bool:
-    """Whether one word of `who` is true of a principal."""
+    """Return whether one word of `who` applies to a principal."""
     if word == "anyone":
         return True
     if who is LOCAL or who is ANONYMOUS:
@@ -69,7 +69,7 @@ def holds(word: str, who: Principal) -> bool:
 
 
 def applies(rule: Rule, who: Principal) -> bool:
-    """Whether a rule is about a principal."""
+    """Return whether a rule applies to a principal."""
     words = [rule.who] if isinstance(rule.who, str) else rule.who
     scopes = [rule.scopes] if isinstance(rule.scopes, str) else rule.scopes
     return (
@@ -80,7 +80,7 @@ def applies(rule: Rule, who: Principal) -> bool:
 
 
 def about(rule: Rule, action: str, target: str) -> bool:
-    """Whether a rule is about an action on a target."""
+    """Return whether a rule applies to an action on a target."""
     levels = {"read": "read prompt", "write": "read prompt call", "execute": "read prompt call query"}
     do = levels[rule.level].split() if rule.level in levels else None if rule.level else rule.do
     do = [do] if isinstance(do, str) else do
@@ -92,7 +92,7 @@ def about(rule: Rule, action: str, target: str) -> bool:
 
 
 def allowed(allow: Sequence[Rule], deny: Sequence[Rule], who: Principal, action: str, target: str) -> bool:
-    """Whether a principal may do an action: some rule allows it, and none denies it."""
+    """Return whether a principal may do an action: some rule allows it, and none denies it."""
     if any(applies(rule, who) and about(rule, action, target) for rule in deny):
         return False
     return any(applies(rule, who) and about(rule, action, target) for rule in allow)

@@ -35,7 +35,7 @@ def limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limit
 
 
 def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", size: int = 0) -> int:
-    """Make one call from the principal's own name; returns 0, or the seconds after which to call again."""
+    """Make one call as this principal. Returns 0, or the seconds after which to call again."""
     use = limiter.use_of(f"principal {principal.key}" if principal.key else "address 192.0.2.1")
     try:
         end = limiter.begin(principal, action, use)

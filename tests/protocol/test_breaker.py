@@ -11,7 +11,7 @@ from wharfinger.protocol.breaker import Breaker, BreakerState
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -138,7 +138,7 @@ def test_jitter_only_shortens_the_delay(factors: list[float]) -> None:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Any order of calls, probes and time keeps the promises."""
+    """The guarantees hold for any order of calls, probes and time."""
 
     @initialize(initial=st.floats(0.1, 5), longest=st.floats(5, 100), quick=st.sampled_from([0.0, 0.25]))
     def begin(self, initial: float, longest: float, quick: float) -> None:

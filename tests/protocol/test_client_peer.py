@@ -41,7 +41,7 @@ def ask(asked: ClientPeer[str], waiter: str, method: str = "tools/list") -> int:
 
 
 def answers(asked: ClientPeer[str], data: bytes) -> list[tuple[str, Any]]:
-    """Who is answered by one message, and with which id."""
+    """The requests that one message answers."""
     events = asked.receive(data)
     assert all(type(event) is Response for event in events)
     return [(event.waiter, event.message.id) for event in events if type(event) is Response]
@@ -67,7 +67,7 @@ def test_answers_in_any_order_reach_their_requests() -> None:
 
 @pytest.mark.parametrize("id", [2, "1", "", -1, 10**17])
 def test_answer_with_another_id_is_ignored(id: object) -> None:
-    """Security C11: `1` is not `"1"`, and what was never asked has no answer."""
+    """Security C11: `1` is not `"1"`, and an answer to no request is ignored."""
     asked = peer()
     ask(asked, "one")
     assert asked.receive(wire(id=id, result={})) == ()
@@ -105,7 +105,7 @@ def test_initialize_is_given_up_without_a_word() -> None:
 
 
 def nameless(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str | None:
-    """Whom an error without an id is suspected to be about."""
+    """The requests that an error without an id may be about."""
     (event,) = asked.receive(wire(error={"code": code, "message": "no"}, **members))
     assert type(event) is UnattributedError
     return event.suspect
@@ -113,7 +113,7 @@ def nameless(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str 
 
 @pytest.mark.parametrize("members", [{}, {"id": None}], ids=["absent", "null"])
 def test_error_without_an_id_answers_no_request(members: dict[str, Any]) -> None:
-    """Older revisions send null, newer ones nothing; whatever it says, the request still waits for its answer."""
+    """Older revisions send null, newer ones no id. In both cases the request still waits for its answer."""
     asked = peer()
     id = ask(asked, "one")
     for code in (-32700, -32600, -32601, -32603, 1):
@@ -161,7 +161,7 @@ def test_ping_is_answered(revision: str | None) -> None:
 
 @pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list", "elicitation/create", "tools/call", "x"])
 def test_other_requests_of_the_server_are_refused(method: str) -> None:
-    """Security C13: nothing is declared, so nothing is served."""
+    """Security C13: the client declares nothing, so it serves nothing."""
     (event,) = peer("2025-11-25").receive(wire(id=7, method=method, params={}))
     assert type(event) is Reply
     refusal = json.loads(event.data)
@@ -169,7 +169,7 @@ def test_other_requests_of_the_server_are_refused(method: str) -> None:
 
 
 def test_peer_that_answers_gets_requests_and_cancellations() -> None:
-    """Ids of the two directions have nothing in common: what the server withdraws is its own request."""
+    """The ids of the two directions are unrelated: the server withdraws its own request."""
     asked = peer("2025-11-25")
     asked.handles_requests = True
     number = ask(asked, "mine")
@@ -239,7 +239,7 @@ def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dic
     [b"INFO starting", b"\xff\xfe\x00", b"[1]", b"42", b'"x"', b"{}", b'{"jsonrpc":"1.0","id":1}', b"{", b"null"],
 )
 def test_invalid_message_is_garbage(data: bytes) -> None:
-    """Security C03, C04, C16: a line of a log, in whatever encoding, ends nothing."""
+    """Security C03, C04, C16: a line of a log, in any encoding, ends no request."""
     assert [type(event) for event in peer().receive(data)] == [NotAMessage]
 
 
@@ -257,7 +257,7 @@ def test_invalid_message_is_garbage(data: bytes) -> None:
     ],
 )
 def test_broken_answer_fails_its_request_at_once(rest: bytes) -> None:
-    """Security C08, C15, C24: the caller gets to know, instead of waiting for its time to pass."""
+    """Security C08, C15, C24: the caller gets an error at once, instead of a timeout."""
     asked = peer()
     id = ask(asked, "one")
     (event,) = asked.receive(b'{"jsonrpc":"2.0","id":%d' % id + rest)
@@ -308,7 +308,7 @@ def test_close_returns_all_waiting_requests() -> None:
 
 
 def test_close_leaves_nothing_that_a_later_request_could_be_suspected_for() -> None:
-    """Whatever was sent before may be meant, as nobody waits for its answer any more."""
+    """Any request may be meant, since no caller waits for an earlier one any more."""
     asked = peer()
     ask(asked, "one")
     asked.close()
@@ -371,7 +371,7 @@ def test_id_that_comes_back_as_text_has_at_most_18_ascii_digits(token: int | str
 
 
 def test_progress_of_a_task_belongs_to_the_connection() -> None:
-    """2025-11-25: it goes on after the request that began the task."""
+    """2025-11-25: progress continues after the request that began the task."""
     data = wire(method="notifications/progress", params={"progressToken": "task-7", "progress": 1})
     (event,) = peer("2025-11-25").receive(data)
     assert type(event) is Notification
@@ -468,7 +468,7 @@ def test_messages_of_a_batch_are_bounded() -> None:
 
 @pytest.mark.parametrize(("commas", "read"), [(100_000, True), (100_001, False)])
 def test_entries_of_a_large_batch_must_all_be_messages(commas: int, read: bool) -> None:
-    """`[1,1,…]` would take thirty times its bytes; in a small one they do no harm."""
+    """`[1,1,…]` would take thirty times its bytes in memory; in a small message that does no harm."""
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
     asked.rules = REVISIONS["2025-03-26"]
     answer = b'{"jsonrpc":"2.0","id":%d,"result":"%b"}' % (ask(asked, "one"), b"," * (commas - 3))

@@ -37,7 +37,7 @@ def test_a_revision_that_is_known_is_agreed_on(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["2026-07-28", "1900-01-01", "2099-01-01", "", "2025-11"])
 def test_any_other_revision_is_answered_with_our_latest(version: str) -> None:
-    """A membership test, never a minimum (lifecycle)."""
+    """Membership in the set of revisions, never a minimum (lifecycle)."""
     assert _agreed(version) == LATEST_HANDSHAKE
 
 

@@ -32,7 +32,7 @@ RUBBISH = st.sampled_from(
 
 
 class JoinedPeers(RuleBasedStateMachine):
-    """The two ends, the two queues between them, and what must be true of them."""
+    """The two peers, the two queues between them, and their invariants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class JoinedPeers(RuleBasedStateMachine):
         assert not self.given_up & self.answers.keys()
 
     def teardown(self) -> None:
-        """Let everything that is under way arrive: nobody waits for what was answered."""
+        """Deliver everything that is under way: no caller waits for an answered request."""
         while self.to_server or self.to_client:
             if self.to_server:
                 self.server_reads()

@@ -61,7 +61,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def doubling(times: int, inside: str = "") -> dict[str, Any]:
-    """Few schemas of which very many would be applied to one value, or on the way to one."""
+    """Few schemas that would be applied very often to one value, or along one path."""
     following = [{"$ref": f"#/$defs/s{n + 1}"} for n in range(times)]
     steps: dict[str, Any] = {
         f"s{n}": {"anyOf": [{inside: {"a": step}}, {inside: {"a": step}}] if inside else [step, step]}
@@ -138,7 +138,7 @@ def test_a_pattern_that_backtracks_takes_no_time() -> None:
 
 
 def test_a_pattern_that_is_tried_at_each_character_is_fast() -> None:
-    """What has look-around is searched for in quadratic time, unless it must be at the start."""
+    """A pattern with look-around is searched for in quadratic time, unless it is anchored at the start."""
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
         schema = CompiledSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
         started = time.monotonic()
@@ -184,7 +184,7 @@ def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     ],
 )
 def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, inner: Any, fault: str) -> None:
-    """A bug: every fault was collected for sixteen to be reported, 100,000 of them in seconds."""
+    """A bug: all faults were collected to report sixteen of them, 100,000 of them in seconds."""
     schema = CompiledSchema({"type": "object", "properties": {"v": inner}}, "schema")
     started = time.perf_counter()
     found = schema.faults({"v": ["x"] * count})
@@ -193,7 +193,7 @@ def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, in
 
 
 def test_alternatives_inside_of_alternatives_take_no_time() -> None:
-    """Each level doubles what there would be to say."""
+    """Each level doubles the number of faults."""
     again = {"type": "object", "properties": {"a": {"$ref": "#"}}}
     schema = CompiledSchema({"anyOf": [again, again | {"minProperties": 1}]}, "schema")
     value: Any = 3
@@ -337,7 +337,7 @@ def nested_in_lists(depth: int) -> dict[str, Any]:
 
 
 def applied(times: int) -> dict[str, Any]:
-    """A schema of which so many are applied to one value."""
+    """A schema of which this many parts are applied to one value."""
     many, rest = divmod(times - 1, 500)
     return {"$defs": {"a": {"allOf": [{}] * 498}}, "allOf": [{"$ref": "#/$defs/a"}] * many + [{}] * rest}
 
@@ -404,7 +404,7 @@ def test_alternatives_are_explained_for_up_to_2000_schemas() -> None:
 
 
 def test_members_below_count_among_what_is_explained() -> None:
-    """The members of a value are gone through once for each schema above them."""
+    """The members of a value are visited once for each schema that applies to it."""
     for schemas, explained in ((1999, True), (2000, False)):
         refs, rest = divmod(schemas - 2, 2)
         inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
@@ -571,7 +571,7 @@ def test_loop_is_found_behind_every_pointer(pointer: str) -> None:
     ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
 )
 def test_pointer_to_nothing_is_not_a_schema(pointer: str) -> None:
-    """A bug: what is no number to Python, or one too long for it, was an error of another kind."""
+    """A bug: a number that Python cannot hold, or that is too long, was an error of another kind."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
         given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
 
@@ -667,7 +667,7 @@ def test_fault_is_reported_in_words(schema: dict[str, Any], value: Any, fault: s
 
 
 def test_member_that_is_forbidden_must_not_be_there() -> None:
-    """A bug: it was only told that it is not valid."""
+    """A bug: the error only said that it is not valid."""
     assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
 
 

@@ -40,7 +40,7 @@ def refused(data: bytes, limits: Limits = LIMITS) -> ProtocolError:
 
 
 def ids(data: bytes, limits: Limits = LIMITS) -> list[Any]:
-    """Of a batch: the ids of its messages, and in a list of their own those of what is refused."""
+    """The ids of the messages in a batch and, in a list of their own, those of refused ones."""
     found = decode_batch(data, limits)
     assert found is not None
     return [[each.id] if isinstance(each, ProtocolError) else each.id for each in found]
@@ -111,7 +111,7 @@ def test_members_and_levels_are_counted_outside_of_texts() -> None:
 
 
 def test_member_of_a_tools_arguments_may_stand_twice_beside_an_escape() -> None:
-    """Only an escape that may spell a member's name costs a second look."""
+    """Only an escape that may spell a member's name needs the slow path."""
     assert decode(request("1", '{"b":"\\n","c":1,"c":2}'), LIMITS).id == 1
     assert decode(request("1", '{"b":"\\u1234","c":1,"c":2}'), LIMITS).id == 1
     assert refused(request("1", '{"b":"\\u0041","c":1,"c":2}')).id == 1

@@ -239,7 +239,7 @@ def test_peer_answers_as_it_must_and_lives(case: Case) -> None:
 
 @pytest.mark.parametrize("line", BLANK.values(), ids=BLANK)
 def test_empty_input_is_neither_a_message_nor_a_line(line: bytes) -> None:
-    """J03: the codec reads none, as HTTP has one in every body; a stream ignores it."""
+    """J03: the codec accepts no empty input, since HTTP has a body in every request; a stream ignores an empty line."""
     assert bare_peer().receive(line) is None
     with pytest.raises(ParseError):
         decode(line, LIMITS)
@@ -265,7 +265,7 @@ def test_blank_lines_between_messages_are_ignored() -> None:
 
 
 def test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer() -> None:
-    """J18: the refusal has no id, which is that of the first."""
+    """J18: the refusal has no id, since the id belongs to the first request."""
     peer = bare_peer()
     first, second = peer.receive(ping(b"{}")), peer.receive(ping(b"{}"))
     assert isinstance(first, Request)
@@ -317,7 +317,7 @@ def test_200_000_members_are_read_in_time() -> None:
 
 
 def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
-    """A bug: nothing bounded them. Four stand around the params; a colon in a string is none."""
+    """A bug: members were not bounded. Four are in the params, and a colon in a string does not count."""
     spare = LIMITS.members - 4
     for params in (b"{" + members_of(spare) + b"}", b"{" + members_of(spare - 1) + b',"s":"' + b":" * 1000 + b'"}'):
         assert isinstance(bare_peer().receive(ping(params)), Request)

@@ -23,7 +23,7 @@ STATELESS = {
 
 
 class Quay:
-    """What a service says of itself."""
+    """What a service declares of itself."""
 
     info = t.Implementation(name="quay", version="1")
 

@@ -53,7 +53,7 @@ def test_an_endless_line_is_not_kept_in_memory() -> None:
 
 
 def test_a_line_in_many_chunks_is_joined_once() -> None:
-    """Joining at each chunk would cost the square of the line."""
+    """Joining at each chunk would take time quadratic in the line."""
     buffer = LineBuffer(1 << 30)
     for _ in range(1000):
         buffer.feed(b"x" * 1000)

@@ -77,7 +77,7 @@ def test_discover_result_means_stateless() -> None:
     ],
 )
 def test_anything_else_means_handshake(reply: Message | None) -> None:
-    """Never by one code: an empty success, any error, an error that is none, silence."""
+    """Never by one code: an empty success, any error, an invalid error, silence."""
     assert decide_discover(FIRST, reply) == Initialize(HANDSHAKE)
 
 
@@ -293,7 +293,7 @@ def test_data_of_an_error_is_reported_where_there_is_any() -> None:
 
 
 def test_pinned_revision_is_chosen_among_those_that_are_offered() -> None:
-    """A newer one would be spoken otherwise."""
+    """A newer revision may work differently."""
     assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18"), "2025-06-18") == Initialize("2025-06-18")
     assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18")) == Initialize("2025-11-25")
     assert type(decide_discover(FIRST, discovered("2025-11-25"), "2025-06-18")) is GiveUp

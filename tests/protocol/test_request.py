@@ -184,7 +184,7 @@ def test_field_of_meta_stands_once(extra: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("meta", [None, META, META | CLIENT, META | {"io.modelcontextprotocol/logLevel": "info"}])
 def test_arguments_of_a_tool_may_hold_a_member_twice(meta: dict[str, Any] | None) -> None:
-    """Nobody routes on them."""
+    """Proxies do not route by them."""
     whole = '{"name":"a","arguments":{"x":1,"x":2}' + ("" if meta is None else f',"_meta":{json.dumps(meta)}') + "}"
     request = opened("tools/call", whole, session_of("2025-11-25"))
     assert request.params.name == "a"
@@ -498,7 +498,7 @@ def test_base64_of_parts_is_that_of_the_whole(size: int) -> None:
 
 
 class Content:
-    """Stored bytes that note how they are read."""
+    """Stored bytes that record how they are read."""
 
     def __init__(self, size: int, real: int | None = None) -> None:
         self.size = size
@@ -587,7 +587,7 @@ def test_a_required_url_is_sent_as_each_revision_has_it(revision: str) -> None:
 
 
 def test_failure_of_a_tool_alone_is_a_result() -> None:
-    """A host ends the run of its agent at an error, and shows a result to the model."""
+    """A host stops the run of its agent at an error, and shows a result to the model."""
     failed = HandlerFailed("It failed.")
     found = error_of(opened_in("2025-11-25", "tools/call", {"name": "x"}), failed)["result"]
     assert (found["isError"], found["content"]) == (True, [{"type": "text", "text": "It failed."}])

@@ -95,7 +95,7 @@ def test_ping_is_served_before_the_handshake() -> None:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_second_initialize_changes_nothing_of_the_first_agreement(confirmed: bool) -> None:
-    """Another revision is refused; the same one is answered again, as the first time."""
+    """Another revision is refused; the same one is answered as the first time."""
     one = opened("2025-03-26") if confirmed else peer()
     if not confirmed:
         params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -151,7 +151,7 @@ def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: s
 
 
 def test_the_second_use_of_an_id_is_refused_without_it() -> None:
-    """The first keeps its answer."""
+    """The first request keeps its answer."""
     one = opened()
     first = as_request(one.receive(request(1, "resources/list")))
     assert error(one.receive(request(1, "resources/list"))) == (None, -32600)

@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 128 KiB of its own."""
+    """A separate file system of 128 KiB."""
     place = tmp_path / "small"
     place.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)], capture_output=True)
@@ -221,7 +221,7 @@ def test_the_queue_is_bounded_and_what_it_does_not_take_is_counted(tmp_path: Pat
 
 
 def test_a_limit_of_the_file_size_is_an_error_and_not_the_end(tmp_path: Path) -> None:
-    """`RLIMIT_FSIZE` cuts a line in the middle, as a full disk does; another process ends it."""
+    """`RLIMIT_FSIZE` cuts a line in the middle, as a full disk does; then another process ends the line."""
     path = tmp_path / "log"
     program = f"""
 import resource, time

@@ -224,7 +224,7 @@ async def post(app: HttpApp, authorization: bytes) -> tuple[int, bytes]:
 
 @pytest.fixture
 def breakable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of a log; where it is a directory, it cannot be written."""
+    """Return the path of a log that cannot be written while it is a directory."""
     monkeypatch.setattr(audit_file, "RETRY_SECONDS", 0.02)
     return tmp_path / "audit.jsonl"
 

@@ -28,7 +28,7 @@ def must(id: str, source: str, text: str, *shown: str) -> Row:
 
 
 def should(id: str, source: str, text: str, kept: str, *shown: str) -> Row:
-    """A SHOULD or SHOULD NOT, and what we do about it."""
+    """A SHOULD or SHOULD NOT, and whether we follow it."""
     return Row(id, "SHOULD", source, text, shown, kept)
 
 

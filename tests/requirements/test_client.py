@@ -20,7 +20,7 @@ HANDSHAKE, STATELESS = REVISIONS[:4], REVISIONS[4]
 
 
 def harbour(name: str = "harbour") -> Server:
-    """A server with a little of everything."""
+    """A server with a few features of each kind."""
     server = Server(name, version="7")
 
     @server.tool
@@ -39,14 +39,14 @@ def harbour(name: str = "harbour") -> Server:
 
 
 async def look(client: Client) -> list[Any]:
-    """Use what the harbour has."""
+    """Use the features of the harbour."""
     text = (await client.read_resource("s://note")).text
     names = [tool.name for tool in await client.list_tools()]
     return [text, names, (await client.call_tool("repeat", {"text": "a\nb\r\u2028c"})).text]
 
 
 async def recorded(server: Server, revision: str, **options: Any) -> Transcript:
-    """What a client of that revision and the server say to each other."""
+    """The messages of a client of that revision and the server."""
     wire = Wire(server)
     async with Client(wire, revision=revision, **options) as client:
         assert await look(client) == ["text", ["repeat", "greet"], "a\nb\r\u2028c"]

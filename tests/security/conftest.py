@@ -29,7 +29,7 @@ def http() -> Iterator[Http]:
 
 @pytest.fixture
 def charts(tmp_path: Path) -> Path:
-    """A folder to publish, beside one that is not, with names of every kind."""
+    """A published folder beside an unpublished one, with names of every kind."""
     folder = tmp_path / "charts"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.txt").write_text("a")

@@ -43,7 +43,7 @@ def notice(method: str, params: Any = None) -> dict[str, Any]:
 
 
 class Process:
-    """One server process; it is killed at the end, whatever happens."""
+    """One server process, which is killed at the end in any case."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None, **pipes: Any) -> None:
         self.process = subprocess.Popen(
@@ -86,32 +86,32 @@ class Process:
 
     @property
     def rss(self) -> int:
-        """Bytes of memory now."""
+        """Bytes of memory in use."""
         return self.status("VmRSS")
 
     @property
     def peak(self) -> int:
-        """Bytes of memory at most, since the last `forget_peak`."""
+        """Peak of memory in bytes since the last `forget_peak`."""
         return self.status("VmHWM")
 
     def forget_peak(self) -> int:
-        """Begin the peak anew; the memory now."""
+        """Reset the peak, and return the memory in use."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return self.rss
 
     @property
     def processor_time(self) -> float:
-        """Seconds of processor time that it has used."""
+        """Processor time in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def descriptors(self) -> int:
-        """How many files it has open."""
+        """The number of open files."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
 class Stdio(Process):
-    """A server on pipes, spoken to line by line."""
+    """A server on pipes, line by line."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
         super().__init__(*arguments, env=env)
@@ -149,7 +149,7 @@ class Stdio(Process):
         return json.loads(self.line(seconds))
 
     def until(self, id: Any, seconds: float = DEADLINE) -> tuple[Any, list[Any]]:
-        """The answer with this id, and what came before it."""
+        """Return the answer with this id, and the messages before it."""
         before = []
         while True:
             got = self.receive(seconds)
@@ -203,7 +203,7 @@ class Http(Process):
         return RawClient(self.port, seconds)
 
     def tool(self, tool: str, **arguments: Any) -> Any:
-        """One tool call on a connection of its own."""
+        """One tool call on a new connection."""
         with self.wire() as wire:
             return call(wire, tool, **arguments)
 
@@ -221,7 +221,7 @@ def start_call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> Non
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether it comes true in time; for what nothing signals."""
+    """Return whether a condition becomes true in time, if nothing signals it."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

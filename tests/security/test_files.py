@@ -15,7 +15,7 @@ from tests.security.places import MIB, Http, Stdio, heavy, read_file, read_over,
 
 @contextmanager
 def meanwhile(change: Callable[[], None]) -> Iterator[None]:
-    """Do it again and again in a thread."""
+    """Repeat an action in a thread."""
     stop = threading.Event()
 
     def work() -> None:
@@ -33,7 +33,7 @@ def meanwhile(change: Callable[[], None]) -> Iterator[None]:
 
 
 def test_no_spelling_leaves_the_folder_and_all_refusals_look_alike(charts: Path) -> None:
-    """R01 to R18, R20, R21, R27: also beside what is there."""
+    """R01 to R18, R20, R21, R27: also next to existing files."""
     (charts / "out").symlink_to(charts.parent / "charts-evil")
     (charts / "zero").symlink_to("/dev/zero")
     paths = (
@@ -96,7 +96,7 @@ def test_content_has_its_real_mime_type(charts: Path) -> None:
 
 
 def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
-    """R19, over HTTP, with the search beside it."""
+    """R19, over HTTP, during searches."""
     with Http("serve", str(charts)) as server, server.wire() as wire:
 
         def swap() -> None:
@@ -122,7 +122,7 @@ def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
 
 
 def test_a_file_that_changes_in_every_way_is_answered_every_time(charts: Path) -> None:
-    """R28: truncated, replaced, removed, made unreadable, a directory and a FIFO, while read and watched."""
+    """R28: truncated, replaced, removed, made unreadable, a directory and a FIFO, during reads and watches."""
     path = charts / "grow.bin"
 
     def change() -> None:
@@ -162,7 +162,7 @@ def test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory(charts: P
 
 
 def test_large_answers_beyond_what_a_reader_takes_are_refused_and_the_connection_stays(charts: Path) -> None:
-    """S06, R31: whoever pipelines 60 reads of 3 MiB gets an answer to each."""
+    """S06, R31: a client that pipelines 60 reads of 3 MiB gets an answer to each."""
     (charts / "large.bin").write_bytes(os.urandom(3 * MIB))
     with Stdio("serve", str(charts)) as server:
         assert server.ask("server/discover")
@@ -191,7 +191,7 @@ def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: Stdio, uri: obj
 
 
 def test_a_hard_link_is_a_file_of_the_folder(charts: Path) -> None:
-    """R34, as documented: whoever may make hard links in the folder publishes what they lead to."""
+    """R34, as documented: a user who may create hard links in the folder publishes their targets."""
     os.link(charts.parent / "charts-evil" / "b.txt", charts / "linked.txt")
     with Stdio("serve", str(charts)) as server:
         assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"

@@ -35,7 +35,7 @@ def test_bodies_that_a_page_can_send_unasked_are_refused(http: Http, kind: str |
 
 
 def test_no_text_makes_a_second_event(http: Http) -> None:
-    """H31: line ends of both kinds, and what looks like a field."""
+    """H31: line ends of both kinds, and text that looks like a field."""
     with http.wire() as wire:
         params = {"name": "chatter", "arguments": {"events": 3}, "_meta": {**META, "progressToken": "a\n\nb"}}
         wire.post(
@@ -65,7 +65,7 @@ def test_what_has_no_number_or_text_is_answered_with_valid_json(http: Http, valu
 
 
 def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
-    """H52, H53: the share is an address's where everybody is anonymous."""
+    """H52, H53: without sign-in, the share belongs to the address."""
     with Http("run", FIXTURE) as server:
         with server.wire() as wire:
             start_call(wire, "block")
@@ -89,7 +89,7 @@ def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
 
 
 def test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_host() -> None:
-    """In sessions, and without one for clients of different names."""
+    """In sessions, and for clients of different names without a session."""
     with Http("run", FIXTURE) as server, server.wire() as wire:
         session, other = wire.initialize(), wire.initialize()
         blocked = [server.wire() for _ in range(60)]
@@ -129,7 +129,7 @@ def test_short_connections_leave_nothing_behind(http: Http) -> None:
 
 @heavy
 def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
-    """X01, X02, X05, X07 at full size but for the sessions: 2,000 of 10,000."""
+    """X01, X02, X05, X07 at full size except for the sessions: 2,000 of 10,000."""
     with Http("run", FIXTURE) as server, server.wire() as wire:
         for _ in range(5_000):  # until the collector has seen all that a server comes to hold
             call(wire, "quick")
@@ -149,7 +149,7 @@ def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
 
 
 def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
-    """X10: and says nothing of its paths."""
+    """X10: the answer reveals none of its paths."""
     if shutil.which("prlimit") is None:
         absent("prlimit")
     with Http("serve", str(charts)) as server:
@@ -174,7 +174,7 @@ def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio", "asyncio on a Unix socket"])
 def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path: Path, loop: str) -> None:
-    """X10: in words that say what to change; and service resumes."""
+    """X10: the message says what to change, and the service resumes."""
     if shutil.which("prlimit") is None:
         absent("prlimit")
     if loop == "uvloop":
@@ -225,7 +225,7 @@ def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path:
 
 
 def test_a_token_is_nowhere_but_in_its_variable(charts: Path) -> None:
-    """A01, A17, A18: and a header that is cut in two is no header."""
+    """A01, A17, A18: and a header that is cut in two is ignored."""
     with Http("serve", "--token-env", "T", str(charts), env={"T": TOKEN}) as server:
         given = {"": 401, f"Bearer {TOKEN}": 200, "Bearer x": 401, TOKEN: 401, f"Basic {TOKEN}": 401}
         for value, status in given.items():
@@ -292,7 +292,7 @@ def test_settings_that_cannot_be_meant_are_one_line(
 
 @heavy
 def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> None:
-    """Also where a client never answers the goodbye, and others never begin a handshake."""
+    """Also if some clients never answer at the end, and others never begin a handshake."""
     if shutil.which("openssl") is None:
         absent("openssl")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -326,7 +326,7 @@ def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> No
 
 
 def test_folders_of_one_name_are_distinguished_and_a_name_leads_nowhere_else(charts: Path) -> None:
-    """A label is a name: what looks like a path in it is none."""
+    """A label is a name: a path in it is not followed."""
     other = charts.parent / "old" / "charts"
     other.mkdir(parents=True)
     (other / "z.txt").write_text("z")

@@ -63,7 +63,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http: Http, kind: str) -> None:
-    """A bug: duplicates took seconds, members had no bound, and what was too deep was refused without its id."""
+    """A bug: duplicates took seconds, members were not bounded, and a refusal for depth had no id."""
     line = b'{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"arguments":' + HOSTILE[kind] + b"}}"
     began = time.monotonic()
     stdio.write(line + b"\n")
@@ -91,7 +91,7 @@ def test_64_mib_without_an_end_and_then_the_end_of_input_end_the_process() -> No
 
 @heavy
 def test_20_000_calls_at_once_are_bounded_and_each_answered_once(stdio: Stdio) -> None:
-    """L21, L22, L24: the limit is told, and memory stays."""
+    """L21, L22, L24: the limit is reported, and memory stays bounded."""
     base = stdio.forget_peak()
     stdio.send(*[stateless(number, "resources/read", {"uri": "fix://slow"}) for number in range(20_000)])
     refused = [stdio.receive() for _ in range(20_000 - 4_096)]
@@ -104,7 +104,7 @@ def test_20_000_calls_at_once_are_bounded_and_each_answered_once(stdio: Stdio) -
 
 
 def test_both_eras_share_one_stream_and_its_ids() -> None:
-    """J18, J19, L08, L10, L23: an id is in flight for both, free for both, and each is answered in its own way."""
+    """J18, J19, L08, L10, L23: an id in flight is used for both eras, and each request gets its own answer."""
     with Stdio("run", FIXTURE) as server:
         server.open()
         server.send(message(7, "resources/read", {"uri": "fix://slow"}))
@@ -146,7 +146,7 @@ def test_initialize_with_stateless_meta_names_what_is_spoken(stdio: Stdio) -> No
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_ends_a_process_that_listens_and_blocks(number: signal.Signals, code: int) -> None:
-    """L19, L20: the listen gets its result on SIGTERM; a blocked thread holds up nothing."""
+    """L19, L20: the listen gets its result on SIGTERM; a blocked thread delays nothing."""
     with Stdio("run", FIXTURE) as server:
         server.send(stateless("b", "resources/read", {"uri": "fix://sleeps"}))
         server.send(
@@ -159,7 +159,7 @@ def test_a_signal_ends_a_process_that_listens_and_blocks(number: signal.Signals,
 
 
 def test_every_malformed_line_is_answered_by_the_command_too() -> None:
-    """J01, J02, J10, S08: through the front door, in one process."""
+    """J01, J02, J10, S08: over HTTP, to one process."""
     lines = [
         b"\x00\x01\xff",
         b'{"jsonrpc": "2.0"',

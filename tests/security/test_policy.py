@@ -70,7 +70,7 @@ server.include(part, prefix="alias")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder with an open and a private directory, and beside it one whose name begins in the same way."""
+    """A folder with an open and a private directory, and one beside it whose name begins in the same way."""
     for name in ("data/open/a.txt", "data/private/b.txt", "data-evil/c.txt", "data/open-evil/d.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}")
@@ -86,13 +86,13 @@ def policy_file(folder: Path, text: str = POLICY) -> str:
 
 @pytest.fixture
 def served(data: Path) -> Iterator[Stdio]:
-    """The folder, of which the user of this machine may read one directory."""
+    """The folder, of which the local user may read one directory."""
     with Stdio("serve", str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent)) as running:
         yield running
 
 
 def shape(answer: Any, *texts: str) -> str:
-    """An answer without its id and the URI or name that was asked for."""
+    """An answer without its id and without the requested URI or name."""
     text = str({key: value for key, value in answer.items() if key != "id"})
     for one in texts:
         text = text.replace(one, "…")
@@ -141,7 +141,7 @@ def test_root_whose_name_only_begins_alike_is_not_allowed(data: Path) -> None:
     ids=["missing", "empty", "broken", "wrong", "no roots", "failing test"],
 )
 def test_policy_that_cannot_be_used_lets_nothing_through(data: Path, text: str | None) -> None:
-    """P03: the server does not start, or, without any rule, nothing can be read."""
+    """P03: the server does not start or, without any rule, nothing can be read."""
     file = str(data.parent / "missing.toml") if text is None else policy_file(data.parent, text)
     if text == "":
         with Stdio("serve", str(data), "--policy", file) as running:
@@ -154,7 +154,7 @@ def test_policy_that_cannot_be_used_lets_nothing_through(data: Path, text: str |
 
 
 def test_old_policy_stays_while_a_new_one_is_broken_and_is_replaced_under_load(data: Path, served: Stdio) -> None:
-    """P03: files that are broken, missing and right follow each other while requests are served."""
+    """P03: broken, missing and correct files follow each other while requests are served."""
     private = "file:///data/private/b.txt"
     file = data.parent / "policy.toml"
     assert "result" in served.ask("resources/read", {"uri": FILE})  # it has read the first one
@@ -176,7 +176,7 @@ def test_old_policy_stays_while_a_new_one_is_broken_and_is_replaced_under_load(d
 
 
 def test_every_other_spelling_of_an_allowed_uri_is_not_found(data: Path) -> None:
-    """P04: even if everything may be read, and nothing of the private directory by any of them."""
+    """P04: even if everything may be read; none of them reads anything of the private directory."""
     rules = '[[allow]]\nwho = "local"\n[[deny]]\nwho = "local"\nwhat = "file:///data/private/**"\n'
     with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
         assert "result" in running.ask("resources/read", {"uri": FILE})
@@ -228,7 +228,7 @@ def test_caller_who_may_read_reaches_nothing_that_writes(writing: tuple[Stdio, P
 
 
 def test_permission_that_was_lost_after_the_list_is_checked_at_the_call(tmp_path: Path) -> None:
-    """P07: and a tool that is in no list cannot be called by its name."""
+    """P07: and a tool that is in no list cannot be called by name."""
     (tmp_path / "app.py").write_text(WRITES)
     rules = '[[allow]]\nwho = "local"\nwhat = "tool:erase"\n'
     with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
@@ -246,7 +246,7 @@ def test_permission_that_was_lost_after_the_list_is_checked_at_the_call(tmp_path
 async def test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """P09: whatever a caller opens anew, and whatever the time of day becomes; others are not concerned."""
+    """P09: in new sessions and at any time of day; others are not affected."""
     server = Server("limited")
     server.resources.add("open://a", lambda: "open")
     server.policy = Policy(limits=[Limit(who="signed-in", do="read", calls="5/day")])
@@ -268,7 +268,7 @@ async def test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28", "0", "9999-12-31", "2025-11-25x", ""])
 def test_no_protocol_version_gives_more_rights(served: Stdio, version: str) -> None:
-    """P08: a version is agreed exactly, never by order, and capabilities and names of the client give no rights."""
+    """P08: a version must match exactly, and capabilities and names of the client give no rights."""
     wanted = {
         "protocolVersion": version,
         "capabilities": {"experimental": {"policy": {"level": "admin"}}, "roots": {"listChanged": True}},
@@ -286,7 +286,7 @@ def test_no_protocol_version_gives_more_rights(served: Stdio, version: str) -> N
 
 
 def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
-    """R33: a rule about a name is neither passed by, nor about, a name in another case or Unicode form."""
+    """R33: a rule for a name neither misses nor matches the name in another case or Unicode form."""
     composed, decomposed = (unicodedata.normalize(form, "privé.txt") for form in ("NFC", "NFD"))
     (data / "open" / composed).write_text("composed")
     try:
@@ -303,7 +303,7 @@ def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
 
 
 def test_hard_link_is_judged_by_its_own_name(data: Path) -> None:
-    """R34: as documented, two names of one file are two resources; a rule is about names."""
+    """R34, as documented: two names of one file are two resources, and a rule applies to names."""
     os.link(data / "private" / "b.txt", data / "open" / "linked.txt")
     os.symlink(data / "private" / "b.txt", data / "open" / "symbolic.txt")
     with Stdio("serve", str(data), "--policy", policy_file(data.parent)) as running:

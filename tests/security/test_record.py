@@ -122,7 +122,7 @@ def test_hostile_http_headers_make_one_bounded_escaped_line(tmp_path: Path, host
 
 
 def test_a_full_disk_refuses_requests_and_the_process_lives() -> None:
-    """The default is to serve nothing that cannot be recorded (fail closed)."""
+    """By default a server refuses requests that it cannot record (fail closed)."""
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     audit = AuditLog("/dev/full")

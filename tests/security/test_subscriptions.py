@@ -21,7 +21,7 @@ def listen(*uris: str, id: object = "l", lists: bool = False) -> dict[str, objec
 
 
 def test_what_is_missing_or_outside_is_not_acknowledged(charts: Path) -> None:
-    """U01, U02, U04: a URI in another spelling is told in that spelling."""
+    """U01, U02, U04: a URI in another spelling is reported in that spelling."""
     with Stdio("serve", str(charts)) as server:
         outside = "file:///charts-evil/b.txt"
         server.send(
@@ -41,7 +41,7 @@ def test_what_is_missing_or_outside_is_not_acknowledged(charts: Path) -> None:
 
 
 def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
-    """U03, L10: cancelling a listen ends it without a word, and its id can be used by either era."""
+    """U03, L10: cancelling a listen ends it without an answer, and either era can use its id again."""
     with Stdio("serve", str(charts)) as server:
         server.open()
         server.send(listen(A), message("s", "resources/subscribe", {"uri": A}))
@@ -109,7 +109,7 @@ def test_a_storm_of_changes_reaches_fifty_readers_coalesced(http: Http) -> None:
 
 
 def test_refused_uris_of_a_listen_are_not_kept(http: Http) -> None:
-    """U09: megabytes of URIs that are not watched do not stay as long as the stream does."""
+    """U09: megabytes of refused URIs are not kept as long as the stream is open."""
     vain = [f"gone://{number}/" + "u" * MIB for number in range(3)]
     wires = [http.wire() for _ in range(5)]
     wires[0].listen("fix://counter", *vain)

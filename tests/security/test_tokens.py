@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 class IssuerSite(Issuer):
-    """An issuer whose metadata and keys are on a real port; `wait` holds its answers up."""
+    """An issuer whose metadata and keys are on a real port; `wait` delays its answers."""
 
     def __init__(self) -> None:
         site = self
@@ -73,7 +73,7 @@ class IssuerSite(Issuer):
 
 
 class Guarded(Http):
-    """A server that accepts tokens of an issuer and of a file; every one of them needs the scope `docs.read`."""
+    """A server that accepts tokens of an issuer and of a file. All of them need the scope `docs.read`."""
 
     def __init__(self, issuer: IssuerSite, folder: Path, *options: str) -> None:
         self.issuer = issuer
@@ -120,7 +120,7 @@ def guarded(issuer: IssuerSite, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def ask_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
-    """Each way to ask something of a server; `/sse` answers a good token with a stream that does not end."""
+    """Each kind of request; `/sse` answers a valid token with a stream that does not end."""
     ways = (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("POST", "/messages"), ("GET", "/sse"))
     for verb, path in ways if sse else ways[:-1]:
         yield wire.ask(verb, path, accept="text/event-stream", **headers)
@@ -131,7 +131,7 @@ def ask_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) 
 
 
 class EachOnItsOwn:
-    """Connections of their own for each request, since a refusal ends its connection."""
+    """A new connection for each request, since a refusal ends its connection."""
 
     def __init__(self, server: Http) -> None:
         self.server = server
@@ -152,7 +152,7 @@ def test_without_a_token_nothing_is_answered_but_where_to_get_one(guarded: Guard
 
 
 def test_an_unknown_token_is_refused(guarded: Guarded, issuer: IssuerSite) -> None:
-    """A02: also one of a known token's id, and one that the issuer of another server has signed."""
+    """A02: also a token with a known id, and one that the issuer of another server has signed."""
     other = Issuer("https://other.example")
     id = guarded.tokens["ann"].rpartition("_")[0]
     for token in ("x" * 40, "wf_0123456789ab_" + "x" * 43, f"{id}_{'x' * 43}", other.sign(aud=guarded.url)):
@@ -226,7 +226,7 @@ def test_two_authorization_headers_are_refused(guarded: Guarded) -> None:
 
 
 def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
-    """A09, A10: with the token of another it is not found; without a token nobody is asked for."""
+    """A09, A10: with another's token it is not found; a caller without a token gets 401 first."""
     ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
     with guarded.wire() as wire:
         session = wire.initialize(authorization=ann)
@@ -250,7 +250,7 @@ def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
 
 
 def test_events_of_another_are_not_resumed(guarded: Guarded) -> None:
-    """A11: with the ids of session and event, from another's session, and from one's own."""
+    """A11: with ids of session and event, from another session and from the caller's own."""
     ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
     with guarded.wire() as wire, guarded.wire() as other:
         session = wire.initialize(authorization=ann)
@@ -304,7 +304,7 @@ def test_no_spelling_of_the_path_is_served_without_a_token(guarded: Guarded, pat
      "127.0.0.1@evil.test", "", "127.0.0.1:x", "[::1", "a b"],
 )  # fmt: skip
 def test_no_host_header_leads_past_the_token(guarded: Guarded, host: str) -> None:
-    """A14: and none is repeated in the metadata."""
+    """A14: and no host is repeated in the metadata."""
     assert 400 <= guarded.status(None, host=host) < 500
     assert 400 <= guarded.status(guarded.tokens["ann"], host=host) < 500
     with guarded.wire() as wire:
@@ -314,7 +314,7 @@ def test_no_host_header_leads_past_the_token(guarded: Guarded, host: str) -> Non
 
 
 def test_a_stateless_request_needs_a_token_too(guarded: Guarded) -> None:
-    """A15: each one, also on a connection whose last request had one."""
+    """A15: each request, also on a connection whose last request had a token."""
     with guarded.wire() as wire:
         bearer = f"Bearer {guarded.tokens['ann']}"
         assert wire.call("tools/list", authorization=bearer).status == 200
@@ -368,7 +368,7 @@ def public_key_as_secret(server: Guarded, form: Callable[[Any], bytes]) -> str:
 
 
 def with_parts(server: Guarded, **changes: Any) -> str:
-    """A good token whose header or payload is replaced and whose signature stays."""
+    """A valid token with another header or payload and the old signature."""
     head, payload, signature = server.sign().split(".")
     parts = {"head": head, "payload": payload, "signature": signature}
     return ".".join((parts | {name: part(value) for name, value in changes.items()}).values())
@@ -441,7 +441,7 @@ FORGED: dict[str, Callable[[Guarded], str]] = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_token_is_refused(guarded: Guarded, name: str) -> None:
-    """A19: and nothing is fetched from a place that it names."""
+    """A19: and no URL in the token is fetched."""
     token = FORGED[name](guarded)
     assert guarded.status(token) == 401
     assert "/evil" not in guarded.issuer.paths
@@ -453,7 +453,7 @@ def test_a_forged_token_is_refused(guarded: Guarded, name: str) -> None:
 
 @pytest.mark.parametrize("case", ["down", "slow"])
 def test_an_issuer_that_does_not_answer_lets_no_caller_in(case: str, tmp_path: Path) -> None:
-    """A20: within the time-out, for many at once; those with tokens of the file are served meanwhile."""
+    """A20: within the timeout, for many callers at once. Callers with tokens of the file are served meanwhile."""
     issuer = IssuerSite()
     try:
         with Guarded(issuer, tmp_path) as server:
@@ -518,7 +518,7 @@ def test_a_state_is_of_no_use_to_another_or_changed_or_for_another_call(guarded:
 
 
 def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite, tmp_path: Path) -> None:
-    """A25: whatever fails, and however much is logged."""
+    """A25: for every failure, at every log level."""
     with Guarded(issuer, tmp_path, "-vv") as server:
         good = [*server.tokens.values(), server.sign()]
         bad = [server.sign(exp=1), server.sign(aud="x"), "opaque-secret-of-somebody", "wf_012345678901_" + "s" * 43]
@@ -537,7 +537,7 @@ def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite,
 
 
 def test_a_server_with_tokens_writes_no_core_file(issuer: IssuerSite, tmp_path: Path) -> None:
-    """A25: its memory has tokens that are good for a minute or more."""
+    """A25: its memory contains tokens that are valid for a minute or more."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     if not before[1]:
         absent("core files (ulimit -Hc unlimited)")
@@ -551,7 +551,7 @@ def test_a_server_with_tokens_writes_no_core_file(issuer: IssuerSite, tmp_path: 
 
 
 def test_secrets_are_not_in_the_text_of_objects() -> None:
-    """A25: which may get into a log or a traceback."""
+    """A25: such texts may get into a log or a traceback."""
     secret = "the-secret-of-the-client"
     introspection = IntrospectionVerifier(
         "https://id.example/introspect", issuer="https://id.example", client_id="a", client_secret=secret
@@ -564,7 +564,7 @@ def test_secrets_are_not_in_the_text_of_objects() -> None:
 
 
 def test_files_with_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """A25: whatever the umask; the file of a server has digests only."""
+    """A25: with any umask; the server's file has digests only."""
     file, saved = tmp_path / "tokens.json", tmp_path / "saved"
     command = [*COMMAND, "token", "create", "-q", str(file), "--sub", "ann"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT, umask=0)

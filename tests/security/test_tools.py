@@ -18,7 +18,7 @@ def text(answer: Any) -> str:
 
 @pytest.mark.parametrize("value", ["1", True, " 7 ", 1.5, None, [1]])
 def test_nothing_but_an_integer_is_taken_for_one(stdio: Stdio, value: Any) -> None:
-    """F03, F13: the value is not repeated, and no library named."""
+    """F03, F13: the value is not repeated, and no library is named."""
     result = stdio.call("double", number=value)["result"]
     assert result["isError"]
     assert result["content"][0]["text"].startswith("Invalid arguments:\nnumber: expected an integer")
@@ -45,7 +45,7 @@ def test_unknown_tools_are_refused(stdio: Stdio, name: str) -> None:
 
 @pytest.mark.parametrize("tool", ["exits", "recursion", "raises", "surrogate"])
 def test_whatever_a_tool_does_is_an_error_of_its_call_without_details(stdio: Stdio, tool: str) -> None:
-    """F05, F06, F07, S07: the server lives, and tells nothing."""
+    """F05, F06, F07, S07: the server continues, and reveals nothing."""
     result = stdio.call(tool)["result"]
     assert result["isError"] is True
     said = result["content"][0]["text"]
@@ -79,7 +79,7 @@ def test_a_tool_that_floods_stderr_is_served_and_16_mib_arrive(stdio: Stdio) -> 
 
 
 def test_a_number_too_large_comes_back_as_valid_json(stdio: Stdio) -> None:
-    """J11, H44, J06: what cannot be held is refused, and the answer is JSON either way."""
+    """J11, H44, J06: a number that cannot be represented is refused, and the answer is valid JSON in both cases."""
     for value in (b'{"a":1e400}', b'{"a":-1e999}', b'{"a":"\\ud800"}', b'{"a":1e308}'):
         params = b'{"name":"object_of","_meta":%b,"arguments":{"value":%b}}' % (json.dumps(META).encode(), value)
         stdio.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":%b}' % params)
@@ -91,7 +91,7 @@ def test_a_number_too_large_comes_back_as_valid_json(stdio: Stdio) -> None:
 
 @heavy
 def test_blocking_calls_hold_up_neither_ping_nor_for_long_their_own_caller() -> None:
-    """F08, F09, F10: a call that finds no thread is refused in time, and cancelled ones give theirs back."""
+    """F08, F09, F10: a call that finds no thread is refused in time, and cancelled calls free theirs."""
     with Stdio("run", FIXTURE) as server:
         server.open()
         server.send(*[stateless(f"b{number}", "tools/call", {"name": "block"}) for number in range(60)])

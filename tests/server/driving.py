@@ -59,7 +59,7 @@ def hello(revision: str) -> dict[str, Any]:
 
 
 class Recorder:
-    """A channel that keeps what a handler sends before its answer; `full` refuses it."""
+    """A channel that keeps what a handler sends before its answer; with `full` it refuses to."""
 
     multiplexed = False
 
@@ -74,17 +74,17 @@ class Recorder:
         return not self.full
 
     def ask(self, request: Request, method: str, params: Any) -> None:
-        """No answer can come while the call goes on, as where the request is stateless."""
+        """Refuse to ask: no answer can come during the call, as in a stateless request."""
         return
 
 
 def named(subject: str) -> Principal:
-    """The principal with this name; nobody without one."""
+    """Return the principal with this name; the anonymous one without a name."""
     return Principal(subject=subject) if subject else ANONYMOUS
 
 
 def session_of(server: Server, revision: str, principal: str = "") -> Session:
-    """A session that has shaken hands."""
+    """Return a session after its handshake."""
     session = Session(named(principal))
     open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, named(principal))
     session.advance("notifications/initialized")
@@ -146,7 +146,7 @@ async def listed(server: Server, method: str = "resources/list", revision: str =
 
 
 class Wire(asyncio.WriteTransport):
-    """A client of one revision on the other end of a `StreamServer`: lines in, lines out, nothing in between."""
+    """A client of one revision at the other end of a `StreamServer`, with nothing between them."""
 
     def __init__(self, server: Server, revision: str = STATELESS, principal: str = "") -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Wire(asyncio.WriteTransport):
         await asyncio.gather(self.stream.ended, *tasks, return_exceptions=True)
 
     def write(self, data: Any) -> None:
-        """Take bytes of the server."""
+        """Receive bytes of the server."""
         self.chunks.append(bytes(data))
         *lines, self._begun = (self._begun + bytes(data)).split(b"\n")
         for message in map(json.loads, lines):
@@ -208,18 +208,18 @@ class Wire(asyncio.WriteTransport):
         return self.answers[type(id), id]
 
     async def notice(self, number: int = 1) -> list[Any]:
-        """Wait until so many notifications came in all."""
+        """Wait until this many notifications came."""
         await self.until(lambda: len(self.notices) >= number)
         return self.notices
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until something is true of what came."""
+        """Wait until a condition about the messages holds."""
         while not true():
             self._came.clear()
             await self._came.wait()
 
     async def watch(self, *uris: str, lists: tuple[str, ...] = (), id: Any = None) -> Any:
-        """Watch in the way of the revision's era; a listen's id once it is acknowledged, else the answers."""
+        """Watch in the form of the revision's era. Returns a listen's id once it is acknowledged, else the answers."""
         if self.revision != STATELESS:
             return [await self.ask("resources/subscribe", {"uri": uri}) for uri in uris]
         wanted: dict[str, Any] = {f"{name}ListChanged": True for name in lists}

@@ -18,7 +18,7 @@ from wharfinger.sources import files, skills
 
 
 class Shelf(Source):
-    """Books under `shelf://`, of which every call is noted."""
+    """Books under `shelf://`, with a record of every call."""
 
     name = "shelf"
     uri = "shelf://"

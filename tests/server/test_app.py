@@ -20,7 +20,7 @@ from wharfinger.types.task_extension import TASKS
 
 
 class Events(list[str]):
-    """What happened, in order; makes lifespans and sources that write here."""
+    """What happened, in order; makes lifespans and sources that record here."""
 
     def lifespan(self, fails: str = "") -> Any:
         @asynccontextmanager
@@ -95,7 +95,7 @@ async def test_state_is_what_the_lifespan_yielded() -> None:
 
 @looped
 async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
-    """Task groups and cancel scopes that it opens must be closed by the task that opened them."""
+    """Task groups and cancel scopes must be closed by the task that opened them."""
     tasks: list[Any] = []
 
     @asynccontextmanager

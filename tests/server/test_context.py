@@ -93,7 +93,7 @@ async def test_progress_grows_and_is_sent_to_callers_with_a_progress_token(revis
 
 @looped
 async def test_telling_may_be_awaited_and_was_done_before() -> None:
-    """People who come from other frameworks write `await ctx.info(…)`."""
+    """Authors who come from other frameworks write `await ctx.info(…)`."""
     server = Server("s")
 
     @server.resource("log:awaited")
@@ -112,7 +112,7 @@ async def test_telling_may_be_awaited_and_was_done_before() -> None:
 
 @looped
 async def test_a_plain_function_notifies_from_its_thread_and_all_notices_come_before_its_answer() -> None:
-    """The stream belongs to the loop: what a thread sends must be handed over."""
+    """The stream belongs to the loop, so messages from a thread must be handed over."""
     server = Server("s")
     senders: set[bool] = set()
 

@@ -20,7 +20,7 @@ from wharfinger.sources.folder.source import Folder
 
 
 class Notes(Source):
-    """Documents by title, in pages of as many as are asked for; `read_texts` says which texts were read."""
+    """Documents by title, in pages of the requested size; `read_texts` has the titles whose texts were read."""
 
     name = "notes"
 

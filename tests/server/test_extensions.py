@@ -41,7 +41,7 @@ class Other(types.RequestParams, kw_only=True):
 
 
 def nothing() -> None:
-    """What a method that does nothing is served by."""
+    """A handler that does nothing."""
 
 
 def tidal(**options: Any) -> Server:

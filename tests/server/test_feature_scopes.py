@@ -25,7 +25,7 @@ METADATA = "/.well-known/oauth-protected-resource/mcp"
 
 
 class Tokens:
-    """A verifier of `NAME/SCOPE+SCOPE`: who, and with which scopes."""
+    """A verifier of tokens `NAME/SCOPE+SCOPE`."""
 
     issuers = ("https://id.example",)
     trusted_seconds = 60.0
@@ -284,7 +284,7 @@ def test_a_caller_without_the_scope_of_a_template_does_not_read_all_below_it() -
 
 
 def revealing() -> Server:
-    """A server whose policy reveals which scope is missing for files below `docs`, and hides the rest."""
+    """A server whose policy reveals the missing scope for files below `docs`, and hides the rest."""
     server = shop()
 
     @server.resource("file:///{+path}")

@@ -79,7 +79,7 @@ SMALL = {"uri": "harbour://small"}
 def test_the_call_over_the_limit_gets_429_and_when_to_try_again(
     harbour: tuple[Harbour, ServerThread], era: str
 ) -> None:
-    """Security P09: by principal, whatever the token, the session and the connection are."""
+    """Security P09: by principal, with any token, session and connection."""
     for n in range(6):
         with harbour[1].wire() as wire:
             reply = send(wire, era, f"ann/scope{n}", "resources/read", SMALL)

@@ -783,7 +783,7 @@ PACKAGE = str(Path(wharfinger.__file__).parent)
 
 
 async def crossed(server: Server, method: str, params: dict[str, Any]) -> list[str]:
-    """Calls of our functions that one request makes, in order."""
+    """Return the calls of our functions that one request makes, in order."""
     request = opened(server, method, params)
     handler = server.handlers[method]
     await handler(request)

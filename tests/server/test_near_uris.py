@@ -108,7 +108,7 @@ async def test_where_middleware_may_hide_resources_nothing_is_suggested(tree: Pa
 
 
 class Shelf(Source):
-    """Documents by number, some of which come late."""
+    """Documents by number, some of which are listed late."""
 
     name, uri = "shelf", "shelf://"
 

@@ -55,7 +55,7 @@ def server_of_kinds() -> Server:
 
 
 async def ask_raw(wire: Wire, id: int, method: str, params: Any, number: str) -> Any:
-    """Ask with this text for the number, which no encoder of ours would write."""
+    """Call with this text as the number, which our encoder would not write."""
     wire.stream.data_received(line(method, params, id, wire.revision).replace(b'"@"', number.encode()))
     return await wire.answer(id)
 
@@ -101,7 +101,7 @@ async def test_what_is_out_of_range_is_reported_with_its_place(revision: str) ->
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_texts_of_numbers_are_values_or_faults_of_prompts_and_templates(revision: str) -> None:
-    """A bug: "inf" and "nan" were floats, which no JSON number is."""
+    """A bug: "inf" and "nan" were accepted as floats, which JSON does not have."""
     async with Wire(server_of_kinds(), revision) as wire:
         for name in KINDS:
             for number in (*TOO_LARGE, *ODD, "inf", "nan", "-Infinity", "[" * 50_000, "[1e400]", '{"a":1e400}', "0x10"):

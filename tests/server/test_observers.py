@@ -19,7 +19,7 @@ from wharfinger.transports.stream_server import StreamServer
 
 
 class Seen:
-    """Keeps what it sees."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, str, int, str]] = []

@@ -18,7 +18,7 @@ from wharfinger.source import Hit, Hits, Source
 
 
 class Shelf(Source):
-    """Hits that are given; `asked` is what it was asked for."""
+    """Given hits; `asked` has the requests."""
 
     def __init__(self, *hits: Hit, name: str = "shelf", uri: str = "", truncated: str = "") -> None:
         self.hits = Hits(hits)

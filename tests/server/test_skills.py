@@ -14,7 +14,7 @@ from wharfinger.types.skills import Skill
 
 
 class Shelf(Source):
-    """Directories, and nothing else."""
+    """A source with directories only."""
 
     def __init__(self, name: str) -> None:
         self.name = name

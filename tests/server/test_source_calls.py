@@ -20,7 +20,7 @@ from wharfinger.source import Source, SourceUnavailable, outage_of
 
 
 class Buoy(Source):
-    """Answers if nothing is in the way: `gate` holds every call, `error` fails it."""
+    """Answers at once, unless `gate` holds every call or `error` fails it."""
 
     name, uri, noun = "buoy", "buoy:", "buoy"
     patience = 0.05
@@ -185,7 +185,7 @@ async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Except
 
 @looped
 async def test_a_probe_has_a_thread_of_its_own_and_starts_no_other_before_it_returns() -> None:
-    """The pool may be full of calls that wait for the same source."""
+    """The pool may be full of calls that wait for this source."""
     threads: list[str] = []
     goes_on = threading.Event()
 

@@ -32,7 +32,7 @@ PATTERN = bytes(range(256)) * 4096  # a MiB
 
 
 class Tiles:
-    """Bytes that repeat, as long as one wishes; `breaks` is where reading fails."""
+    """Repeated bytes of any length; `breaks` is where reading fails."""
 
     def __init__(self, size: int, breaks: int | None = None) -> None:
         self.size = size
@@ -105,7 +105,7 @@ def post(port: int, uri: str, *, session: bool = False) -> http.client.HTTPRespo
 
 
 def digest_of_blob(answer: http.client.HTTPResponse) -> tuple[str, int]:
-    """The SHA-256 and the size of the one blob of an answer, taken from its bytes as they come."""
+    """The SHA-256 and the size of the one blob of an answer, computed while it is received."""
     digest, size, held = hashlib.sha256(), 0, b""
     while b'"blob":"' not in held:
         data = answer.read(64)
@@ -215,7 +215,7 @@ def test_an_open_blob_is_closed_when_the_answer_is_dropped() -> None:
 
 
 def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
-    """Nothing is read for nobody, and what is open is closed."""
+    """Nothing is read without a reader, and open blobs are closed."""
     read: list[int] = []
 
     class Watched(Tiles):
@@ -232,7 +232,7 @@ def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
 
 
 def test_an_open_blob_is_closed_when_reading_fails() -> None:
-    """At once, and not when the next cycle of objects is looked for."""
+    """At once, and not only when the garbage collector runs."""
     closed = threading.Event()
 
     class Torn(Tiles):

@@ -21,7 +21,7 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobo
 
 
 class Gate:
-    """Something to block on, and to wait for until so many threads do."""
+    """A gate that blocks threads, and waits until this many are blocked."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -34,7 +34,7 @@ class Gate:
         return "through"
 
     async def hold(self, number: int) -> None:
-        """Wait until so many more threads block here."""
+        """Wait until this many more threads block here."""
         for _ in range(number):
             # Never for ever: asyncio waits for its threads at the end, and no time limit of a test ends that.
             assert await asyncio.to_thread(self.blocked.acquire, timeout=20)
@@ -69,7 +69,7 @@ async def test_a_call_has_its_arguments_and_its_callers_context() -> None:
 
 @looped
 async def test_one_owner_has_no_more_than_its_share() -> None:
-    """security H53, F09: sixty blocked calls of one client, and another's short one."""
+    """security H53, F09: sixty blocked calls of one client, and a short call of another."""
     async with gated(size=4, share=3, max_wait=20) as (pool, gate):
         greedy = start(pool, "greedy", gate, 60)
         await gate.hold(3)
@@ -309,7 +309,7 @@ async def test_a_job_that_timed_out_or_was_cancelled_is_forgotten_at_once() -> N
 
 @looped
 async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
-    """Also when its turn comes before its task has heard of the cancellation."""
+    """Also if its turn comes before its task notices the cancellation."""
     async with gated(size=1) as (pool, gate):
         loop = asyncio.get_running_loop()
         ran: list[str] = []
@@ -379,7 +379,7 @@ async def test_threads_are_used_again() -> None:
 
 
 async def lose(pool: Pool, owner: str, gate: Gate, number: int) -> None:
-    """Give up so many calls that go on blocking."""
+    """Cancel this many calls that continue to block."""
     for _ in range(number):
         (call,) = start(pool, owner, gate)
         await gate.hold(1)
@@ -470,7 +470,7 @@ async def test_a_call_that_waited_too_long_gets_an_error() -> None:
 
 
 class Shelf(Source):
-    """A source whose brief reads are recorded with the batch that they ran in."""
+    """A source whose short reads are recorded with their batch."""
 
     def __init__(self, gate: Gate | None = None) -> None:
         self.gate = gate
@@ -552,7 +552,7 @@ async def test_jobs_that_arrive_during_a_batch_are_the_next_batch() -> None:
 
 @looped
 async def test_a_call_that_blocks_holds_up_no_other_and_those_after_it_have_threads_of_their_own() -> None:
-    """A disk that does not answer: the calls of its batch, those that collect behind it, and later ones."""
+    """A disk that does not answer: the calls of its batch, those that wait for it, and later ones."""
     async with gated(max_wait=20) as (pool, gate):
         shelf = Shelf(gate)
         before = asyncio.create_task(pool.run("", shelf.read, "before"))

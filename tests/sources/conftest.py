@@ -18,7 +18,7 @@ from wharfinger.sources.folder.source import Folder, files
 
 
 class Told:
-    """Collects what a source tells, and waits for it."""
+    """Collects the changes that a source reports, and waits for them."""
 
     def __init__(self) -> None:
         self.changes: list[str | None] = []
@@ -30,7 +30,7 @@ class Told:
             self._more.notify_all()
 
     def wait_for(self, *uris: str | None, timeout: float = 10) -> None:
-        """Wait until all of these were told, and forget what was told until then."""
+        """Wait until all of these were reported, and forget all earlier reports."""
         with self._more:
             told = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
             assert told, f"{uris} were not told: {self.changes}"
@@ -38,7 +38,7 @@ class Told:
 
 
 def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
-    """Files of these names: a new one every thousand, the others are more names of it, which cost a disk far less."""
+    """Create files with these names: one new file in a thousand, and the others as hard links, which are cheap."""
     handle = os.open(directory, os.O_RDONLY)
     for number, name in enumerate(names):
         if number % 1000 == 0:
@@ -51,7 +51,7 @@ def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root may read everything: be somebody else for a while."""
+    """Root may read everything, so become another user for a while."""
     if os.geteuid() != 0:
         yield
         return
@@ -64,7 +64,7 @@ def without_privileges() -> Iterator[None]:
 
 @pytest.fixture
 def charts(tmp_path: Path) -> Path:
-    """A folder with a little of everything that is published."""
+    """A folder with a few files of each kind that is published."""
     root = tmp_path / "charts"
     (root / "harbours" / "north").mkdir(parents=True)
     (root / "README.md").write_text("# Charts\n\nSoundings in fathoms.\n")

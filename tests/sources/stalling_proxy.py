@@ -53,7 +53,7 @@ class StallingProxy:
             assert self._asked.wait_for(lambda: len(self._held) >= number, timeout), "nothing was requested"
 
     def set(self, mode: Mode) -> None:
-        """Behave in another way from now on; open connections too. Becoming healthy drops those that were held."""
+        """Change the behaviour from now on, also of open connections. Becoming healthy drops those that were held."""
         was, self.mode = self.mode, mode
         if mode == "dead":
             self._shut(self._listener)

@@ -112,7 +112,7 @@ def test_processes_that_a_command_leaves_are_ended_without_waiting(tmp_path: Pat
 
 
 def gone(process: int) -> bool:
-    """Whether a process that was killed is gone, or only waits for its new parent."""
+    """Return whether a killed process has ended, or is a zombie."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:
@@ -171,7 +171,7 @@ def test_options_that_cannot_be_are_refused(options: Any) -> None:
 
 
 def test_a_password_among_the_arguments_is_never_shown() -> None:
-    """It is an argument of the process, and of nothing that a reader, a log or a person sees."""
+    """It is an argument of the process, and appears in no resource, log or terminal."""
     source = command([sys.executable, "-c", "print(1)", "--password", "swordfish", "API_TOKEN=swordfish"])
     resource, _ = source.page(None, 1)
     found = search_documents(source, "print", 5)

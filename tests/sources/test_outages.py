@@ -49,7 +49,7 @@ def serving(docs: Path, *sources: Source) -> Client:
 
 
 async def missing(client: Client) -> list[str]:
-    """What the list says about missing sources. The healthy folder is listed, searched and read, whatever it says."""
+    """Return what the list reports about missing sources. The healthy folder is always listed, searched and read."""
     page = await client.request("resources/list")
     assert "file:///docs/harbour.md" in [each.uri for each in page.resources]
     found = (await client.call_tool("search", {"query": "lantern"})).data
@@ -88,7 +88,7 @@ async def until_gone(client: Client, uri: str, changes: Watch, reason: str) -> N
 def test_a_folder_that_is_renamed_away_is_gone_with_the_reason_and_then_back(
     tmp_path: Path, docs: Path, above: bool
 ) -> None:
-    """Also when a folder above it is renamed, of which the system reports nothing."""
+    """Also when a folder above it is renamed, which the system does not report."""
     root = tmp_path / "disk" / "charts"
     root.mkdir(parents=True)
     (root / "hull.csv").write_text("port,high\nHull,6.1\n")

@@ -95,7 +95,7 @@ def make(place: Path, contents: Mapping[str, str], same: Path | None = None) -> 
 
 
 def answers(source: Any, paths: list[str], top: str) -> list[tuple[str, Any]]:
-    """All that a source says, each with the question."""
+    """Return all answers of a source, each with its question."""
     found: list[tuple[str, Any]] = []
     for limit in (1, 2, 1000):
         after: str | None = None

@@ -17,7 +17,7 @@ from wharfinger.sources.polling import Polling
 
 
 class Sea:
-    """States by URI that can be set, and waited for to be seen."""
+    """States by URI, which the test sets, and can wait for being seen."""
 
     def __init__(self) -> None:
         self.states: dict[str | None, int | Exception] = {}
@@ -95,7 +95,7 @@ def test_failing_look_is_not_a_change_and_is_retried(
 
 
 def test_a_watch_compares_with_the_state_seen_before_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
-    """A change between the subscription's own look and the first of the thread is not lost."""
+    """A change between the look of the subscription and the first one of the thread is not lost."""
     watch = watching()
     watch.record("sea:1", 0)
     sea.states["sea:1"] = 1
@@ -132,7 +132,7 @@ def test_all_watchers_hear_once_that_the_data_is_unavailable_and_once_that_it_is
 def test_a_round_ends_at_the_first_look_that_finds_the_data_unavailable(
     sea: Sea, watching: Callable[..., Polling], told: Told
 ) -> None:
-    """A hundred looks at a peer that is silent would take a hundred timeouts."""
+    """A hundred looks at a silent peer would take a hundred timeouts."""
     rounds = threading.Semaphore(0)
     watch = watching(prepare=rounds.release)
     sea.states = {f"sea:{number}": SourceUnavailable("silent") for number in range(100)}

@@ -25,7 +25,7 @@ from wharfinger.sources.registry import (
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a few others."""
+    """A current folder with a few other folders."""
     for name in ("docs", "one/docs", "two/docs", "a=b", "git:odd"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Xvfb is for Lin
 
 
 class Display:
-    """An X server of its own, which ends with the test."""
+    """A separate X server, which ends with the test."""
 
     def __init__(self, size: str) -> None:
         read, write = os.pipe()
@@ -48,7 +48,7 @@ class Display:
             self.process.wait(10)
 
     def paint(self, colour: int) -> None:
-        """Paint a rectangle of 200 x 100 at 40, 30 on the screen's ground."""
+        """Paint a rectangle of 200 x 100 at 40, 30 on the background."""
         x11 = ctypes.CDLL(ctypes.util.find_library("X11"))
         x11.XOpenDisplay.restype = ctypes.c_void_p
         x11.XDefaultRootWindow.restype = ctypes.c_ulong

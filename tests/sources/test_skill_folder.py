@@ -158,7 +158,7 @@ def _request(server: Server) -> Any:
 
 @looped
 async def test_what_is_read_has_the_bytes_that_the_digest_is_of(root: Path) -> None:
-    """Text that is not UTF-8 goes as bytes: a host hashes what it gets."""
+    """Text that is not UTF-8 is sent as bytes, because a host hashes what it gets."""
     write(root, **{"pdf/wide.txt": "quay".encode("utf-16"), "pdf/raw": b"\xff\0"})
     write(root, **{"pdf/mark.txt": b"\xef\xbb\xbfquay\r\n"})
     server = server_of(skills(root))

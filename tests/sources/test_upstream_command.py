@@ -53,7 +53,7 @@ server.run()
 
 @pytest.fixture
 def argv(tmp_path: Path) -> list[str]:
-    """The command of a server that writes down which processes it was."""
+    """The command of a server that records the ids of its processes."""
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "name").write_text("Anna")
     return [sys.executable, str(tmp_path / "child.py"), str(tmp_path)]

@@ -150,7 +150,7 @@ NUMBERS = st.sets(st.integers(0, 60), max_size=3)
 def test_what_stays_in_a_list_that_changes_is_shown_once(
     first: set[int], size: int, limit: int, changes: list[tuple[set[int], set[int]]]
 ) -> None:
-    """No loss and no repetition, whatever comes and goes between two pages."""
+    """Nothing is lost or repeated, whatever changes between two pages."""
     here, stayed, left = set(first), set(first), list(changes)
 
     async def fetch(cursor: Any) -> Any:
@@ -609,7 +609,7 @@ def test_a_list_that_began_before_a_restart_starts_over() -> None:
 
 
 class Hostile:
-    """An HTTP server that answers as a function of the method and the params says (2026-07-28)."""
+    """An HTTP server that answers with what a function of the method and the params returns (2026-07-28)."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -872,7 +872,7 @@ def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
 
 
 def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
-    """A bug: each was compared with those before it, which took minutes for a thousand of them."""
+    """A bug: each one was compared with those before it, which took minutes for a thousand of them."""
     source = upstream("https://harbour.example/mcp")
     texts = [f"a://{{+x}}/{number}{'/a' * 500}{{b}}" for number in range(1_000)]
     texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
@@ -897,7 +897,7 @@ def test_stat_is_what_is_listed_now_or_what_is_read() -> None:
 
 
 class Ledger(Source):
-    """Texts with versions, of a server of ours."""
+    """Texts with versions, of a Wharfinger server."""
 
     templates = (t.ResourceTemplate(uri_template="ledger://quay/{name}", name="entries"),)
 

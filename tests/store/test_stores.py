@@ -25,7 +25,7 @@ from wharfinger.store.sqlite import SqliteStore
 
 
 class Clock:
-    """Seconds since 1970, as a test wants them."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -11,7 +11,7 @@ from wharfinger.testing import REVISIONS, Script
 
 @pytest.fixture
 def server() -> Server:
-    """A server whose tools ask."""
+    """A server whose tools ask questions."""
     server = Server("s")
 
     @server.tool

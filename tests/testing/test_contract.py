@@ -131,7 +131,7 @@ class CannotReadItsKeys(Tiny):
 
 @breaks("keys_stay_valid_while_something_is_added", "Keys")
 class CountsPlaces(Tiny):
-    """Keys are numbers, so that what is added in front moves all that follows."""
+    """Keys are numbers, so that an entry added in front moves all that follow."""
 
     def page(self, after: str | None, limit: int) -> Any:
         begin = int((after or "behind:0").removeprefix("behind:"))
@@ -151,7 +151,7 @@ class ListsWhatWasThereAtFirst(Tiny):
 
 
 class _Says(Tiny):
-    """Says something else of its resources."""
+    """Returns other resources for its URIs."""
 
     said: Mapping[str, Any]
 
@@ -372,7 +372,7 @@ class SaysNothingOfTheNextWindow(Tiny):
 
 @breaks("windows_joined_are_the_whole", "Windows")
 class GoesOnInSilence(Tiny):
-    """The next window is in `_meta` alone, which models do not see."""
+    """The next window is only in `_meta`, which models do not see."""
 
     def read(self, uri: str) -> t.ReadResourceResult:
         result = super().read(uri)
@@ -648,7 +648,7 @@ class EndsOnce(Tiny):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never happens is not waited for long."""
+    """The suite does not wait long for changes that never come."""
     monkeypatch.setattr(suite_helpers, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "QUIET_SECONDS", 0.1)

@@ -14,7 +14,7 @@ from wharfinger.testing import REVISIONS, Replay, Wire
 
 @pytest.fixture
 def server() -> Server:
-    """A server with a tool that says when it was called."""
+    """A server with a tool that records its calls."""
     server = Server("s")
     calls: list[int] = []
 

@@ -20,7 +20,7 @@ PASSWORD = "hunter2"
 
 
 class Tiny(Source):
-    """Texts by name; what is longer than ten characters is read in windows."""
+    """Texts by name. A text longer than ten characters is read in windows."""
 
     name = "box"
     uri = TOP
@@ -144,7 +144,7 @@ class Tiny(Source):
 
 
 class TestTiny(SourceContract):
-    """The whole suite over the correct one."""
+    """The whole suite on the correct source."""
 
     missing = TOP + "/none"
     windowed = TOP + "/large.txt"

@@ -109,7 +109,7 @@ def words(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
 
 
 def compare(old: Transcripts, new: Transcripts, kept: Sequence[str] = ()) -> Comparison:
-    """What is left out, what of it changed, and what else is different."""
+    """The texts that were left out, those that changed, and all other differences."""
     result = Comparison(Counter(), Counter(), [])
     for file in sorted(old.keys() | new.keys()):
         compare_file(file, old.get(file, ""), new.get(file, ""), kept, result)
@@ -117,7 +117,7 @@ def compare(old: Transcripts, new: Transcripts, kept: Sequence[str] = ()) -> Com
 
 
 def compare_file(file: str, old: str, new: str, kept: Sequence[str], result: Comparison) -> None:
-    """Add what is found in one file to a result."""
+    """Add the findings of one file to a result."""
     befores, afters = ([normalise(line, kept) for line in text.splitlines()] for text in (old, new))
     result.removed.update(kind for line in befores for kind, _ in line.removed)
     matcher = difflib.SequenceMatcher(None, [line.text for line in befores], [line.text for line in afters], False)
@@ -181,7 +181,7 @@ def report(result: Comparison) -> Iterator[str]:
 
 
 def shown(difference: Difference) -> Iterator[str]:
-    """A difference as lines: where it is, and both sides from a little before the place where they part."""
+    """A difference as lines: its position, and both sides from a little before it."""
     old, new = difference.old, difference.new
     same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - AROUND[0]) if old and new else 0

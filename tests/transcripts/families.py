@@ -58,7 +58,7 @@ class Client:
         return json.dumps(message | ({"params": params} if params else {}), separators=(",", ":"))
 
     def answer(self, question: dict[str, Any], result: dict[str, Any]) -> str:
-        """The result of a question of the server."""
+        """The answer to a question of the server."""
         return json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}, separators=(",", ":"))
 
     def open(self) -> Conversation:
@@ -76,7 +76,7 @@ class Client:
 
 
 def opening(client: Client) -> Conversation:
-    """Agreeing on a revision, or needing no agreement."""
+    """Agree on a revision, or skip it."""
     if client.stateless:
         yield client.ask("server/discover")
         yield client.ask("resources/list", **{f"{META}clientInfo": {"name": "transcript", "version": "1"}})
@@ -96,14 +96,14 @@ def opening(client: Client) -> Conversation:
 
 
 def version(client: Client) -> Conversation:
-    """A revision that nobody speaks is answered with another one."""
+    """An unknown revision is answered with another one."""
     yield client.initialize("1999-01-01")
     yield client.tell("notifications/initialized")
     yield client.ask("ping")
 
 
 def ping(client: Client) -> Conversation:
-    """Ping has ids of both kinds, and no place in the stateless era."""
+    """Ping with ids of both kinds; the stateless era has none."""
     yield client.ask("ping")
     if not client.stateless:
         yield '{"jsonrpc":"2.0","id":"text","method":"ping"}'
@@ -128,7 +128,7 @@ def tools(client: Client) -> Conversation:
 
 
 def progress(client: Client) -> Conversation:
-    """Told to who asked, with the token's own type."""
+    """Progress for its caller, with the token's own type."""
     yield client.call("test_tool_with_progress")
     yield client.call("test_tool_with_progress", progressToken="work")
     yield client.call("test_tool_with_progress", progressToken=0)
@@ -151,7 +151,7 @@ def logging(client: Client) -> Conversation:
 
 
 def resources(client: Client) -> Conversation:
-    """Lists, templates, texts and bytes, and what is missing."""
+    """Lists, templates, texts and bytes, and missing resources."""
     yield client.ask("resources/list")
     yield client.ask("resources/templates/list")
     for uri in ("test://static-text", "test://static-binary", "test://template/a%20b/data", "test://empty-text"):
@@ -164,7 +164,7 @@ def resources(client: Client) -> Conversation:
 
 
 def watching(client: Client) -> Conversation:
-    """One change, told in the way of the era, and nothing that was not asked for."""
+    """One change, reported in the form of the era, and nothing that was not requested."""
     change = client.call("test_trigger_resource_change")
     yield change
     if client.stateless:
@@ -195,7 +195,7 @@ def watching(client: Client) -> Conversation:
 
 
 def prompts(client: Client) -> Conversation:
-    """The list, every kind of content, and arguments that are wrong."""
+    """The list, every kind of content, and invalid arguments."""
     yield client.ask("prompts/list")
     yield client.ask("prompts/get", {"name": "test_simple_prompt"})
     both = {"arg1": "hello", "arg2": "world"}
@@ -210,7 +210,7 @@ def prompts(client: Client) -> Conversation:
 
 
 def completion(client: Client) -> Conversation:
-    """Of a prompt's argument and of a template's variable; of nothing else."""
+    """For a prompt's argument and a template's variable, and for nothing else."""
     prompt = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
     template = {"type": "ref/resource", "uri": "test://template/{id}/data"}
 
@@ -228,7 +228,7 @@ def completion(client: Client) -> Conversation:
 
 
 def cancellation(client: Client) -> Conversation:
-    """What is cancelled is not answered; what is not in flight is ignored."""
+    """A cancelled request is not answered; an unknown id is ignored."""
     slow = client.call("test_tool_with_progress")
     yield "\n".join((slow, client.tell("notifications/cancelled", {"requestId": client.last, "reason": "enough"})))
     yield client.call("test_simple_text")
@@ -255,7 +255,7 @@ def batches(client: Client) -> Conversation:
 
 
 def errors(client: Client) -> Conversation:
-    """Everything that is no proper message."""
+    """Every kind of invalid message."""
     yield "{"
     yield '{"jsonrpc":"2.0","id":1e400,"method":"ping"}'
     yield '{"jsonrpc":"2.0","id":null,"method":"ping"}'
@@ -286,7 +286,7 @@ def accepted(**content: Any) -> dict[str, Any]:
 
 
 def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
-    """Make a request and answer what it asks, round by round: forms as given there, anything else as always."""
+    """Make a request and answer its questions, round by round: forms as given, everything else in the same way."""
     heard = yield ask()
     for forms in rounds:
 
@@ -310,7 +310,7 @@ def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -
 
 
 def asking(client: Client) -> Conversation:
-    """Waiting in place or asked again: the same functions."""
+    """Waiting for an answer, or called again: the same functions."""
 
     def call(name: str, **arguments: Any) -> Callable[..., str]:
         return lambda **more: client.ask("tools/call", {"name": name, "arguments": arguments} | more)
@@ -368,7 +368,7 @@ def asking(client: Client) -> Conversation:
 
 
 def unable(client: Client) -> Conversation:
-    """A client that can be asked nothing is asked nothing."""
+    """A client without capabilities is not asked."""
     client.capabilities = {}
     yield from client.open()
     yield client.call("test_sampling", {"prompt": "Say hello."})
@@ -384,7 +384,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 
 
 def tasks(client: Client) -> Conversation:
-    """Calls that become tasks: given up, answered, followed, and kept from who does not know tasks."""
+    """Calls that become tasks: abandoned, answered, polled, and hidden from clients without the extension."""
 
     def one(method: str, task: str, **more: Any) -> str:
         return client.ask(f"tasks/{method}", {"taskId": task} | more)
@@ -393,7 +393,7 @@ def tasks(client: Client) -> Conversation:
         return str(next(message["result"]["taskId"] for message in heard if "result" in message))
 
     def meanwhile() -> str:
-        """Something that takes its time, in which the task goes on."""
+        """A request that takes time, while the task continues."""
         return client.call("test_tool_with_progress")
 
     yield client.call("slow_compute", {"label": "Sum"})

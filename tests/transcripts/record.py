@@ -41,7 +41,7 @@ async def record(revision: str, family: Family) -> str:
 
 
 async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
-    """Let a client talk, and write down both sides."""
+    """Let a client talk, and record both sides."""
     heard: list[Any] | None = None
     owed: set[Any] = set()
     while True:
@@ -69,7 +69,7 @@ async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
 
 
 def owe(line: str, owed: set[Any]) -> None:
-    """Note what a line of the client makes the server owe."""
+    """Note which answers the server owes for a line of the client."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -83,7 +83,7 @@ def owe(line: str, owed: set[Any]) -> None:
 
 
 def blanked(lines: list[str]) -> str:
-    """The lines with a blank for every value that is another one the next time."""
+    """Return the lines with a blank for every value that differs each time."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
 
@@ -105,7 +105,7 @@ def blanked(lines: list[str]) -> str:
 
 
 async def main(wanted: list[str]) -> None:
-    """Record what is wanted; everything if that is nothing."""
+    """Record the named transcripts, or all."""
     keys = [
         (revision, name)
         for revision, name in FAMILIES

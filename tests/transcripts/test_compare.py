@@ -138,7 +138,7 @@ def test_transcripts_of_a_commit_are_compared_with_those_of_a_folder(capsys: pyt
 
 
 def test_every_line_of_the_server_is_written_as_compact_json() -> None:
-    """Else the comparison would take its words for changes."""
+    """Otherwise the comparison would take its words for changes."""
     wrong = [
         text
         for file in from_folder(FOLDER).values()

@@ -58,16 +58,16 @@ class Ear(Protocol):
         ...
 
     async def hear(self) -> bytes:
-        """The next line of the server."""
+        """Return the next line of the server."""
         ...
 
     async def end(self) -> bytes:
-        """End the input; everything that still comes."""
+        """End the input, and return all remaining output."""
         ...
 
 
 class Said:
-    """What stood where a transcript has blanks."""
+    """The values of a transcript's blanks."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -81,7 +81,7 @@ class Said:
         return BLANK.sub(lambda blank: self.values[blank[1]], text)
 
     def fits(self, text: bytes, heard: bytes) -> bool:
-        """Whether what was heard is the text; blanks that are not known yet are fixed by it."""
+        """Return whether what was heard is the text; blanks that are not known yet are fixed by it."""
         pattern = b""
         new: set[bytes] = set()
         for index, part in enumerate(BLANK.split(text)):
@@ -121,7 +121,7 @@ async def replay(lines: list[Line], ear: Ear) -> None:
 
 
 def said_or(text: bytes, said: Said) -> str:
-    """The text with its blanks filled as far as that goes."""
+    """Return the text with its known blanks filled."""
     return BLANK.sub(lambda blank: said.values.get(blank[1], blank[0]), text).decode()
 
 
@@ -163,7 +163,7 @@ class _Memory(asyncio.WriteTransport):
 
 @contextlib.asynccontextmanager
 async def connected() -> AsyncGenerator[Ear]:
-    """A new fixture server in this process, joined by nothing but bytes."""
+    """A new fixture server in this process, connected only by bytes."""
     server = make_server()
     await server.start()
     stream = StreamServer(server)

@@ -36,7 +36,7 @@ BIG = bytes(range(256)) * 4096
 
 
 class SampleService:
-    """A service with resources `test://<name>`; `read` has what each name does."""
+    """A service with resources `test://<name>`; `read` maps names to functions."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.info = t.Implementation(name="harbour", version="1")
@@ -145,7 +145,7 @@ class SampleService:
             raise
 
     async def ask(self, request: Request) -> str:
-        """Ask the client for its roots; what it said."""
+        """Ask the client for its roots, and return its answer."""
         asked = request.channel.ask(request, "roots/list", {})
         if asked is None:
             return "nobody"
@@ -189,7 +189,7 @@ class SampleService:
         return subscriptions.listen_result(request.id)
 
     def tell(self, uri: str) -> list[bool]:
-        """Tell every listener; call it on the loop."""
+        """Notify every listener. Call it on the loop."""
         notice = subscriptions.updated(uri)
         return [r.channel.send(r, notice(encode(subscriptions.tag(r.id)))) for r in self.listeners.values()]
 
@@ -199,7 +199,7 @@ def text(uri: str, value: str) -> t.ReadResourceResult:
 
 
 class ServerThread:
-    """Serves a service on a real socket, from a thread of its own."""
+    """Serves a service on a real socket, in its own thread."""
 
     def __init__(self, service: SampleService | None = None, **settings: Any) -> None:
         self.service = service or SampleService()
@@ -265,7 +265,7 @@ class ServerThread:
 
 
 class UvicornThread:
-    """An application behind uvicorn as it comes: its httptools protocol, and no option but those given."""
+    """An application behind an unmodified uvicorn with httptools, and only the given options."""
 
     def __init__(self, app: HttpApp, **options: Any) -> None:
         self.server = uvicorn.Server(
@@ -293,7 +293,7 @@ class UvicornThread:
 
 
 def find_app(http: ServerThread) -> HttpApp:
-    """The application of a server thread, to which there is no other way."""
+    """The application of a server thread, which has no other accessor."""
     import gc
 
     gc.unfreeze()  # what lasts is frozen by our runner, and not listed
@@ -342,7 +342,7 @@ class Reply:
 
 
 class RawClient:
-    """One TCP connection that sends what it is told and reads responses."""
+    """One TCP connection that sends given bytes and reads responses."""
 
     def __init__(self, port: int, timeout: float = 10) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
@@ -368,7 +368,7 @@ class RawClient:
         return data
 
     def until(self, mark: bytes) -> bytes:
-        """The bytes up to and with `mark`."""
+        """Read up to and including `mark`."""
         while mark not in self.buffered:
             if not self.more():
                 raise EOFError(self.buffered)
@@ -383,7 +383,7 @@ class RawClient:
         return found
 
     def closed(self) -> bool:
-        """Wait for the server to close; False where it sends something instead."""
+        """Return whether the server closes; False if it sends something."""
         try:
             return not self.buffered and not self.socket.recv(1)
         except ConnectionResetError:

@@ -27,7 +27,7 @@ def tell(method: str, **params: Any) -> Any:
 
 
 class Line:
-    """A stream that keeps what is written."""
+    """A stream that records its writes."""
 
     def __init__(self, version: str = BATCHES, **limits: Any) -> None:
         self.service = SampleService(Limits(**limits))
@@ -46,7 +46,7 @@ class Line:
         self.server.data_received(json.dumps(message).encode() + b"\n")
 
     async def settled(self) -> list[Any]:
-        """What is written when nothing but waiting reads are left."""
+        """Return what is written when only waiting reads are left."""
         for _ in range(20):
             await asyncio.sleep(0)
         lines = [json.loads(line) for line in self.held.splitlines()]

@@ -22,7 +22,7 @@ def server() -> Iterator[ServerThread]:
 
 
 def call(wire: RawClient, session: str, name: str, id: Any = 1, **headers: str | None) -> Any:
-    """Call what asks, and give the question."""
+    """Call a tool that asks, and return the question."""
     wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id, **headers)
     assert wire.head()[1]["content-type"] == "text/event-stream"
     while (event := wire.event())["method"] != "roots/list":

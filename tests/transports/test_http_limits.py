@@ -39,7 +39,7 @@ def quick() -> Iterator[ServerThread]:
 
 
 def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: RawClient) -> None:
-    """Security H12; the answer survives although the client sends on."""
+    """Security H12; the answer arrives although the client continues to send."""
     wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
     reply = wire.reply()
     assert (reply.status, reply.error) == (413, -32600)
@@ -240,7 +240,7 @@ def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int
     ids=["requests", "a body"],
 )
 def test_what_is_pipelined_after_a_stream_is_not_collected(request_: bytes) -> None:
-    """The stream waits for its client to leave, and that must not mean to read on without a bound."""
+    """The stream waits for its client to leave, and must not read without a bound meanwhile."""
     with ServerThread(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as http, http.wire() as wire:
         wire.listen("test://a")
         assert http.service.arrived.acquire(timeout=5)
@@ -298,7 +298,7 @@ def test_client_that_takes_no_bytes_is_cut() -> None:
 
 
 def wait_for_the_cut(http: ServerThread, wire: RawClient) -> None:
-    """Read nothing until the server has no connection left, then see that the rest is missing."""
+    """Read nothing until the server has closed all connections, then check that the rest is missing."""
     server = find_server(http)
     while server.connections.open:
         pass

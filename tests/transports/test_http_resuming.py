@@ -29,7 +29,7 @@ from wharfinger.protocol.revisions import REVISIONS
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
 def test_answer_comes_on_the_resumed_stream(revision: str) -> None:
-    """An event to start with has no data; the client waits as long as it was told, and names the last event."""
+    """A priming event has no data. The client waits as long as `retry` says, and names the last event."""
     times: list[float] = []
     seen: list[tuple[str, str | None]] = []
 

@@ -116,7 +116,7 @@ def test_ten_thousand_sessions_of_one_address_keep_no_other_caller_out() -> None
 
 
 def wait(http: ServerThread, number: int) -> list[RawClient]:
-    """So many calls that wait, each on a connection of its own."""
+    """This many waiting calls, each on a separate connection."""
     wires = [http.wire() for _ in range(number)]
     for wire in wires:
         wire.stateless("resources/read", {"uri": "test://wait"})

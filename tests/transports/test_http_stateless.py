@@ -316,7 +316,7 @@ def test_requests_in_flight_are_bounded() -> None:
 
 
 def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
-    """Security H07: nobody else is told so, and a preflight alone allows nothing."""
+    """Security H07: no other origin gets the headers, and a preflight alone allows nothing."""
     page = "https://page.test"
     with ServerThread(allow_origins=(page,), verify=static_token("0123456789abcdef")) as server, server.wire() as wire:
         preflight = wire.ask("OPTIONS", origin=page, access_control_request_method="POST")

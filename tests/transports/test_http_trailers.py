@@ -38,7 +38,7 @@ IDENTITY = b"X-Forwarded-User: admin\r\n"
 
 
 def name_user(headers: Any) -> Principal:
-    """The `verify` of a server behind a proxy that signs people in."""
+    """The `verify` of a server behind a proxy that authenticates users."""
     return Principal(subject=bytes(headers.get(b"x-forwarded-user", b"nobody")).decode())
 
 
@@ -106,7 +106,7 @@ def test_trailers_without_an_end_end_the_connection(http: ServerThread, endless:
 
 
 def flood(wire: RawClient, data: bytes) -> None:
-    """Send until the server ends the connection, which it does after a time for the client to read why."""
+    """Send until the server closes the connection, which it does after the client had time to read why."""
     end = time.monotonic() + 10
     with pytest.raises(OSError):  # a reset, or a broken pipe
         while time.monotonic() < end:
@@ -116,7 +116,7 @@ def flood(wire: RawClient, data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [31 * 1024, 600 * 1024])
 def test_extensions_of_a_chunk_are_bounded(wire: RawClient, size: int) -> None:
-    """Sent in parts; what comes in one read with the head is not counted."""
+    """Sent in parts; bytes that arrive together with the head do not count."""
     wire.write(HEAD + HOST + CHUNKED + b"\r\n%x;" % len(BODY))
     with suppress(OSError):  # the server may close before all is sent
         for _ in range(size // 1024):
@@ -139,7 +139,7 @@ def test_requests_that_offer_an_upgrade_are_pipelined_like_others(wire: RawClien
 
 
 def test_an_upgrade_does_not_hide_what_frames_the_body(wire: RawClient) -> None:
-    """Two readers of such a request could see its end in different places."""
+    """Two parsers of such a request could see its end at different positions."""
     wire.write(HEAD + HOST + UPGRADE + b"Transfer-Encoding: gzip\r\n\r\n" + CONTENT + b"\r\n")
     assert wire.reply().status == 400
 
@@ -178,7 +178,7 @@ def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> Non
 
 
 def test_a_server_that_separates_trailers_may_say_so() -> None:
-    """h11 keeps them apart; with httptools the word would be false."""
+    """h11 keeps them apart; with httptools the claim would be false."""
     app = HttpApp(SampleService(), verify=name_user, separates_trailers=True)
     with UvicornThread(app, http="h11") as server, server.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")

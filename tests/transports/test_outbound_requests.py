@@ -14,7 +14,7 @@ from wharfinger.transports.stream_server import StreamServer
 
 
 class Line:
-    """A connection that is open in the handshake era, and keeps what is written."""
+    """An open connection in the handshake era, which records its writes."""
 
     def __init__(self, **limits: Any) -> None:
         self.service = SampleService(Limits(**limits))
@@ -35,14 +35,14 @@ class Line:
         self.feed({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})
 
     async def reported(self) -> list[Any]:
-        """What has come, when nothing is left to do but to wait."""
+        """Return the messages when only waiting is left."""
         for _ in range(20):
             await asyncio.sleep(0)
         reported, self.held = self.held, b""
         return [json.loads(line) for line in reported.splitlines()]
 
     async def asked(self, id: Any = 1) -> Any:
-        """Call what asks, and give the question's id."""
+        """Call a tool that asks, and return the question's id."""
         self.read("ask", id)
         *_, question = await self.reported()
         assert question["method"] == "roots/list"
@@ -106,7 +106,7 @@ async def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
 
 @looped
 async def test_the_end_of_input_is_the_end_of_answers() -> None:
-    """Nobody can answer any more: the handler is told, and may still finish."""
+    """No answer can come any more: the handler gets an error, and may still finish."""
     line = Line()
     await line.asked()
     line.server.eof_received()
@@ -165,7 +165,7 @@ async def test_after_two_questions_at_once_the_deadline_continues_with_the_last_
 
 @looped
 async def test_nothing_is_sent_for_a_cancelled_request() -> None:
-    """Security L11: not even by a handler that goes on."""
+    """Security L11: not even by a handler that continues."""
     line = Line()
     line.read("stubborn", "s")
     await line.reported()

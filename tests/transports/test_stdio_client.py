@@ -65,7 +65,7 @@ def ask(link: StdioLink, method: str = "x/y", timeout: float | None = 10.0) -> C
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and is not buried yet does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
@@ -121,7 +121,7 @@ def test_request_to_a_silent_server_times_out_and_is_cancelled() -> None:
 
 
 def test_error_without_an_id_fails_no_call() -> None:
-    """A stray error, or an attack: the only call that waits gets its own answer, however late it is."""
+    """A stray error, or an attack: the only waiting call gets its own answer, however late."""
     code = """
 m = read()
 for code in (-32700, -32600, -32601, -32603):
@@ -140,7 +140,7 @@ read()
 
 
 def test_request_that_cannot_be_read_does_not_wait_for_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has read all else, so that only this request can be meant; sooner, if it shows no life."""
+    """The server has read all other requests, so only this one can be meant; sooner, if the server seems dead."""
     monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     code = """
 answer(read())
@@ -248,7 +248,7 @@ def test_noise_on_stdout_is_skipped() -> None:
 
 
 def test_line_over_the_limit_fails_its_request_only() -> None:
-    """Security C05, C06: bounded memory, and the connection lives on."""
+    """Security C05, C06: bounded memory, and the connection stays usable."""
 
     async def test() -> None:
         code = "m = read(); raw(b'x' * 3_000_000 + b'\\n'); m = read(); answer(m, ok=1); read()"
@@ -261,7 +261,7 @@ def test_line_over_the_limit_fails_its_request_only() -> None:
 
 
 def test_large_line_is_read_in_linear_time() -> None:
-    """Security C05; 50 MiB in one line: under a second where the usual reader takes half a minute."""
+    """Security C05; 50 MiB in one line: under a second, where the standard reader takes half a minute."""
 
     async def test() -> None:
         code = (
@@ -286,7 +286,7 @@ def test_large_line_is_read_in_linear_time() -> None:
     ],
 )
 def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Security C07, C08: the error names the command and what it said last."""
+    """Security C07, C08: the error names the command and its last output."""
     monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
     if reason == "closed its output":  # nothing follows it
         monkeypatch.setattr(stdio_client, "OUTPUT_GRACE_SECONDS", 0.05)
@@ -318,7 +318,7 @@ def test_end_of_the_server_is_reported_once() -> None:
 
 
 def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Security C07, C10: the server is gone although its output is still open."""
+    """Security C07, C10: the server has ended although its output is still open."""
     monkeypatch.setattr(stdio_client, "OUTPUT_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(stdio_client, "GRACE_SECONDS", 0.1)
 
@@ -347,7 +347,7 @@ def test_server_that_ignores_everything_is_killed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_server_that_ignores_everything_is_killed_when_the_loop_ends() -> None:
-    """Nobody waits for the steps of a close that was cancelled, and no process is left behind."""
+    """No caller waits for a cancelled close, and no process is left."""
     code = (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read(); print('eof', file=sys.stderr)\ntime.sleep(60)"
     )
@@ -371,7 +371,7 @@ def test_server_that_ignores_everything_is_killed_when_the_loop_ends() -> None:
 
 
 def test_whole_group_is_gone_after_close() -> None:
-    """Security C10: what a server has started does not outlive it."""
+    """Security C10: the server's child processes do not outlive it."""
 
     async def test() -> None:
         code = "p = subprocess.Popen(['sleep', '60'], stdout=2); m = read(); answer(m, pid=p.pid); read()"
@@ -385,7 +385,7 @@ def test_whole_group_is_gone_after_close() -> None:
 
 
 def test_whole_group_is_gone_when_the_server_dies() -> None:
-    """At once, not only at the close: the group's number may belong to others by then."""
+    """At once, not only at the close: the process group's id may be reused by then."""
 
     async def test() -> None:
         code = "p = subprocess.Popen(['sleep', '60'], stdout=2); m = read(); answer(m, pid=p.pid); os._exit(3)"
@@ -473,7 +473,7 @@ answer(m); read()
 
 
 def test_stderr_is_read_always_and_kept_in_bounds() -> None:
-    """Security C23: 4 MiB of it block nobody, and only the end is kept."""
+    """Security C23: 4 MiB of it block nothing, and only the end is kept."""
 
     async def test() -> None:
         code = "m = read(); os.write(2, b'y' * (4 << 20)); print('\\nlast words', file=sys.stderr); answer(m); read()"
@@ -486,7 +486,7 @@ def test_stderr_is_read_always_and_kept_in_bounds() -> None:
 
 
 def test_each_line_of_stderr_is_passed_on_whole_and_to_the_last() -> None:
-    """Also what the child writes when its input has ended; a function that fails harms nobody."""
+    """Also what the child writes after the end of its input; a failing function affects nothing."""
 
     async def test() -> None:
         code = """
@@ -531,7 +531,7 @@ answer(m); time.sleep(60)
 
 
 def test_secrets_of_the_host_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Security C21: the child gets what it needs to run, what it was given, and no open file of ours."""
+    """Security C21: the child gets what it needs to run and the given variables, and no open file of ours."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("HOME", "() { evil; }")
@@ -571,7 +571,7 @@ def test_cycles_leave_no_descriptors() -> None:
 
 
 def test_question_of_the_server_is_answered() -> None:
-    """By what the link was given; a ping always, and without anybody to ask it is refused."""
+    """By the link's handlers; a ping is always answered, and other requests without a handler are refused."""
     code = "m = read(); send(id=1, method='roots/list'); a = read(); answer(m, told=a)\n"
 
     async def test() -> None:
@@ -641,7 +641,7 @@ answer(m, ids=sorted(read()["id"] for n in range(32)), codes=sorted({a["error"][
 
 
 def test_answer_waits_for_a_server_that_does_not_read() -> None:
-    """It was work of somebody's: it is not dropped, as refusals are."""
+    """It answers a request, so it is not dropped, as refusals are."""
     code = """
 m = read()
 send(id=1, method="sampling/createMessage")

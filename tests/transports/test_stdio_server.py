@@ -46,7 +46,7 @@ def running() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """A server of the test's own, which it may end."""
+    """A separate server, which a test may end."""
     with running() as process:
         yield process
 
@@ -175,7 +175,7 @@ def test_sigterm_ends_with_what_is_in_flight_answered(process: subprocess.Popen[
 
 
 def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
-    """security S10: somebody else holds the pipe open, so that there is no end of input."""
+    """security S10: another process holds the pipe open, so that the input does not end."""
     reader, writer = os.pipe()
     code = (
         "import subprocess, sys\n"
@@ -220,7 +220,7 @@ def test_stray_output_does_not_touch_the_wire(lasting: subprocess.Popen[bytes], 
     ],
 )
 def test_a_handler_can_do_nothing_to_the_server(lasting: subprocess.Popen[bytes], uri: str) -> None:
-    """security F05, F06, F07, S07: that call's error, told by a reference, and nobody else's."""
+    """security F05, F06, F07, S07: an error of that call only, with a reference."""
     failed = ask(lasting, 1, uri)
     assert failed["error"]["code"] == -32603
     assert "hunter2" not in json.dumps(failed)

@@ -17,7 +17,7 @@ from wharfinger.transports.stream_client import MAX_COALESCED_MESSAGES, StreamLi
 
 
 class Wire(StreamLink):
-    """A link that keeps what it writes."""
+    """A link that records its writes."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__("the server", limits)
@@ -30,7 +30,7 @@ class Wire(StreamLink):
 
     @property
     def sizes(self) -> list[int]:
-        """How many messages each write had."""
+        """Return the number of messages in each write."""
         return [data.count(b"\n") for data in self.written]
 
 

@@ -21,7 +21,7 @@ from wharfinger.transports.stream_server import FLUSH_MESSAGES, StreamServer
 
 
 class Held:
-    """A handler that waits until it is let go, and says what became of it."""
+    """A handler that waits until it is released, and records its outcome."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -77,7 +77,7 @@ add_method(Method("notifications/x.test/fragile", "client", Fragile))
 
 
 class Broken:
-    """What waits for an answer, and fails when it comes."""
+    """A handler that waits for an answer, and fails when it comes."""
 
     def done(self) -> bool:
         raise RuntimeError("secret")
@@ -300,7 +300,7 @@ async def test_what_is_cancelled_in_the_write_that_asked_for_it_is_not_answered(
 
 @looped
 async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
-    """By a client in this process, from within the write that tells it something."""
+    """By a client in this process, from within the write of a message to it."""
     server, held = make()
 
     @server.resource("a:chatty")
@@ -498,7 +498,7 @@ async def test_many_requests_leave_nothing_behind() -> None:
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revision: str) -> None:
-    """Answers are never dropped, so that what waits to be read must be bounded by beginning nothing new."""
+    """Answers are never dropped, so no new request begins while too many are unread."""
     server, _ = make(unread=130_000)
     aborted: list[bool] = []
     async with Wire(server, revision) as wire:

@@ -30,7 +30,7 @@ class Clock:
         loop.time = lambda: self._now  # type: ignore[method-assign]
 
     async def pass_by(self, seconds: float) -> None:
-        """Let this time go by, and let everything run that is due."""
+        """Move the clock, and run everything that is due."""
         self._now += seconds
         for _ in range(5):
             await asyncio.sleep(0)

@@ -21,7 +21,7 @@ SIZE = 5 * MIB
 
 @pytest.mark.parametrize("readers", [20, 100])
 def test_large_unread_answers_are_bounded_together(readers: int) -> None:
-    """Each answer is the text twice: as text, and structured."""
+    """Each answer contains the text twice: as text, and structured."""
     with Http("run", FIXTURE, "--limit", f"unread_total={32 * MIB}") as server:
         assert len(server.tool("large", size=SIZE)["content"][0]["text"]) == SIZE
         base = server.rss

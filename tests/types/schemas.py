@@ -25,7 +25,7 @@ _OUTER = {"id", "jsonrpc"}
 
 
 def spec_folder() -> Path:
-    """Where the published schemas are; without them, as in a bare clone, nothing can be compared."""
+    """The folder of the published schemas; without them, as in a bare clone, nothing can be compared."""
     if SPEC.is_dir():
         return SPEC
     message = f"the published schemas are not at {SPEC}: put them there, or compare nothing"
@@ -42,7 +42,7 @@ def load_schemas() -> dict[str, dict[str, Node]]:
 
 
 def ours(definition: str) -> Any:
-    """What stands for a definition in `wharfinger.types`; None if nothing does."""
+    """Return the type in `wharfinger.types` for a definition; None if there is none."""
     name = intended_differences.RENAMED.get(definition, (definition, ""))[0]
     return getattr(types, name, None)
 
@@ -81,7 +81,7 @@ class SchemaReader:
                 self.aliases.setdefault(own, set()).update(self.atoms(node, own))
 
     def read_envelope(self, name: str, node: Node) -> None:
-        """Of a request or notification, the method and the params are compared; the rest is the envelope's."""
+        """Of a request or notification, the method and the params are compared; the rest is the envelope."""
         members = node["properties"]
         if "const" not in members["method"]:
             return
@@ -204,7 +204,7 @@ def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], s
 
 
 def without_narrower(atoms: set[str]) -> set[str]:
-    """Where anything may be, that is all there is to say; and where numbers may be, integers may."""
+    """Where any value is allowed, nothing else is said; and where numbers are allowed, integers are."""
     anywhere = tuple(a.removesuffix(": any") for a in atoms if a.endswith(": any"))
     narrower = {f"{place}{more}" for place in anywhere for more in ("{}: any", "[]: any")}
     return {
@@ -220,7 +220,7 @@ def read(schemas: dict[str, dict[str, Node]]) -> list[SchemaReader]:
 
 
 def differences(schemas: dict[str, dict[str, Node]]) -> set[str]:
-    """Everything in which the structs and the schemas are not the same."""
+    """Return all differences between the structs and the schemas."""
     readers = read(schemas)
     found: set[str] = set()
     for struct in sorted({s for reader in readers for s in reader.members}):

@@ -66,7 +66,7 @@ def test_bytes_are_base64_on_the_wire_only() -> None:
 
 
 def test_blob_is_the_last_member() -> None:
-    """A long one can be written piece by piece only if nothing comes after it."""
+    """A long one can be written in pieces only if nothing comes after it."""
     contents = types.ResourceContents(uri="file:///a", mime_type="image/png", meta={"k": 1}, blob=b"\x00")
     assert msgspec.json.encode(contents).endswith(b'"blob":"AA=="}')
     whole = types.ReadResourceResult(contents=[contents], meta={}, ttl_ms=0, cache_scope="private")

@@ -32,7 +32,7 @@ def test_example_survives_a_round_trip(path: Path) -> None:
 
 
 def inner(definition: str, value: dict[str, Any]) -> tuple[Any, Any]:
-    """The type and value of what is compared: of a message what is inside its envelope, of answers the answers."""
+    """Return the type and value to compare: of a message without its envelope, of an answer its result."""
     if "error" in value:
         return types.ErrorObject, value["error"]
     if "result" in value:

@@ -120,7 +120,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Node]], object], str]] = {
 def test_a_change_of_a_schema_is_noticed(
     schemas: dict[str, dict[str, Node]], edit: Callable[[dict[str, Node]], object], expected: str
 ) -> None:
-    """The comparison itself: one change to the newest schema is one difference more."""
+    """The comparison itself: one change to the newest schema adds one difference."""
     changed = json.loads(json.dumps(schemas))
     edit(changed["2026-07-28"])
     assert expected in differences(changed) - differences(schemas)

@@ -21,7 +21,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Site:
-    """Answers as each path says."""
+    """Answers depend on the path."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -99,7 +99,7 @@ def test_a_server_elsewhere_cannot_send_us_to_this_machine() -> None:
 
 
 def test_a_name_of_a_private_address_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name is looked up by the system, whose answer stands in for a name server that lies."""
+    """The resolver of the system returns this answer, like a name server that lies."""
 
     async def test() -> None:
         async with site() as (there, origin):

@@ -50,7 +50,7 @@ def found(resource: str | None = "https://harbour.example", **metadata: Any) -> 
 
 
 def drive(steps: Steps[Any], status: int = 200, body: Any = b"") -> tuple[Any, dict[str, Any]]:
-    """What the steps make of one answer, and what they asked for it."""
+    """Return what the steps make of one answer, and their requests for it."""
     asked: dict[str, Any] = {}
 
     async def fetch(verb: str, url: str, headers: Mapping[str, str], sent: bytes | None) -> HttpResponse:

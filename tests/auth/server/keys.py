@@ -19,7 +19,7 @@ AUDIENCE = "https://docs.example/mcp"
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """The claims of a good token, with changes; None removes a claim."""
+    """Return the claims of a valid token, with changes; None removes a claim."""
     now = int(time.time())
     good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": now + 300, "iat": now, "scope": "docs.read"}
     return {name: value for name, value in (good | changes).items() if value is not None}

@@ -20,7 +20,7 @@ ISSUER = "https://id.example"
 
 
 class Endpoint:
-    """An introspection endpoint with one answer, which keeps what it was sent."""
+    """An introspection endpoint with one answer, which records its requests."""
 
     def __init__(self, answer: Any, status: int = 200) -> None:
         self.answer = answer

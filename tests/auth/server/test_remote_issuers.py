@@ -466,7 +466,7 @@ except VerifierUnavailable as error:
 
 
 def test_an_issuer_over_tls_is_trusted_by_its_certificate_only(tmp_path: Path) -> None:
-    """An authority of one's own is named by SSL_CERT_FILE, as for other programs that use OpenSSL."""
+    """SSL_CERT_FILE names a private certificate authority, as for other programs that use OpenSSL."""
     authority, context = certificate(tmp_path)
 
     async def main() -> None:

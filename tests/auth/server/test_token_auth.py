@@ -50,7 +50,7 @@ class Clock:
 
 
 class Table:
-    """A verifier that knows some tokens, and counts how often it is asked."""
+    """A verifier that knows some tokens, and counts its calls."""
 
     trusted_seconds = 60.0
 

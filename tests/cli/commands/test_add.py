@@ -147,7 +147,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home: Path) -> None:
 
 
 def test_a_link_stays_a_link(home: Path) -> None:
-    """People keep these files in a repository of their own and link to them."""
+    """Users keep these files in a repository and link to them."""
     (home / "real.json").write_text("{}")
     (home / ".claude.json").symlink_to(home / "real.json")
     assert add("claude-code", "charts").exit_code == 0

@@ -39,7 +39,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Gua
 
 
 def login(url: str, folder: Path) -> str:
-    """Run `auth login`, agree on the page that it names, and return what it prints."""
+    """Run `auth login`, agree on the page that it prints, and return its output."""
     with subprocess.Popen(
         [*COMMAND, "auth", "login", "--no-browser", url],
         stdout=subprocess.PIPE,

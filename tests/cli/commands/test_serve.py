@@ -167,7 +167,7 @@ def test_the_demo_is_a_copy_with_a_log(start: Start, charts: Path) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_on_stdio_nothing_is_loaded_that_is_not_used(charts: Path, answers: bool) -> None:
-    """The budget from the start to the first answer is 150 ms; each of these would take a large part of it."""
+    """The budget from the start to the first answer is 150 ms, and each of these modules takes a large part of it."""
     code = (
         "import sys; from wharfinger.cli import main; code = main(['serve', sys.argv[1]]);"
         "heavy = {'rich', 'uvicorn', 'aiohttp', 'watchfiles', 'httptools', 'uvloop', 'wharfinger.client', 'html'};"

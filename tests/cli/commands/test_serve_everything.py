@@ -34,7 +34,7 @@ TIME = 20.0
 
 @pytest.fixture(scope="module")
 def aws(endpoint: str) -> dict[str, str]:
-    """What tells a program where the bucket is."""
+    """The environment that names the bucket."""
     return {
         "AWS_ACCESS_KEY_ID": "harbourmaster",
         "AWS_SECRET_ACCESS_KEY": "secretfathoms",

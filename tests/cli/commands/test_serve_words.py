@@ -50,7 +50,7 @@ PARAMS: dict[str, Any] = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a folder, a database and an archive."""
+    """A current folder with a folder, a database and an archive."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "notes.md").write_text("# Notes\n")
     with sqlite3.connect(tmp_path / "shop.db") as database:
@@ -336,7 +336,7 @@ def test_patience_is_that_of_every_source_and_is_passed_to_hosts(here: Path) -> 
 
 
 def test_initialize_is_answered_while_an_endpoint_is_silent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is given a bucket whose endpoint accepts connections, and holds them without an answer."""
+    """The bucket of the process has an endpoint that accepts connections and never answers."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

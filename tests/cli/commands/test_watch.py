@@ -15,7 +15,7 @@ from wharfinger import Client
 
 
 def test_watch_prints_each_change_and_what_is_there(say: Say, tide_url: str) -> None:
-    """The change is made again until it is seen: a watch in this process cannot say from outside that it has begun."""
+    """The change is repeated until it is seen, because nothing shows from outside that the watch has begun."""
     seen = threading.Event()
 
     async def rise() -> None:
@@ -44,7 +44,7 @@ def test_a_watch_on_what_is_not_there_is_refused(say: Say, tide_url: str) -> Non
 def test_a_watch_says_that_the_server_is_gone_and_that_it_is_back(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """The first word comes at once, not when the server is back."""
+    """The first message comes at once, and not only when the server is back."""
     (tmp_path / "harbour.py").write_text(TIDE_SERVER)
     server = start("run", "--http", "127.0.0.1:0", "harbour.py", stdin=subprocess.DEVNULL)
     assert server.stdout is not None

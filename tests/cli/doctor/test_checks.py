@@ -43,7 +43,7 @@ def prompt(name: str = "brief_captain", **options: Any) -> t.Prompt:
 
 
 def survey(**options: Any) -> Survey:
-    """A good server, with this or that changed."""
+    """A correct server, with changes."""
     lists: dict[str, Any] = {"tools": [tool()], "prompts": [], "resources": [resource()], "templates": []}
     for name in lists:
         lists[name] = options.pop(name, lists[name])
@@ -155,7 +155,7 @@ def test_a_fault_is_found_with_its_place(name: str, severity: str, changed: dict
 
 @pytest.mark.parametrize("hints", [{"read_only_hint": False}, {"destructive_hint": True}, {"destructive_hint": False}])
 def test_a_tool_that_says_whether_it_destroys_says_whether_it_changes(hints: dict[str, bool]) -> None:
-    """What `destructive=True` declares: what destroys is not read-only."""
+    """This is what `destructive=True` declares: a destructive tool is not read-only."""
     assert "no-annotations" not in found(survey(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
 
 

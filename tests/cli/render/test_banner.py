@@ -54,7 +54,7 @@ def url(lines: list[str]) -> str:
 
 
 def text_of(line: str) -> str:
-    """What a row says beside its title."""
+    """Return what a row shows next to its title."""
     return line[18:].split("    (")[0]
 
 
@@ -185,7 +185,7 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
 
 
 def open_link(link: str, site: str | None = "same-origin", method: str = "GET") -> tuple[int, Any, bytes]:
-    """What a browser gets for a link that a page of this site has, or a person has typed (none)."""
+    """The site of a link to this page; None if a user typed the URL."""
     headers = {} if site is None else {"Sec-Fetch-Site": site}
     try:
         with urllib.request.urlopen(urllib.request.Request(link, headers=headers, method=method)) as answer:
@@ -312,7 +312,7 @@ def test_the_page_shows_the_first_items_and_counts_the_rest_with_the_token(
 
 
 def test_hostile_names_are_text_on_the_page() -> None:
-    """Whoever may write into a folder chooses names; controls and direction marks are shown, not obeyed."""
+    """Users who may write into a folder choose names. Controls and direction marks are shown, not executed."""
     odd = "file:///<script>alert(1)</script>\"'&\x1b[2J\u202e\u2066\u061c\x00"
     banner = make_banner("charts", [], ServerAddress("http://h/mcp", "http://h/"), ("/bin/w",), (), "")
     text = start_page(
@@ -333,7 +333,7 @@ def test_ctrl_c_ends_it_at_once_without_a_traceback(terminal: Callable[..., Term
 
 
 def test_names_that_are_markup_or_shell_are_quoted() -> None:
-    """People choose the names of folders and files, and not always kindly."""
+    """The names of folders and files may be hostile."""
     odd = "/tmp/<b>&'$(x) \x1b[2J"
     banner = make_banner(
         "charts",

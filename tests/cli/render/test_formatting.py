@@ -42,7 +42,7 @@ def test_a_number_agrees_with_its_noun() -> None:
     ],
 )
 def test_a_terminal_is_never_given_orders(foreign: str, shown: str) -> None:
-    """File names, URIs, titles and client names are chosen by strangers."""
+    """File names, URIs, titles and client names are untrusted."""
     assert printable(foreign) == shown
 
 

@@ -11,7 +11,7 @@ from wharfinger.cli.render.printer import WAITING_LINES, Printer
 
 
 class Paused:
-    """A stdout that takes nothing until it is let go."""
+    """A stdout that blocks until it is released."""
 
     def __init__(self) -> None:
         self.go = threading.Event()

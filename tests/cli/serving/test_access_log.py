@@ -100,7 +100,7 @@ def test_clients_that_are_remembered_are_bounded() -> None:
     log = AccessLog(lambda line: None)
 
     class Who:
-        """As much of a request as is looked at."""
+        """A request with the fields that the log reads."""
 
         def __init__(self, number: int) -> None:
             self.caller = self

@@ -39,7 +39,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(*words: str, token: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server over HTTP, with its URL."""
+    """A server over HTTP and its URL."""
     port = free_port()
     command = [*COMMAND, *words, "--http", f"127.0.0.1:{port}"]
     environment = {**ENVIRONMENT, "RECORD_TOKEN": token}

@@ -19,7 +19,7 @@ from wharfinger.upstreams.placeholders import InvalidConfiguration, variable_of
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home and a project of one's own."""
+    """An empty home and project."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -189,7 +189,7 @@ def test_an_unknown_name_is_reported_with_the_existing_ones(capsys: pytest.Captu
 
 
 def test_a_server_is_reached_by_its_name(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entry's environment and folder are those that the server gets; --env wins."""
+    """The server gets the environment and folder of its entry, and --env takes precedence."""
     write(
         Path("sub/place.py"),
         "import os\nfrom wharfinger import Server\nserver = Server('s')\n"

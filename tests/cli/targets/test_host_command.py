@@ -28,7 +28,7 @@ sys.exit({code})
 
 
 class FakeHosts:
-    """A folder on PATH with the commands of hosts, and the calls of them."""
+    """A folder on PATH with the commands of hosts, which record their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.record = folder, folder / "record"

@@ -17,17 +17,17 @@ class Way:
     """How a framework does each thing; subclasses fill it in. What it cannot do gives None."""
 
     async def tools(self):
-        """The names of the server's tools."""
+        """Return the names of the server's tools."""
         raise NotImplementedError
 
     async def resources(self):
-        """The URIs, or names, of the server's resources."""
+        """Return the URIs, or names, of the server's resources."""
 
     async def read(self, uri, name):
-        """The text of a resource."""
+        """Return the text of a resource."""
 
     async def run(self, prompt):
-        """The agent's last words after this prompt."""
+        """Return the agent's final answer to this prompt."""
         raise NotImplementedError
 
 

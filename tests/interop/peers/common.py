@@ -30,7 +30,7 @@ def visit():
 
 
 async def change(how, call_tool):
-    """Bring about a change: append to a file, make one, or call a tool of the server."""
+    """Make a change: append to a file, create one, or call a tool of the server."""
     if "append" in how:
         with open(how["append"], "a") as out:
             out.write("more\n")

@@ -48,7 +48,7 @@ class Kept:
 
 
 class Browser:
-    """A person who agrees at once."""
+    """A user who agrees at once."""
 
     def __init__(self):
         self.result = None

@@ -9,7 +9,7 @@ import re
 
 
 def prompt(calls):
-    """What a user says so that `calls`, pairs of a tool's name and its arguments, are made one after the other."""
+    """Return a prompt that makes `calls`, pairs of a tool's name and its arguments, one after the other."""
     return json.dumps(calls)
 
 

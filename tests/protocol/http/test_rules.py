@@ -270,7 +270,7 @@ def test_mismatch_is_reported_before_faults_of_the_body() -> None:
 
 
 def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
-    """A bug: each was added to those before it."""
+    """A bug: each refusal was added to those before it."""
     pairs = [(b"x-many", b"value")] * 100_000
     began = time.process_time()
     assert len(read_headers(pairs)[b"x-many"]) == 7 * len(pairs) - 2

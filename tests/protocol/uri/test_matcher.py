@@ -18,7 +18,7 @@ TOKENS = ["a", "b", "/", ".", "-", "2", "%2F", "%C3%BC", "%E2%82%AC", "%F0%9F%98
 
 
 def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | None]]:
-    """What the placeholders may hold, in every possible way; a token is a character, escaped or not."""
+    """All texts that the placeholders may have. A token is a character, escaped or not."""
     if not atoms:
         if not tokens:
             yield []
@@ -63,7 +63,7 @@ def some_row(choose: random.Random) -> list[Atom]:
 
 
 def some_text(choose: random.Random, row: list[Atom]) -> str:
-    """A text that has a chance to fit."""
+    """A text that is likely to match."""
     parts: list[str] = []
     for atom in row:
         if isinstance(atom, str):
@@ -78,14 +78,14 @@ def some_text(choose: random.Random, row: list[Atom]) -> str:
 
 
 def split(row: Sequence[Atom], text: str) -> list[str] | None:
-    """The text as tokens; None if a literal has cut an escape."""
+    """Return the text as tokens; None if a literal cuts an escape."""
     if re.search("%(?!2F|C3%BC|E2%82%AC|F0%9F%98%80)", text) is not None:
         return None
     return re.findall(f"{ESCAPED}|.", text)
 
 
 def holds_its_separator(row: Sequence[Atom], fit: Sequence[str | None]) -> bool:
-    """Whether a placeholder contains its separator from the one before: it must not, the last separator counts."""
+    """Return whether a placeholder contains the separator before it, which it must not: the last separator counts."""
     contents = iter(fit)
     separators: Sequence[str] = ()
     for index, atom in enumerate(row):

@@ -33,14 +33,14 @@ COMMAND_SECONDS = 60.0
 
 
 class Cost(NamedTuple):
-    """Seconds of a processor, and bytes of memory beyond what was in use before."""
+    """Processor time in seconds, and memory in bytes beyond the memory in use before."""
 
     seconds: float
     memory: int
 
 
 def cost_of(process: Process, work: Callable[[], object]) -> Cost:
-    """What `work` costs the process, by its own clock and its own peak of memory."""
+    """Measure what `work` costs the process, by its own clock and its own peak of memory."""
     clock = (~process.process.pid << 3) | 2  # clock_getcpuclockid(3)
     base, before = process.forget_peak(), time.clock_gettime(clock)
     work()

@@ -19,13 +19,13 @@ class Kind(NamedTuple):
 
 
 def request(method: str, params: str, id: str = '"hostile"') -> bytes:
-    """A stateless request whose params end as given, as text: JSON that no encoder would write has to be possible."""
+    """A stateless request whose params are text, so that they can be JSON that no encoder writes."""
     meta = json.dumps(META, separators=(",", ":"))
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{meta},{params}}}}}'.encode()
 
 
 def take(anything: str) -> bytes:
-    """A call that gives the tool `take` any JSON."""
+    """A call that sends any JSON to the tool `take`."""
     return request("tools/call", f'"name":"take","arguments":{{"anything":{anything}}}')
 
 

@@ -24,7 +24,7 @@ IDLE_BYTES = 160 * MIB
 
 
 class Data(NamedTuple):
-    """Data of size n in a folder; the words that publish it; the requests that have to do with it."""
+    """Data of size n in a folder, the words that publish it, and the requests that use it."""
 
     size: int
     make: Callable[[Path, int], None]
@@ -70,7 +70,7 @@ def deep_folders(folder: Path, n: int) -> None:
 
 
 def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
-    """A member of n KiB whose head says that it has ten bytes."""
+    """A member of n KiB whose header declares ten bytes."""
 
     def make(folder: Path, n: int) -> None:
         data = pack(b"\0" * n * 1024)
@@ -88,7 +88,7 @@ def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int]
 
 
 def pack_lzma(data: bytes) -> bytes:
-    """The form that a member of a zip archive has: the version, the filter's properties, and the stream."""
+    """The form of a member of a zip archive: the version, the filter's properties, and the stream."""
     properties = bytes([0x5D]) + struct.pack("<I", 1 << 20)
     filters = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 2}]
     return b"\x09\x04\x05\x00" + properties + lzma.compress(data, lzma.FORMAT_RAW, filters=filters)

@@ -94,7 +94,7 @@ def growing() -> Iterator[Http]:
 
 
 def send(server: Http, data: bytes) -> None:
-    """Send bytes and read what comes, up to the end; what is refused may be cut before all of it was sent."""
+    """Send bytes and read the answer to its end. The server may close before all of them are sent."""
     with closing(RawClient(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
         # Close comes last, so that the end says that everything before it is answered.
         wire.write(data)

@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 40.0
 
 
 class Unix(Process):
-    """The server on a Unix socket, spoken to line by line."""
+    """The server on a Unix socket, line by line."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("run", SERVER, "--unix", str(path))
@@ -59,7 +59,7 @@ def growing() -> Iterator[Http]:
 
 
 def send_line(server: Stdio | Unix, data: bytes, answers: int) -> None:
-    """Send lines, and wait for so many answers and for that of a last request."""
+    """Send lines, and wait for this many answers and for the answer to a last request."""
     server.write(data + b"\n" + json.dumps(message("last", "server/discover", {})).encode() + b"\n")
     last = False
     while answers > 0 or not last:
@@ -97,7 +97,7 @@ def test_lines_cost_no_more_than_their_number(stream: Stdio | Unix, name: str) -
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["members, each twice, one of them escaped", "nested arrays", "wrong items of a list"])
 def test_a_batch_costs_no_more_than_its_size(name: str) -> None:
-    """A batch of 2025-03-26: ten entries, each hostile and of a tenth of the size."""
+    """A batch of 2025-03-26: ten hostile entries of a tenth of the size each."""
     size, build = REQUESTS[name]
     with Stdio("run", SERVER, "--stdio") as server:
         server.send(message("open", "initialize", {**OPENING, "protocolVersion": "2025-03-26"}))

@@ -23,7 +23,7 @@ TOPS = ("file:///lab", "file:///open", "file:///lab/", "shelf://", "skill://", "
 
 
 def questions(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Requests about everything, whether it exists or not, and about misspelled names of it."""
+    """Requests about everything, existing or not, and about misspelled names of it."""
     targets = [(thing.action, thing.target) for thing in world.things()]
     uris = [target for action, target in targets if action == "read"]
     yield ("server/discover", {}) if revision == STATELESS else ("ping", {})
@@ -95,7 +95,7 @@ def questions(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 async def ask_everything(caller: Caller, world: World) -> dict[str, bytes]:
-    """The answers to all questions, and all pages of all lists, by the question."""
+    """Return the answers to all questions, and all pages of all lists, by question."""
     answers: dict[str, bytes] = {}
     for method, member in LISTS.items():
         cursor, page = None, 0
@@ -117,14 +117,14 @@ LENGTH = re.compile(rb"content-length: \d+")
 
 
 def normal(answer: bytes) -> bytes:
-    """An answer without what differs between two servers of the same things: sealed texts, and versions of files."""
+    """Return an answer without what differs between two equal servers: sealed texts, and versions of files."""
     answer = CURSOR.sub(rb"\1(sealed)", answer)
     answer = VERSION.sub(rb"\1(version)", answer)
     return LENGTH.sub(b"content-length: (length)", answer)
 
 
 def sealed(answer: bytes) -> bytes:
-    """An answer without the sealed texts, which are new each time."""
+    """Return an answer without its sealed texts, which are new each time."""
     return LENGTH.sub(b"content-length: (length)", CURSOR.sub(rb"\1(sealed)", answer))
 
 

@@ -222,7 +222,7 @@ def questions(repository: Repository, revision: str) -> Iterator[tuple[str, dict
 async def answers_of(
     root: Path, repository: Repository, whole: bool, revision: str, about: tuple[str, ...]
 ) -> dict[str, bytes]:
-    """What Bob gets after Ann has asked the same."""
+    """Return what Bob gets after Ann has asked the same."""
     write_database(root / f"shop{whole}.db", whole)
     write_archive(root / f"box{whole}.zip", whole)
     server = Server("composed", page_size=50, secret="x" * 32)

@@ -104,7 +104,7 @@ def built(world: World, root: Path, rules: Corpus, keep: Sight | None = None) ->
 
 
 async def answers_of(server: Built, world: World, who: str, revision: str, transport: str) -> dict[str, bytes]:
-    """All answers to one principal. Over HTTP the other one asks the same before, and of the same process."""
+    """All answers to one principal. Over HTTP the other principal sends the same requests before."""
     await server.server.start()
     try:
         if transport == "stream":
@@ -149,7 +149,7 @@ def check(rules: Corpus, world: World, who: str, revision: str, transport: str) 
 
 
 def reasons(question: str, answer: bytes, expected: bytes | None, sight: Sight) -> list[str]:
-    """Why an answer says too much."""
+    """Return why an answer reveals too much."""
     text = decoded(answer).decode(errors="replace")
     leaked = [one for one in (*sight.hidden, *sight.hidden_uris) if one in text and one not in question]
     if leaked:

@@ -138,7 +138,7 @@ async def test_state_of_a_call_opens_for_its_caller_and_policy_only(change: str)
 
     @server.tool
     async def deploy(ctx: Context) -> str:
-        """Ask first."""
+        """Send a request as the first caller."""
         return f"deployed to {await ctx.elicit('Where?', str)}"
 
     server.policy = POLICY
@@ -174,7 +174,7 @@ async def test_task_of_another_principal_is_like_one_that_never_was() -> None:
 
     @server.tool(task=True)
     async def slow() -> str:
-        """Take a moment."""
+        """Wait a moment."""
         return HIDDEN
 
     server.policy = POLICY
@@ -205,7 +205,7 @@ def watching(revision: str, uris: list[str]) -> dict[str, Any]:
 
 
 async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
-    """Watch every list, and these URIs, in the way of the era."""
+    """Watch every list, and these URIs, in the form of the era."""
     if caller.revision == STATELESS:
         caller.listen(watching(caller.revision, uris))
         await until(caller, b"acknowledged")
@@ -217,7 +217,7 @@ async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
 
 
 async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
-    """Wait until a text has come so many times."""
+    """Wait until a text has come this many times."""
     while caller.received.count(text) < times:
         await asyncio.sleep(0.01)
 

@@ -25,7 +25,7 @@ WHEN = 1_700_000_000
 
 
 def word(seed: str) -> str:
-    """A word of ten letters that no other seed gives, and that occurs nowhere by chance."""
+    """A word of ten letters that no other seed gives, and that occurs nowhere else."""
     digits = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
     letters = ""
     for _ in range(8):
@@ -116,7 +116,7 @@ Keep = Callable[[str, str], bool]
 
 
 class Recording(Source):
-    """Texts in memory; every method notes the URIs that it is called with."""
+    """Texts in memory. Every method records the URIs that it is called with."""
 
     name = "shelf"
     uri = "shelf://"
@@ -162,7 +162,7 @@ class Recording(Source):
 
 
 class Built(NamedTuple):
-    """A server, the folder that it publishes, and what its handlers were called with."""
+    """A server, the folder that it publishes, and the calls of its handlers."""
 
     server: Server
     folder: Path
@@ -171,7 +171,7 @@ class Built(NamedTuple):
 
 
 def write_files(root: Path, shape: Iterable[tuple[int, ...]], edition: int = 0) -> None:
-    """Write a tree, all of one date."""
+    """Write a tree in which everything has the same date."""
     root.mkdir(parents=True, exist_ok=True)
     for path in shape:
         file = root / file_path(path)
@@ -204,7 +204,7 @@ def write_skills(root: Path, keep: Keep) -> None:
 
 
 def build(world: World, root: Path, keep: Keep, policy: Policy) -> Built:
-    """Build a server of those things that `keep` names."""
+    """Build a server of the things that `keep` names."""
     handled: list[str] = []
     labels = {
         label: [path for path in world.shape if keep("read", f"file:///{label}/{file_path(path)}")]
@@ -287,7 +287,7 @@ def add_notes(server: Server, world: World, keep: Keep, handled: list[str]) -> N
 
 
 def reader(name: str, text: str, handled: list[str]) -> Callable[[], str]:
-    """A handler that notes its calls and returns a text."""
+    """Return a handler that records its calls and returns a text."""
 
     def read() -> str:
         handled.append(name)
@@ -297,7 +297,7 @@ def reader(name: str, text: str, handled: list[str]) -> Callable[[], str]:
 
 
 def add_names(server: Server, prefix: str, world: World, keep: Keep, handled: list[str]) -> None:
-    """Register tools and prompts; those of the part that is mounted with a prefix have other words."""
+    """Register tools and prompts. Those of the mounted server have a prefix and other words."""
     for at in range(world.tools):
         name = word(f"tool {prefix}{at}")
         if keep("call", f"tool:{prefix}{name}"):
@@ -312,7 +312,7 @@ def add_names(server: Server, prefix: str, world: World, keep: Keep, handled: li
 
 
 def prompter(name: str, answer: str, handled: list[str]) -> Callable[[str], str]:
-    """A prompt that notes its calls, and completes its argument."""
+    """Return a prompt that records its calls, and completes its argument."""
 
     def prompt(text: str = "") -> str:
         handled.append(name)
@@ -353,5 +353,5 @@ class Sight:
         ]
 
     def sees(self, action: str, target: str) -> bool:
-        """Whether the principal may do this. What is below a hidden directory may be visible."""
+        """Return whether the principal may do this. Files below a hidden directory may be visible."""
         return oracle.allowed(*self.rules, action, target)

@@ -19,7 +19,7 @@ from wharfinger.sources import files
 async def completed(
     complete: Any, typed: str = "", others: dict[str, str] | None = None, *, name: str = "quay", uri: str = ""
 ) -> Any:
-    """What completes `quay` of a prompt whose other argument is `ship`."""
+    """Return completions of `quay` of a prompt whose other argument is `ship`."""
     server = Server("s")
 
     @server.prompt

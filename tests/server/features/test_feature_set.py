@@ -79,7 +79,7 @@ def test_pages_have_permanent_entries_once() -> None:
 
 
 class Changing(RuleBasedStateMachine):
-    """A list being paged through while it changes, beside what a plain list says."""
+    """A list that is paged through while it changes, next to a plain list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def test_a_disabled_fallback_gives_way_too() -> None:
 
 
 class Part:
-    """A mounted server, as far as sets of features need one."""
+    """A mounted server with what sets of features use of it."""
 
     direct: ClassVar[dict[str, bool]] = {}
 

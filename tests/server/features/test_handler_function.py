@@ -228,7 +228,7 @@ def test_sessions_of_one_address_are_members_of_its_share() -> None:
 
 
 def test_callers_over_http_without_an_address_share_one_part() -> None:
-    """As behind a proxy that reaches the ASGI server by a Unix socket."""
+    """As behind a proxy that connects to the ASGI server by a Unix socket."""
     server = Server("s")
     one, other = (opened(server, "server/discover") for _ in range(2))
     one.headers = other.headers = {}
@@ -314,7 +314,7 @@ async def test_an_optional_context_is_passed() -> None:
 
 def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices() -> None:
     class Own(Complete):
-        """A marker of one's own."""
+        """A marker of the author."""
 
     def function(a: Annotated[str, Own(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int) -> str:
         return a + b + c + str(d)

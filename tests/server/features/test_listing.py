@@ -272,7 +272,7 @@ async def test_only_so_many_pages_are_kept() -> None:
 
 @looped
 async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
-    """security H53: one caller's slow lists are not in another's way."""
+    """security H53: slow lists of one caller do not delay another's."""
     owners: list[str] = []
     server = Server("s")
 

@@ -17,7 +17,7 @@ from wharfinger.source import Source
 
 
 class Rows(Source):
-    """Rows, as long as nothing is in the way."""
+    """Rows, unless the test blocks or breaks them."""
 
     def __init__(self, prefix: str, number: int = 1) -> None:
         self.prefix = prefix

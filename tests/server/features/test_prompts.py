@@ -264,7 +264,7 @@ def test_what_cannot_complete_is_refused_at_once(values: Any) -> None:
 
 @looped
 async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
-    """A bug: each had its line, so that the answer was three times what was sent."""
+    """A bug: each line was a message, so that the answer was three times the input."""
     server = Server("s")
     server.prompts.add(lambda a="": a, name="greet")
     error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
@@ -279,7 +279,7 @@ async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
 
 
 async def filled_with(value: Any, **options: Any) -> Any:
-    """The messages of a prompt that returns this, or the error."""
+    """Return the messages of a prompt that returns this, or the error."""
     server = Server("s")
     server.prompts.add(lambda: value, name="it", **options)
     answer = await ask(server, "prompts/get", {"name": "it"})

@@ -171,7 +171,7 @@ async def chunks() -> AsyncIterator[bytes]:
 
 
 class Chunks:
-    """An async iterator that is no generator."""
+    """An async iterator that is not a generator."""
 
     def __init__(self) -> None:
         self.left = [b"b", b"a"]
@@ -321,7 +321,7 @@ async def test_variables_are_converted_and_what_cannot_be_is_not_found(revision:
 
 
 def shelf(folder: Path) -> Server:
-    """Templates whose handlers open what they are given, as the documentation shows it."""
+    """Templates whose handlers open a path, as the documentation shows it."""
     (folder / "notes").mkdir()
     (folder / "notes" / "a.md").write_text("inside")
     (folder / "secret").write_text("outside")
@@ -362,7 +362,7 @@ OUT = [
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_a_path_that_leaves_its_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
-    """A bug: `{name}` was given what was escaped in the URI, separators and all."""
+    """A bug: `{name}` got text that was escaped in the URI, separators included."""
     server = shelf(tmp_path)
     for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
         assert (await read(server, uri, revision))[0]["text"] == "inside"
@@ -631,7 +631,7 @@ async def test_a_search_finds_registered_resources_first_then_each_sources() -> 
 
 
 def test_registering_is_linear(caplog: pytest.LogCaptureFixture) -> None:
-    """Ten thousand resources: twice as many cost twice the calls."""
+    """Ten thousand resources: twice as many need twice the calls."""
     caplog.set_level(logging.ERROR)
 
     def calls(number: int) -> int:

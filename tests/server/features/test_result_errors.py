@@ -183,7 +183,7 @@ async def test_so_it_is_with_prompts(mistake: Callable[..., Any], said: str, cap
 
 @looped
 async def test_text_that_only_mentions_a_coroutine_is_sent() -> None:
-    """A tool may read a log in which somebody else forgot an await."""
+    """A tool may read a log with the text of a coroutine in it."""
     text = "ERROR <coroutine object fetch at 0x7f24cd3b6820> was never awaited"
     server = Server("s")
 
@@ -469,7 +469,7 @@ def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path:
 
 
 def unsent(value: Any, function: Any = None) -> str:
-    """What the log says of a tool that returned this."""
+    """Return what the log says about a tool that returned this."""
 
     async def run() -> str:
         server = Server("s")

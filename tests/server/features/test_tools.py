@@ -74,7 +74,7 @@ def wire(result: t.CallToolResult) -> Any:
 
 
 def sealed(function: Callable[..., Any], revision: str) -> Any:
-    """The result of a tool as this revision gets it, without what a revision adds to every result."""
+    """Return the result of a tool in this revision, without what a revision adds to every result."""
     server = Server("test")
     server.tools.add(function, name="it")
     result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
@@ -181,7 +181,7 @@ WRAPPED: list[tuple[Callable[[], Any], Any]] = [
 def test_older_revisions_get_a_value_wrapped_in_an_object(
     function: Callable[[], Any], value: Any, revision: str
 ) -> None:
-    """Their structured content and output schemas are objects; both incumbents send this shape."""
+    """Their structured content and output schemas are objects; both official SDKs send this shape."""
     assert sealed(function, revision)["structuredContent"] == {"result": value}
     assert sealed(function, "2026-07-28")["structuredContent"] == value
 
@@ -584,7 +584,7 @@ def test_a_result_of_its_own_is_wrapped_where_the_revision_takes_only_objects() 
 
 
 def test_a_quick_call_is_reported_like_any_other() -> None:
-    """Functions of arguments alone take a shorter way; what they answer is the same."""
+    """Functions whose parameters are all arguments take a shorter path, with the same result."""
 
     async def add(a: int, b: int) -> int:
         if a < 0:
@@ -756,7 +756,7 @@ WAV = b"RIFF\xff\0\0\0WAVE"
 
 
 def returned(value: Any, annotation: Any = None, **options: Any) -> Any:
-    """The result of a tool that returns this, with a return annotation unless there is None."""
+    """Return the result of a tool that returns this, with a return annotation unless it is None."""
 
     def it():  # type: ignore[no-untyped-def]
         return value

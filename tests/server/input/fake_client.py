@@ -106,7 +106,7 @@ class FakeClient:
             more = self.answers(reply["result"])
 
     def answers(self, result: Any) -> dict[str, Any]:
-        """What a stateless request is sent again with."""
+        """The params with which a stateless request is repeated."""
         responses = {}
         for key, question in result["inputRequests"].items():
             self.questions.append(question)
@@ -130,11 +130,11 @@ class FakeClient:
         self.wire.stream.data_received(json.dumps(message).encode() + b"\n")
 
     async def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call a tool, to its end; the result, or the error."""
+        """Call a tool until its end, and return the result or the error."""
         reply = await self.request("tools/call", {"name": name, "arguments": arguments})
         return reply.get("result", reply.get("error"))
 
     async def text(self, name: str, /, **arguments: Any) -> str:
-        """The text that a tool ends with."""
+        """Return the text of a tool's result."""
         result = await self.call(name, **arguments)
         return str(result["content"][0]["text"]) if "content" in result else str(result)

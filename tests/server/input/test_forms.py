@@ -266,7 +266,7 @@ def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, An
 
 
 class Written:
-    """A class that says its own JSON Schema, as a model of pydantic does."""
+    """A class with its own JSON Schema, as a model of pydantic has."""
 
     def __init__(self, properties: dict[str, Any], *required: str, **more: Any) -> None:
         self.schema = {"type": "object", "properties": properties, "required": list(required), **more}
@@ -283,7 +283,7 @@ class Written:
 
 
 def field_of(raw: dict[str, Any], **more: Any) -> Any:
-    """How a form says the one field of a schema."""
+    """Return how a form shows the one field of a schema."""
     return said(Written({"a": raw}, **more))["properties"]["a"]
 
 

@@ -81,7 +81,7 @@ def test_a_session_is_asked_on_the_stream_of_its_call(http: ServerThread) -> Non
 
 
 def next_message(wire: RawClient) -> Any:
-    """The next event that holds a message: a stream may open with one that holds none."""
+    """Return the next event with a message: a stream may begin with an event without one."""
     while not (message := wire.event()):
         continue
     return message

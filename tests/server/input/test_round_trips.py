@@ -40,7 +40,7 @@ class Who(msgspec.Struct):
 
 
 def filled(question: Any) -> Any:
-    """The answer of an agreeable client."""
+    """The answer of a user who agrees."""
     if question["method"] == "roots/list":
         return ROOTS
     if question["method"] == "sampling/createMessage":
@@ -1096,7 +1096,7 @@ async def test_no_answer_in_time_is_an_error() -> None:
 
 
 class Closed:
-    """A channel that takes no questions, as no transport of the handshake era should be."""
+    """A channel that refuses questions, which no transport of the handshake era should do."""
 
     multiplexed = True
 
@@ -1341,7 +1341,7 @@ async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten
 
 
 class Half:
-    """A channel that takes one question and no more."""
+    """A channel that accepts one question."""
 
     multiplexed = False
 

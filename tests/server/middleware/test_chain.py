@@ -18,7 +18,7 @@ from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 
 
 def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
-    """Add a hook; what it sees."""
+    """Add middleware, and return the list of what it sees."""
     seen: list[str] = []
 
     async def hook(call: Call, next: Next) -> Result:

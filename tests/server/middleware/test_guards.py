@@ -18,7 +18,7 @@ from wharfinger.server.middleware.guards import Times, Timing, limit_rate, limit
 
 
 class Clock:
-    """Seconds that go by when they are told to."""
+    """A clock that the test moves."""
 
     now = 100.0
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 def made(clock: Clock | None = None) -> Server:
-    """A server whose tool takes the seconds that it is asked to."""
+    """A server whose tool takes as many seconds as its argument says."""
     server = Server("s")
 
     @server.tool

@@ -672,7 +672,7 @@ def test_a_partial_is_described_by_its_function() -> None:
 
 
 def reported(function: Any, arguments: Any, **options: Any) -> str:
-    """What a tool says when it is called with this."""
+    """Return the result of a tool that is called with this."""
     server = Server("s")
     server.tools.add(function, name="it", **options)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))

@@ -16,7 +16,7 @@ from wharfinger.server.app import Server
 
 
 def schema_of(annotation: Any, default: Any = ...) -> Any:
-    """How a tool shows its one argument."""
+    """Return how a tool shows its one argument."""
 
     def it(a) -> str:  # type: ignore[no-untyped-def]
         return f"{type(a).__name__} {a}"
@@ -30,7 +30,7 @@ def schema_of(annotation: Any, default: Any = ...) -> Any:
 
 
 def said(annotation: Any, value: Any) -> str:
-    """What the tool says when it is called with this."""
+    """Return the result of the tool that is called with this."""
 
     async def it(a) -> str:  # type: ignore[no-untyped-def]
         return f"{type(a).__name__} {a}"

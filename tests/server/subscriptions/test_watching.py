@@ -29,7 +29,7 @@ UPDATED = "notifications/resources/updated"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coalesce for 2 ms: what is asked is order, not time."""
+    """Coalesce for 2 ms: these tests are about order, not time."""
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 0.002)
 
 
@@ -52,7 +52,7 @@ def notes(**options: Any) -> Server:
 
 
 def told(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
-    """What a client was told, without the acknowledgements."""
+    """Return the notifications of a client, without the acknowledgements."""
     return [
         (notice["method"].removeprefix("notifications/"), notice["params"].get("uri") if "params" in notice else None)
         for notice in wire.notices[since:]
@@ -61,7 +61,7 @@ def told(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
 
 
 async def after(server: Server, wire: Wire) -> list[tuple[str, Any]]:
-    """What was told up to now: behind it comes a change of `note://end`, which the client watches too."""
+    """Return the notifications up to now: the last one is a change of `note://end`, which the client watches too."""
     server.resource_updated("note://end")
     await wire.until(lambda: ("resources/updated", "note://end") in told(wire))
     return told(wire)[:-1]
@@ -147,7 +147,7 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
 
 
 def test_a_restarted_server_reports_changes_again() -> None:
-    """A change that was collected when the first run ended must not be in the way of the second's."""
+    """A change that waited at the end of the first run must not block those of the second."""
     server = notes()
 
     async def run() -> None:
@@ -293,7 +293,7 @@ async def test_all_together_watch_no_more_than_the_total_and_everybody_an_equal_
 
 @looped
 async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
-    """The first message of a subscription is its acknowledgement: without it the others would be no subscription's."""
+    """The first message of a subscription is its acknowledgement: the client cannot assign earlier ones."""
     server = notes()
     answer = await ask(server, "subscriptions/listen", {"notifications": {}}, channel=Recorder(full=True))
     assert answer["error"]["code"] == -32603
@@ -350,7 +350,7 @@ MISSING = ["note://gone", "page://10", "page://ten", "secret://x", "secret:stati
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
 async def test_a_subscription_to_what_is_missing_or_forbidden_is_refused_as_missing(revision: str, uri: str) -> None:
-    """security U01, U02: a watch on what may not be read would be an oracle for its changes."""
+    """security U01, U02: watching a resource that may not be read would reveal its changes."""
     server = guarded()
     answer = await ask(server, "resources/subscribe", {"uri": uri}, revision)
     assert answer["error"] == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
@@ -410,7 +410,7 @@ async def test_a_session_that_subscribes_before_it_has_confirmed_leaves_nothing_
 
 
 class Quay(Source):
-    """A source that writes down who is watched."""
+    """A source that records what is watched."""
 
     def __init__(self, scheme: str = "quay:", fails: bool = False) -> None:
         self.scheme = scheme
@@ -641,7 +641,7 @@ async def test_a_reader_that_is_behind_does_not_hold_up_the_others(caplog: pytes
 
 
 def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() -> None:
-    """What runs already must not need a restart for one more source."""
+    """Adding a source to a running server must not need a restart."""
 
     class Late(Source):
         def __init__(self) -> None:
@@ -672,7 +672,7 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
 
 
 class Seen(Source):
-    """Notes what it is asked."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -699,7 +699,7 @@ class Seen(Source):
 async def test_a_watch_begins_with_stat_whatever_is_around_reads(
     hook: str | None, asked: list[str], revision: str
 ) -> None:
-    """We demand it: from there a source reckons what its watcher has seen, and the next change is not lost."""
+    """A requirement of ours: `watch` is when a source begins to compare, and no later change is lost."""
 
     async def around(call: Call, next: Next) -> Any:
         return await next(call)
@@ -716,7 +716,7 @@ async def test_a_watch_begins_with_stat_whatever_is_around_reads(
 
 
 class Ear:
-    """A watcher of a `Watching`: the methods and URIs that it was told of."""
+    """A watcher of a `Watching`, with the methods and URIs of its notices."""
 
     def __init__(self, heard: list[tuple[Ear, str]]) -> None:
         self.heard = heard
@@ -730,7 +730,7 @@ class Ear:
 
 
 class Hall:
-    """A running `Watching` with so many watchers of `a:`, `b:` and the resources."""
+    """A running `Watching` with this many watchers of `a:`, `b:` and the resources."""
 
     def __init__(self, number: int) -> None:
         self.watching = Watching(lambda uri: None, lambda uri: None)
@@ -747,7 +747,7 @@ class Hall:
             await asyncio.sleep(0)
 
     async def until(self, number: int) -> None:
-        """Wait until so many were told."""
+        """Wait until this many notices were sent."""
         while len(self.heard) < number:
             await asyncio.sleep(0.001)
 
@@ -759,7 +759,7 @@ class Hall:
 async def test_a_change_after_a_pause_is_sent_in_the_next_turn_and_later_ones_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody waits for a change that comes alone."""
+    """A single change is not delayed."""
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 3600.0)
     hall = Hall(2)
     hall.watching.updated("a:")

@@ -39,7 +39,7 @@ class Confirmation:
 
 
 class Worker:
-    """One of several servers that share a store, with a short heartbeat, so that it soon sees what others wrote."""
+    """One of several servers that share a store, with a short heartbeat, so that it soon sees changes of the others."""
 
     def __init__(self, path: Path) -> None:
         self.server = server = Server("worker", limits=Limits(drain=0.05), task_store=f"sqlite:///{path}")

@@ -38,7 +38,7 @@ class Confirmation:
 
 
 class Client:
-    """A client that declares the extension in every request, on bare lines; what it is told of tasks is in `told`."""
+    """A client on bare lines that declares the extension in every request; `told` has its notifications about tasks."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -67,7 +67,7 @@ class Client:
         return await self.result("tasks/get", {"taskId": id})
 
     async def until(self, id: str, true: Callable[[Any], bool]) -> Any:
-        """Listen to a task until it stands so."""
+        """Listen to a task until it has this status."""
         number = self.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
         found: list[Any] = []
 
@@ -87,11 +87,11 @@ class Client:
         return found[0]
 
     async def end(self, id: str) -> Any:
-        """How a task ended."""
+        """Return how a task ended."""
         return await self.until(id, lambda state: state["status"] in ("completed", "failed", "cancelled"))
 
     async def asked(self, id: str, number: int = 1) -> Any:
-        """Wait until so many questions of a task are open."""
+        """Wait until this many questions of a task are open."""
         state = await self.until(id, lambda state: len(state.get("inputRequests", ())) == number)
         return state["inputRequests"]
 
@@ -122,7 +122,7 @@ def plain(state: Any) -> Any:
 
 
 class Harbour:
-    """A server whose tools wait for `go` and say what happened to them."""
+    """A server whose tools wait for `go` and record what happened to them."""
 
     def __init__(self, **options: Any) -> None:
         options = {"limits": Limits(drain=0.05), **options}
@@ -1084,7 +1084,7 @@ async def test_a_task_is_stored_before_its_call_is_answered_and_before_its_funct
 
 
 class Broken(MemoryStore):
-    """A store that fails when it is told to."""
+    """A store that fails when the test says so."""
 
     broken = False
 
@@ -1492,7 +1492,7 @@ async def test_a_listen_leaves_out_the_tasks_that_there_are_not() -> None:
 
 
 async def statuses(client: Client, id: str, last: str) -> None:
-    """Wait until the last that a listener was told of a task is this status."""
+    """Wait until the last notification about a task has this status."""
     await client.wire.until(
         lambda: any(
             notice["method"] == "notifications/tasks" and notice["params"]["status"] == last

@@ -23,19 +23,19 @@ Publish = Callable[..., Folder]
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told does not depend on how long it is waited for."""
+    """The reports do not depend on the delay."""
     for name, value in (("DEBOUNCE_MS", 10), ("STEP_MS", 5), ("RETRY_SECONDS", 0.1), ("LIST_DELAY_SECONDS", 0.03)):
         monkeypatch.setattr(file_watch, name, value)
 
 
 @pytest.fixture(params=["system", "polling"])
 def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Folder:
-    """The folder, watched by the system, and by looking again and again."""
+    """The folder, watched by the system and by polling."""
     return publish(charts, poll=0.02 if request.param == "polling" else None)
 
 
 def ready(source: Folder, charts: Path, told: Told) -> None:
-    """Wait until the watcher surely looks: what comes next is not found by the first look."""
+    """Wait until the watcher is certainly polling, so that the next change is not found by the first look."""
     (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
     source.watch(f"{source.uri}/README.md", told)
     told.wait_for(f"{source.uri}/README.md")
@@ -60,7 +60,7 @@ def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, told: To
 def test_a_change_between_the_acknowledgement_and_the_first_look_is_reported(
     live: Folder, charts: Path, told: Told
 ) -> None:
-    """A client writes as soon as its watch is acknowledged, long before a thread has looked."""
+    """A client writes as soon as its watch is acknowledged, long before a thread polls."""
     for path in ("tides.csv", "harbours/hull.ts"):
         live.watch(f"{live.uri}/{path}", told)
         (charts / path).write_text("quick")
@@ -135,7 +135,7 @@ def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, told: 
 
 
 def test_outside_of_the_folder_nothing_is_watched(publish: Publish, charts: Path, tmp_path: Path, told: Told) -> None:
-    """Not even through links, which the system's watcher would follow by itself."""
+    """Nor through links, which the system's watcher would follow."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "ledger.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")

@@ -157,7 +157,7 @@ PIECES = ["a", "b", "c", ".", " ", "é", "*", "*", "**", "?", "/", "/", "**/", "
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directories and files of every name, three deep where the names are short."""
+    """Directories and files with every name, three levels deep where the names are short."""
     root = tmp_path_factory.mktemp("ignored")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name in NAMES:
@@ -222,7 +222,7 @@ def test_what_is_ignored_is_what_git_ignores(repository: Path, top: str, inner: 
 @pytest.mark.parametrize("times", [1, 10, 70])
 @pytest.mark.parametrize("piece", ["*a", "**/a/", "a*", "[a-z]*", "*?"])
 def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
-    """`*a*a*a*a*a*a*a*a*a*a*a*a*b` took for ever, and held the interpreter meanwhile."""
+    """`*a*a*a*a*a*a*a*a*a*a*a*a*b` took for ever, and blocked the interpreter meanwhile."""
     began = time.process_time()
     for name in ("a" * 20, "a" * 250):
         assert judge(name, _=piece * 2 * times + "c\nc\n") == ""
@@ -253,7 +253,7 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
     ],
 )
 def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:
-    """A part of it might leave out the one line that withholds something."""
+    """A part of the file may lack the line that hides something."""
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
 
@@ -266,7 +266,7 @@ def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
 
 
 def test_a_hostile_file_in_a_published_folder_stops_no_caller(tmp_path: Path) -> None:
-    """Through the tree, as every listing and reading goes."""
+    """Through the tree, as listings and reads do."""
     (tmp_path / ".gitignore").write_text("*a" * 12 + "*b\n")
     (tmp_path / ("a" * 200)).touch()
     (tmp_path / "plain.txt").touch()

@@ -62,7 +62,7 @@ def listed(source: Folder) -> set[str]:
 def test_an_entry_that_is_not_a_file_is_left_out_and_refused_at_once(
     source: Folder, charts: Path, make: Make, name: str
 ) -> None:
-    """Named like a page, whose heading a list would read, and like the file of rules of every directory."""
+    """With the name of a page, whose heading a list would read, and with the name of an ignore file."""
     before = listed(source)
     make(charts / name)
     assert listed(source) == before
@@ -111,7 +111,7 @@ def test_a_name_that_is_not_text_is_listed_described_read_and_found(source: Fold
 
 @pytest.fixture
 def open_charts(charts: Path) -> Path:
-    """The folder, which everybody can reach."""
+    """The folder, readable for everyone."""
     for above in (charts, *charts.parents):
         with suppress(PermissionError):
             above.chmod(above.stat().st_mode | 0o555)
@@ -120,7 +120,7 @@ def open_charts(charts: Path) -> Path:
 
 @pytest.mark.parametrize("mode", [0, 0o111, 0o444])
 def test_a_directory_that_may_not_be_read_hides_nothing_else(open_charts: Path, mode: int) -> None:
-    """Without any right, without that to list, and without that to enter."""
+    """Without any permission, without that to list, and without that to enter."""
     closed = open_charts / "closed"
     closed.mkdir()
     (closed / "in.md").write_text("# In\n")
@@ -161,7 +161,7 @@ def test_a_folder_that_may_not_be_read_any_more_is_empty_and_not_found(open_char
 
 
 class Broken(Source):
-    """A source of which everything fails, as with a disk that is damaged."""
+    """A source in which everything fails, as on a damaged disk."""
 
     name, uri = "broken", "broken://disk"
 

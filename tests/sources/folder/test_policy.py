@@ -56,7 +56,7 @@ def make(root: Path, contents: dict[str, str]) -> None:
 
 @pytest.fixture
 def both(tmp_path: Path) -> tuple[Folder, Folder]:
-    """The whole folder, and one without what is hidden; a file of both is the same file (a hard link)."""
+    """The whole folder, and one without the hidden files. A file of both is the same file (a hard link)."""
     whole, rest = tmp_path / "whole", tmp_path / "rest"
     make(whole, SEEN)
     time.sleep(0.02)
@@ -68,7 +68,7 @@ def both(tmp_path: Path) -> tuple[Folder, Folder]:
 
 
 def answers(folder: Folder) -> list[tuple[str, Any]]:
-    """All that a folder says, each with the question."""
+    """Return all answers about a folder, each with its question."""
     found: list[tuple[str, Any]] = []
     for limit in (1, 2, 3, 1000):
         for name, page in (("page", folder.page), ("documents", folder.documents)):

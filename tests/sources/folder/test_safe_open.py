@@ -23,7 +23,7 @@ SECRET = "outside the wharf"
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A secret beside the folder, whose name begins as the folder's does."""
+    """A secret beside the folder, with a name that begins in the same way."""
     folder = tmp_path / "charts-private"
     folder.mkdir()
     (folder / "ledger.txt").write_text(SECRET)
@@ -31,7 +31,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 def assert_not_found(source: Folder, uri: str) -> None:
-    """Every way to ask gives the same answer as for what was never there."""
+    """Every request gets the same answer as for a file that never existed."""
     for ask in (source.read, source.stat, source.children):
         with pytest.raises(ResourceNotFound) as caught:
             ask(uri)
@@ -113,7 +113,7 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(source: Folder, charts
 
 
 def test_a_fifo_that_replaces_a_file_does_not_hang(charts: Path) -> None:
-    """Even if it does so between the look and the opening, which is forced here by opening it as if looked at."""
+    """Even if it is swapped between the check and the opening, which this test forces."""
     os.mkfifo(charts / "fifo")
     root = open_root(str(charts))
     with pytest.raises(NotServed), missing_as_not_served():

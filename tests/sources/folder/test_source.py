@@ -522,7 +522,7 @@ def as_vscode(source: Folder, directory: str) -> dict[str, str]:
 
 
 def test_vscode_shows_a_large_file_with_the_notice_of_the_next_window(charts: Path) -> None:
-    """Its `_readURI` joins all contents whose path is that of the URI, whatever their query."""
+    """Its `_readURI` joins all contents whose path is that of the URI, with any query."""
     (charts / "tides.log").write_text("high\n" * 100_000)
     source = files(charts, max_size=100_000)
     uri = f"{source.uri}/tides.log"

@@ -107,7 +107,7 @@ def apply(root: bytes, change: tuple[str, bytes]) -> None:
 
 
 def identity(resource: Resource) -> tuple[str, bool]:
-    """A file in the place of a directory is another resource, elsewhere in the order."""
+    """A file instead of a directory is another resource, at another position."""
     return resource.uri, resource.mime_type == DIRECTORY
 
 
@@ -121,7 +121,7 @@ def whole(source: Folder) -> list[tuple[str, bool]]:
 def test_pages_joined_hold_all_that_stayed_once_and_in_order(
     start: list[bytes], changes: list[list[tuple[str, bytes]]], limit: int
 ) -> None:
-    """Whatever comes and goes between two pages."""
+    """While entries are added and removed between two pages."""
     with tempfile.TemporaryDirectory() as temporary:
         root = os.fsencode(temporary) + b"/root"
         os.mkdir(root)

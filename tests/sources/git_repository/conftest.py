@@ -65,7 +65,7 @@ class Work:
         return self
 
     def commit(self, message: str = "Change", **files: str | bytes) -> str:
-        """Commit these files and all else that changed; `a__b` is a.b. Return the commit's name."""
+        """Commit these files and all other changes; `a__b` is a.b. Return the commit's name."""
         for name, content in files.items():
             self.write(name.replace("__", "."), content)
         self.git("add", "-A")

@@ -114,7 +114,7 @@ class History(Work):
         return every[:: max(1, len(every) // most)]
 
     def objects(self) -> Iterator[GitObject]:
-        """All objects, also those that nothing leads to; a few at a time."""
+        """All objects, also unreachable ones; a few at a time."""
         group: list[str] = []
         size = 0
         for line in self.lines("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objectsize)"):
@@ -185,7 +185,7 @@ def write(path: bytes, content: bytes, mode: bytes = b"100644") -> bytes:
 
 
 def fill_with_oddities(work: History) -> None:
-    """Fill an empty repository with everything that is rare."""
+    """Fill an empty repository with rare cases."""
     stream = Stream()
     modules = [(digits * 7)[: work.digits].encode() for digits in ("1234567890", "abcdef1234")]
     first = stream.commit(
@@ -236,7 +236,7 @@ def fill_with_oddities(work: History) -> None:
 
 
 def _put_objects(work: History) -> None:
-    """Objects that only other programs make: old modes, signatures, encodings, tags of anything."""
+    """Objects that only other programs write: old modes, signatures, encodings, tags of anything."""
     blob, tree, parent = (work.git("rev-parse", name) for name in ("main:again.txt", "main~3^{tree}", "main"))
     raw = bytes.fromhex(blob)
     modes = (b"100664 a", b"100600 b", b"100755 c", b"100644 d", b"120000 e", b"160000 f")
@@ -287,7 +287,7 @@ def hard_to_inflate(number: int) -> list[bytes]:
 
 
 def fill_with_deltas(work: History) -> None:
-    """Fill an empty repository with contents that are alike, in chains of up to 200 deltas."""
+    """Fill an empty repository with similar contents, in chains of up to 200 deltas."""
     chance = random.Random(3)
     stream = Stream()
     bodies = {
@@ -369,7 +369,7 @@ class Published:
         return self._result(self.source.children(uri, after, limit))
 
     def complete(self, template: str, argument: str, value: str, context: dict[str, str]) -> Sequence[str]:
-        """What completes a variable."""
+        """Return the completions of a variable."""
         return self._result(self.source.complete(template, argument, value, context))
 
     def search(self, query: str) -> list[Hit]:
@@ -384,7 +384,7 @@ class Published:
         self._loop.call_soon_threadsafe(self.source.watch, uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Watch it no more."""
+        """Stop watching a URI."""
         self._loop.call_soon_threadsafe(self.source.unwatch, uri)
 
     def close(self) -> None:
@@ -426,7 +426,7 @@ def bytes_of(contents: t.ResourceContents) -> bytes:
 
 
 def equals(contents: t.ResourceContents, data: bytes) -> bool:
-    """Whether a content stands for these bytes."""
+    """Return whether a content stands for these bytes."""
     found = bytes_of(contents)
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
     return found == data or (contents.text is not UNSET and data in [mark + found for mark in marks])

@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 
 def blamed(source: Published, uri: str) -> list[tuple[str, int, str]]:
-    """Of each line the beginning of its commit's name, its number and its text, of all windows."""
+    """For each line, return the beginning of its commit's name, its number and its text, from all windows."""
     found: list[tuple[str, int, str]] = []
     for window in windows(source, uri):
         oid = ""
@@ -110,7 +110,7 @@ def test_a_rename_is_named(made: History) -> None:
 
 
 def test_odd_names_and_contents_are_blamed(made: History) -> None:
-    """Names byte for byte; texts in UTF-16 have no lines for git."""
+    """Names byte for byte; git finds no lines in texts in UTF-16."""
     with Published(made.path) as source:
         for number, name in enumerate(NAMES):
             part = "".join([f"%{byte:02X}" for byte in name])
@@ -124,7 +124,7 @@ def test_odd_names_and_contents_are_blamed(made: History) -> None:
 
 
 def test_what_cannot_be_blamed_says_why(made: History) -> None:
-    """Folders, binary files, links and submodules; windows that are none."""
+    """Folders, binary files, links and submodules; invalid windows."""
     with Published(made.path) as source:
         for path, words in (
             ("texts", "of one file"), ("", "of one file"), ("large.bin", "no lines"), ("link", "of one file"),
@@ -139,7 +139,7 @@ def test_what_cannot_be_blamed_says_why(made: History) -> None:
 
 
 def test_the_version_changes_with_the_file_and_not_with_others(history: Work) -> None:
-    """Watchers of a blame hear of no other commit."""
+    """Watchers of a blame get no other commits."""
     with Published(history.path) as source:
         uri = "git://repo/blame/main/hull.txt"
         first = source.version(uri)
@@ -189,7 +189,7 @@ def found(source: Published, uri: str) -> list[tuple[str, int]]:
     "text", ["row", "ROW 14, changed", "called", "(a+)+$", ".*", "--all", "-e", "'; touch x", "\u0436"]
 )
 def test_lines_with_a_text_are_those_that_git_greps(made: History, text: str) -> None:
-    """Literally, without regard to case, of all files that are text."""
+    """Literally, ignoring case, in all text files."""
     rev = "main~2"
     printed = made.output("grep", "-F", "-I", "-i", "-n", "-z", "-e", text, rev, check=False)
     rows = re.findall(rb"main~2:([^\0]*)\0(\d+)\0[^\n]*\n", printed)

@@ -19,7 +19,7 @@ URI = "git://repo/changes"
 
 
 def applied(history: Work, patch: bytes, index: Path) -> str:
-    """The tree that a patch makes of HEAD."""
+    """Return the tree that results from a patch on HEAD."""
     git = History(history.path)
     index.unlink(missing_ok=True)
     git.output("read-tree", "HEAD", GIT_INDEX_FILE=str(index))
@@ -36,7 +36,7 @@ def committed(history: Work, index: Path) -> str:
 
 
 def test_nothing_is_changed_at_first(history: Work) -> None:
-    """Also where the times of files are other ones."""
+    """Also if the times of files differ."""
     with Published(history.path) as source:
         assert source.told(URI).startswith(f"Nothing is changed since main ({history.head[:12]})")
         os.utime(history.path / "hull.txt", ns=(1, 1))
@@ -72,7 +72,7 @@ def test_changes_are_listed_as_git_status_does(history: Work) -> None:
 
 
 def test_changes_are_a_patch_that_git_applies(work: Work, tmp_path: Path) -> None:
-    """Of every kind of content; and nothing of the repository is written."""
+    """For every kind of content, without writing to the repository."""
     for number, (old, _) in enumerate(CHANGES):
         work.write(f"texts/{number:02}.txt", old)
     work.write("gone.txt", "gone\n").write('odd \t"na\nme".txt', "odd\n").write("caf\udce9.txt", "odd\n")
@@ -119,7 +119,7 @@ def test_a_change_of_the_same_size_in_the_same_moment_is_seen(work: Work) -> Non
 
 
 def test_watchers_hear_of_changes_in_the_working_tree(history: Work) -> None:
-    """Though no reference moves; and of each further one."""
+    """Although no reference moves; and for each further change."""
     with Published(history.path, every=0.05) as source:
         told = Told()
         source.stat(URI)
@@ -141,7 +141,7 @@ def test_watchers_hear_of_changes_in_the_working_tree(history: Work) -> None:
 
 
 def test_a_conflict_does_not_hide_other_changes(history: Work) -> None:
-    """Of a merge that stopped."""
+    """During a merge that stopped."""
     history.git("checkout", "-q", "-b", "side", "HEAD~1")
     history.commit("Side", hull__txt="side\n")
     history.git("checkout", "-q", "main")
@@ -156,7 +156,7 @@ def test_a_conflict_does_not_hide_other_changes(history: Work) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are POSIX's")
 def test_nothing_outside_of_the_working_tree_is_read(history: Work, tmp_path: Path) -> None:
-    """A folder that became a link, a file that became a link or a pipe: as git, which does not follow them."""
+    """A folder that became a link, and a file that became a link or a pipe: as in git, which does not follow them."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "tides.md").write_text("secret\n")
@@ -175,7 +175,7 @@ def test_nothing_outside_of_the_working_tree_is_read(history: Work, tmp_path: Pa
 
 
 def test_a_repository_without_a_working_tree_says_so(history: Work, tmp_path: Path) -> None:
-    """Bare, or without commits; and paths that are none."""
+    """In a bare repository, or without commits; and invalid paths."""
     history.git("clone", "-q", "--bare", str(history.path), str(tmp_path / "bare.git"))
     with Published(tmp_path / "bare.git") as source, pytest.raises(InvalidArgument, match="bare"):
         source.read(URI)

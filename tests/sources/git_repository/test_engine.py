@@ -91,7 +91,7 @@ def test_names_are_resolved_or_refused(history: Work, private: Private) -> None:
 
 
 def test_a_damaged_object_disturbs_no_other_read(history: Work, private: Private) -> None:
-    """Requested together, each caller gets its own result."""
+    """If they are requested together, each caller gets its own result."""
     sound = [each.oid for each in all_objects(history)]
     damaged = history.put("blob", os.urandom(50_000))
     file = history.path / ".git/objects" / damaged[:2] / damaged[2:]
@@ -118,7 +118,7 @@ def test_a_damaged_object_disturbs_no_other_read(history: Work, private: Private
 
 
 def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -> None:
-    """From outside, while it is idle and while it is asked."""
+    """From outside, while it is idle and during a request."""
 
     async def read() -> None:
         reader = ObjectReader(private(history))
@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -
 
 
 def test_commands_end_at_their_bounds(history: Work, private: Private) -> None:
-    """Of output, at its value and one beyond; of time."""
+    """Bounds of output, at the value and one above; of time."""
 
     async def run() -> None:
         place = private(history)

@@ -235,7 +235,7 @@ _COMPARED: dict[str, Callable[[History, Published, GitObject], None]] = {
 
 
 def test_what_is_made_has_objects_that_are_hard_to_read(tmp_path: Path) -> None:
-    """That the test above can fail: of many loose objects the first 128 bytes inflate to nothing."""
+    """Check that the test above can fail: of many loose objects the first 128 bytes inflate to nothing."""
     if GIT is None:
         absent("git")
     loose = [path.read_bytes() for path in _odd(tmp_path / "odd").path.glob("objects/??/*")]
@@ -288,7 +288,7 @@ def test_files_that_were_just_committed_are_read(tmp_path: Path) -> None:
 
 
 def _changed(history: History, old: str, new: str) -> set[tuple[str, bytes]]:
-    """The paths that differ, as git has them, with a move as a deletion and an addition."""
+    """Return the paths that differ, as git lists them, with a move as a deletion and an addition."""
     fields = history.output("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new).split(b"\0")[:-1]
     return {
         ("M" if status == b"T" else status.decode(), path)
@@ -361,7 +361,7 @@ def test_differences_between_far_revisions_are_patches(history: History, source:
 
 
 def _applied(history: History, source: Published, uri: str, old: str, new: str, index: Path) -> str:
-    """Why a difference does not make one tree of the other; empty if it does, or if git cannot compare them either."""
+    """Return why a difference does not turn one tree into the other; empty if it does, or if git cannot compare."""
     try:
         patch = b"".join(map(bytes_of, windows(source, uri)))
     except GitFailed as error:  # an incomplete clone
@@ -518,7 +518,7 @@ def test_a_client_of_the_served_repository_reads_what_git_reads(tmp_path: Path, 
 
 
 def test_a_copy_of_a_repository_reads_alike(tmp_path: Path) -> None:
-    """Nothing that is read depends on where the repository is, or on how its objects are stored."""
+    """No answer depends on where the repository is, or on how its objects are stored."""
     if GIT is None:
         absent("git")
     history = _odd(tmp_path / "odd")

@@ -63,7 +63,7 @@ def command_of(pid: int) -> str:
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> None:
-    """Wait until something is so."""
+    """Wait for a condition."""
     ends = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
@@ -71,7 +71,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> 
 
 
 def reads(source: Published, uri: str, text: str) -> bool:
-    """Whether this text is read now."""
+    """Return whether this text is read now."""
     try:
         return source.told(uri) == text
     except WharfingerError:
@@ -127,7 +127,7 @@ def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source:
 
 
 def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_path: Path) -> None:
-    """Another one at the same place, with other objects; of the old one nothing is read any more."""
+    """Another repository at the same path, with other objects; the old one is not read any more."""
     old = history.head
     assert source.told(HULL) == "five\nfathoms\n"
     shutil.rmtree(history.path)
@@ -139,7 +139,7 @@ def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_pa
 
 
 def test_a_branch_that_is_forced_back_is_read_at_its_new_place(work: Work, tmp_path: Path) -> None:
-    """A push with force; what it dropped stays until it is pruned, and is missing then."""
+    """After a forced push, dropped commits stay until they are pruned."""
     work.commit("Begin", hull__txt="one\n")
     work.git("clone", "-q", "--bare", str(work.path), str(tmp_path / "served.git"))
     served = Work(tmp_path / "served.git")
@@ -186,7 +186,7 @@ PACKING: dict[str, list[list[str]]] = {
 
 @pytest.mark.parametrize("name", list(PACKING))
 def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> None:
-    """Of files that exist at every moment each read succeeds, and is exact; commits arrive meanwhile."""
+    """For files that always exist, each read succeeds and is exact while commits arrive."""
     contents = {f"part{number:02}.txt": (f"part {number}\n" * (number * 50 + 1)) for number in range(30)}
     for file, text in contents.items():
         work.write(file, text)
@@ -236,7 +236,7 @@ def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> No
 
 
 def test_reads_survive_that_processes_are_killed(history: Work, source: Published) -> None:
-    """Those that were under way are asked for again: one killed process costs no answer."""
+    """Pending requests are sent again: a killed process costs no answer."""
     blobs = {history.put("blob", b"%d\n" % number * 500): b"%d\n" % number * 500 for number in range(200)}
     source.read(HULL)
     for _ in range(5):
@@ -269,7 +269,7 @@ def test_a_process_that_hangs_is_replaced(history: Work, source: Published, monk
 
 
 def _fake_git(folder: Path, script: str) -> Path:
-    """A program called git in a folder of its own; `$GIT` is the real one."""
+    """A program called git in a separate folder; `$GIT` is the real one."""
     folder.mkdir(exist_ok=True)
     program = folder / "git"
     program.write_text(f"#!/bin/sh\nGIT='{GIT}'\n{script}\n")
@@ -281,7 +281,7 @@ def _fake_git(folder: Path, script: str) -> Path:
 def test_a_command_that_hangs_is_ended_and_others_are_answered(
     history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log that never ends: its reader hears of that, and files are read meanwhile."""
+    """An endless log: its reader gets an error, and files are read meanwhile."""
     script = 'case " $* " in *" log "*|*" rev-list "*) exec sleep 1000;; esac\nexec "$GIT" "$@"'
     _fake_git(tmp_path / "bin", script)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -296,7 +296,7 @@ def test_a_command_that_hangs_is_ended_and_others_are_answered(
 
 @pytest.mark.timeout(120)
 def test_processes_that_stay_never_exceed_their_bound(work: Work, tmp_path: Path) -> None:
-    """Many repositories in one server, all read at once: those that were used least end first."""
+    """Many repositories in one server, all read at once: the least recently used processes end first."""
     for number in range(20):
         work.write(f"file{number:02}.txt", f"{number}\n")
     work.commit("Begin")
@@ -397,7 +397,7 @@ def test_a_git_that_is_too_old_is_refused_in_one_line(
 
 
 def test_without_git_it_is_refused_in_one_line(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is needed is named."""
+    """The error names what is needed."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnusableSource, match=r"needs git 2\.39\.5"):
         git(history.path)
@@ -440,7 +440,7 @@ def test_a_git_that_disappears_is_reported_and_returns(
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_ends_leaves_no_process(history: Work, tmp_path: Path, ending: signal.Signals) -> None:
-    """Ctrl-C, a request to end, and the kind of end that nobody can prepare for."""
+    """Ctrl-C, SIGTERM, and SIGKILL."""
     (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "wharfinger", "serve", "--http", "127.0.0.1:0", f"repo=git:{history.path}"],
@@ -471,7 +471,7 @@ def test_a_server_that_ends_leaves_no_process(history: Work, tmp_path: Path, end
 
 
 def test_closing_and_opening_again_works(history: Work) -> None:
-    """What `close` ended is started again by the next read; a second source is not disturbed."""
+    """The next read starts what `close` ended; a second source is not affected."""
     with Published(history.path) as one, Published(history.path) as other:
         for _ in range(3):
             assert one.told(HULL) == other.told(HULL) == "five\nfathoms\n"

@@ -37,7 +37,7 @@ async def _watch(client: Client, uri: str, began: asyncio.Event, told: Callable[
 
 
 async def _try_it(client: Client, work: Work) -> list[float]:
-    """List, read, complete and watch; the seconds from each commit until it was told."""
+    """List, read, complete and watch. Returns the seconds from each commit to its notice."""
     listed = [resource.uri for resource in await client.list_resources()]
     assert listed[0] == "git://repo"
     assert "git://repo/tree/HEAD/hull.txt" in listed

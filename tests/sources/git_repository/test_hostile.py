@@ -129,7 +129,7 @@ def uris_of(source: Published) -> list[str]:
 
 
 def drive(source: Published) -> dict[str, list[bytes]]:
-    """Ask everything that can be asked. Return what is read, by URI; that something is refused is an answer too."""
+    """Make every possible request. Return the contents by URI; a refusal is also an answer."""
     found: dict[str, list[bytes]] = {}
     for uri in uris_of(source):
         for ask in (source.stat, source.version):
@@ -161,7 +161,7 @@ def drive(source: Published) -> dict[str, list[bytes]]:
 
 
 def _watch(source: Published) -> None:
-    """Watch for a round."""
+    """Watch for one round of polling."""
     changed = threading.Event()
     uris = (source.uri, f"{source.uri}/tree/HEAD/hull.txt", None)
     for uri in uris:
@@ -173,7 +173,7 @@ def _watch(source: Published) -> None:
 
 @pytest.fixture(scope="module")
 def honest(template: Path) -> dict[str, list[bytes]]:
-    """What is read of the repository as it is, without a trap."""
+    """The answers of the unchanged repository, without a trap."""
     with Published(template, every=0.02) as source:
         found = drive(source)
     read = [uri for uri, contents in found.items() if contents not in ([b"ResourceNotFound"], [b"InvalidArgument"])]
@@ -182,7 +182,7 @@ def honest(template: Path) -> dict[str, list[bytes]]:
 
 
 def published(path: Path) -> dict[str, list[bytes]] | None:
-    """Everything that is read of a repository; None if it is refused as a whole."""
+    """Return all answers of a repository; None if it is refused."""
     try:
         source = Published(path, every=0.02)
     except UnusableSource as error:
@@ -435,7 +435,7 @@ def set_trap(trap: Trap, work: Work, tmp_path: Path) -> Path:
 
 
 def spring(trap: Trap, work: Work) -> None:
-    """Use plain git; whether it succeeds is of no interest."""
+    """Use plain git; whether it succeeds does not matter."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(work.path.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
     for name in ("AUTHOR", "COMMITTER"):
         clean |= {f"GIT_{name}_NAME": "A", f"GIT_{name}_EMAIL": "a@b"}
@@ -456,7 +456,7 @@ def spring(trap: Trap, work: Work) -> None:
 def test_no_program_that_a_repository_names_is_run(
     work: Work, tmp_path: Path, honest: dict[str, list[bytes]], name: str
 ) -> None:
-    """Decided by us: security G03, G05, G08. And what is read is the same as without the trap."""
+    """Decided by us: security G03, G05, G08. The answers are the same as without the trap."""
     trap = TRAPS[name]
     sprung = set_trap(trap, work, tmp_path)
     sprung.unlink(missing_ok=True)
@@ -528,7 +528,7 @@ def test_no_program_that_the_environment_names_is_run(
 def test_a_program_called_git_in_the_repository_is_not_run(
     work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A PATH with the present folder in it finds it first."""
+    """Git would be found there first in a PATH with the current folder in it."""
     sprung = set_trap(Trap(), work, tmp_path)
     _executable(work.path / "git", str(tmp_path / "program"))
     monkeypatch.chdir(work.path)
@@ -611,7 +611,7 @@ def test_configuration_changes_no_answer(work: Work, honest: dict[str, list[byte
 
 
 def test_mailmaps_grafts_and_replacements_change_no_name(work: Work) -> None:
-    """What is read of a commit is what its object says; plain git shows otherwise."""
+    """A commit is read from its object; plain git shows something else."""
     evil = work.git("commit-tree", "main^{tree}", "-m", "Replaced")
     work.git("replace", work.git("rev-parse", "main"), evil)
     assert "Replaced" in work.git("log", "-1", "main")
@@ -688,7 +688,7 @@ def _is_read(source: Published, uri: str) -> bool:
 
 
 def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> None:
-    """Put links to another repository in the place of what this one has."""
+    """Replace parts of this repository by links to another one."""
     pairs = [(inside / name, outside / name)]
     if name == "objects/xx":
         pairs = [(inside / "objects" / oid[:2], outside / "objects" / oid[:2]) for oid in (blob, secret)]
@@ -718,7 +718,7 @@ def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> Non
     ],
 )  # fmt: skip
 def test_a_pipe_instead_of_a_file_blocks_no_caller(work: Work, name: str) -> None:
-    """Opening a pipe waits for a writer, who never comes."""
+    """Opening a pipe would wait for a writer for ever."""
     path = work.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -789,7 +789,7 @@ def _number(value: int) -> bytes:
 
 
 def _copies(base: int, times: int) -> Packed:
-    """A delta that copies all of its base, so many times."""
+    """A delta that copies its whole base, this many times."""
     if base > 0xFFFFFF:
         steps = range(0, base, 0xFFFFFF)
         copy = b"".join(
@@ -863,7 +863,7 @@ def measured(work: Work, *uris: str) -> tuple[list[str], int, int]:
 
 @pytest.mark.parametrize("name", list(BOMBS))
 def test_a_bomb_uses_little_memory_and_is_reported(work: Work, name: str) -> None:
-    """Decided by us: security G10: what is made on the way counts too."""
+    """Decided by us: security G10: intermediate objects count, too."""
     names, size = write_pack(work.path / ".git/objects/pack", BOMBS[name]())
     assert size < 40_000
     target = names[-1]
@@ -878,7 +878,7 @@ def test_a_bomb_uses_little_memory_and_is_reported(work: Work, name: str) -> Non
 
 
 def test_the_bombs_work(work: Work) -> None:
-    """That the test above can fail: git without a limit needs 2 GiB for what it says to have ten bytes."""
+    """Check that the test above can fail: git without a limit needs 2 GiB for an object that declares ten bytes."""
     names, size = write_pack(work.path / ".git/objects/pack", _small_bomb())
     assert size < 300
     checked = work.git("cat-file", "--batch-check", data=names[-1].encode())
@@ -965,7 +965,7 @@ def test_git_is_asked_for_the_times_of_tags_only_if_there_are_any(
 
 
 class Recorder:
-    """A program called `git`, found before the others, that sends its arguments here and becomes git."""
+    """A program called `git`, found before the others, that sends its arguments here and then runs git."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arguments: set[str] = set()
@@ -979,13 +979,13 @@ class Recorder:
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
     def look(self) -> None:
-        """Take what has come."""
+        """Return what has been received."""
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, 1 << 16):
                 self.arguments |= set(os.fsdecode(data).split("\0"))
 
     def close(self) -> None:
-        """Let nobody send any more."""
+        """Stop receiving."""
         os.close(self._descriptor)
 
 

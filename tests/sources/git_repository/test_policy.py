@@ -33,7 +33,7 @@ def is_hidden(path: str) -> bool:
 
 
 class Pair:
-    """The whole repository, and one without what is hidden, with the same commits otherwise."""
+    """The whole repository, and one without the hidden files but with the same commits."""
 
     def __init__(self, folder: Path) -> None:
         self.works = [Work(folder / name / "harbour").init() for name in ("whole", "rest")]

@@ -107,7 +107,7 @@ def grow(work: Work, shape: list[int]) -> None:
 def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
     growing: tuple[Work, ServedGit], shape: list[int], limit: int, meanwhile: list[int]
 ) -> None:
-    """The windows of a log are of the moment at which it began."""
+    """The windows of a log show the moment at which it began."""
     work, source = growing
     grow(work, shape)
     expected = set(work.git("rev-list", "main").split("\n"))

@@ -224,7 +224,7 @@ def test_a_bare_repository_is_published(history: Work, publish: Publish, tmp_pat
 
 
 def test_git_files_planted_in_a_work_tree_are_not_read(history: Work, publish: Publish) -> None:
-    """As git does: `.git` outweighs what looks like a bare repository around it."""
+    """As in git: `.git` takes precedence over a bare repository around it."""
     for name in ("HEAD", "config", "objects/x", "refs/x"):
         history.write(name, "ref: refs/heads/evil\n")
     assert publish(history, label="repo").describe().startswith("main at")
@@ -240,7 +240,7 @@ def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, t
 
 
 def _outside(directory: Path, tmp_path: Path) -> Path:
-    """The git directory of a worktree as it would be outside of another repository."""
+    """The git directory of a worktree, outside its repository."""
     copy = tmp_path / "copied"
     copy.mkdir()
     for name in ("objects", "refs"):
@@ -325,7 +325,7 @@ def test_a_folder_without_a_repository_is_refused_with_advice(history: Work, tmp
     ],
 )
 def test_formats_that_are_not_known_are_refused(history: Work, config: str, words: str) -> None:
-    """As git does: an extension that is not known may change everything."""
+    """As in git: an unknown extension may change everything."""
     history.write(".git/config", config)
     with pytest.raises(UnusableSource, match=words):
         git(history.path)
@@ -648,7 +648,7 @@ def test_deltas_of_each_other_end(work: Work, publish: Publish) -> None:
 
 
 def test_a_chain_of_deltas_that_each_make_much_is_stopped(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10: what is made on the way counts, not only what comes out."""
+    """Decided by us: security G10: intermediate objects count, not only the result."""
     size = 30 << 20
     copies = (number(size) + number(size)) + b"".join(
         bytes((0xFF,)) + at.to_bytes(4, "little") + min(0xFFFF, size - at).to_bytes(3, "little")
@@ -718,7 +718,7 @@ def test_a_shallow_clone_ends_where_it_is_cut(history: Work, publish: Publish, t
 
 
 def test_an_encoding_that_a_commit_names_is_only_used_where_it_is_one(work: Work, publish: Publish) -> None:
-    """Decided by us: Python knows encodings that are slow, or none of text."""
+    """Decided by us: some encodings of Python are slow, or not for text."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
     for encoding, expected in (
@@ -738,7 +738,7 @@ def test_an_encoding_that_a_commit_names_is_only_used_where_it_is_one(work: Work
     "when", ["9" * 30 + " +0000", "-99999999999 -9999", "1e9 +0000", "", "9" * 5_000 + " +1", "253402300800 +0000"]
 )
 def test_times_that_cannot_be_are_shown_as_far_as_they_can(work: Work, publish: Publish, when: str) -> None:
-    """Decided by us: a commit may say any time."""
+    """Decided by us: a commit may have any time."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
     person = f"A <a@b> {when}\n"
@@ -752,7 +752,7 @@ def test_times_that_cannot_be_are_shown_as_far_as_they_can(work: Work, publish: 
 
 
 def test_reading_does_not_change_the_repository(history: Work, publish: Publish) -> None:
-    """Decided by us: not even the times of files."""
+    """Decided by us: not even the times of files change."""
 
     def state() -> dict[str, tuple[int, int]]:
         found = {}

@@ -133,7 +133,7 @@ def test_the_log_of_a_path_is_found_in_time(source: ServedGit, long: Work) -> No
 
 
 def test_looking_at_a_thousand_branches_costs_little(source: ServedGit) -> None:
-    """What makes polling good enough."""
+    """This makes polling cheap enough."""
     source.references()
     time.sleep(0.15)
     source.references()
@@ -165,7 +165,7 @@ def test_a_tree_of_many_entries_is_paged(work: Work, publish: Callable[..., Serv
 
 
 def test_a_large_blob_is_read_in_windows_of_constant_memory(work: Work, publish: Callable[..., ServedGit]) -> None:
-    """256 MiB, at any place; whether in a file of its own or in a pack."""
+    """256 MiB, at any offset, in a loose object or in a pack."""
     line = b"0123456789abcde\n"
     with (work.path / "large.txt").open("wb") as file:
         for _ in range(256):

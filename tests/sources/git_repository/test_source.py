@@ -122,7 +122,7 @@ def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history
 
 
 def test_a_move_is_reported_as_one(history: Work, publish: Publish) -> None:
-    """Decided by us: of files whose content stays."""
+    """Decided by us: for files whose content stays."""
     history.git("mv", "hull.txt", "keel.txt")
     history.commit("Rename")
     source = publish(history, label="repo")
@@ -145,7 +145,7 @@ def test_differences_are_what_git_applies(source: ServedGit, history: Work, tmp_
 
 
 def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -> None:
-    """Each path once, in order; the windows stay what they are while commits arrive."""
+    """Each path once, in order; the windows stay the same while commits arrive."""
     for number in range(40):
         history.write(f"part{number % 4}/{number:02}.txt", f"line {number}\n" * 3_000)
     history.commit("Write much")
@@ -277,7 +277,7 @@ def test_completion(source: ServedGit, history: Work) -> None:
 
 
 def test_search_finds_paths_messages_and_text(source: ServedGit, history: Work) -> None:
-    """Where no index is kept."""
+    """Without an index."""
     assert [hit.uri for hit in source.found("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
     assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.found("tides.md", 10)]
     hits = source.found("table ports", 10)
@@ -285,7 +285,7 @@ def test_search_finds_paths_messages_and_text(source: ServedGit, history: Work) 
 
 
 def test_documents_are_files_and_messages(source: ServedGit, history: Work) -> None:
-    """What an index is made of."""
+    """These documents are indexed."""
     documents, key = source.documents(None, 100)
     assert key is None
     assert [document.uri for document in documents[:5]] == [
@@ -475,7 +475,7 @@ def test_a_clone_that_becomes_deeper_shows_more_at_once(history: Work, publish: 
 
 
 def test_a_repository_that_disappears_is_reported(history: Work, publish: Publish) -> None:
-    """Never as one that is empty."""
+    """Never as an empty one."""
     source = publish(history, label="repo")
     assert source.page(None, 10)[0]
     history.path.rename(history.path.with_name("elsewhere"))

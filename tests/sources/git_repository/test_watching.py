@@ -23,13 +23,13 @@ def watched(source: ServedGit, *uris: str | None) -> Told:
 
 
 def quiet(told: Told, seconds: float = 1.0) -> list[str | None]:
-    """What is told in some time in which nothing should be."""
+    """Return the reports within a time in which there should be none."""
     time.sleep(seconds)
     return told.changes
 
 
 def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, history: Work) -> None:
-    """A file at a branch only when it is another there."""
+    """A file at a branch only if it differs there."""
     log = "git://repo/log/HEAD"
     told = watched(source, FILE, OTHER, TREE, log, None)
     began = time.monotonic()
@@ -43,7 +43,7 @@ def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, histo
 
 
 def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit, history: Work) -> None:
-    """Also what was not there when the watch began."""
+    """Also one that did not exist when the watch began."""
     top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
     told = watched(source, top, FILE)
     source.watch(new, told)
@@ -80,7 +80,7 @@ def test_packing_reports_nothing(source: ServedGit, history: Work) -> None:
 
 
 def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) -> None:
-    """Whatever HEAD is on the way, the branch is told when it moves."""
+    """Wherever HEAD is meanwhile, the branch is reported when it moves."""
     history.git("checkout", "-q", "-b", "topic", "v1")
     history.commit("Topic", topic__txt="topic\n")
     source = publish(history, label="repo")
@@ -92,7 +92,7 @@ def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) 
 
 
 def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> None:
-    """However fast they come, the last one is told, and no more often than looks happen."""
+    """The last of many fast commits is reported, at most once for each look."""
     log = "git://repo/log/HEAD"
     told = watched(source, log)
     tree = history.git("rev-parse", "HEAD^{tree}")
@@ -113,7 +113,7 @@ def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> 
 
 
 def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: Work) -> None:
-    """A watch begins with `stat`: what changes from then on is not lost."""
+    """A watch begins with `stat`: no later change is lost."""
     told = Told()
     source.stat(FILE)
     history.commit("At once", hull__txt="at once\n")
@@ -122,7 +122,7 @@ def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: 
 
 
 def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: Work) -> None:
-    """Each watcher hears of both."""
+    """Each watcher gets both changes."""
     told = watched(source, FILE, "git://repo", None)
     source.driver.run(asyncio.sleep(0.5))  # the first look only records what is there
     history.path.rename(history.path.with_name("elsewhere"))
@@ -132,7 +132,7 @@ def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit,
 
 
 def test_watchers_of_many_files_cost_little_while_nothing_moves(source: ServedGit) -> None:
-    """Only the references are looked at."""
+    """Only the references are read."""
     uris = [f"git://repo/tree/main/hull.txt?lines={number}-" for number in range(1, 3)] + [FILE, TREE]
     watched(source, *uris)
     deadline = time.monotonic() + 5
@@ -168,7 +168,7 @@ def test_no_reference_is_ever_missed_while_git_packs_them(source: ServedGit, his
 
 
 def test_a_look_at_references_never_sees_an_old_one_again(source: ServedGit, history: Work) -> None:
-    """What git has written is what is read next, however soon."""
+    """A read right after git has written returns what it wrote."""
     tree, oid = history.git("rev-parse", "HEAD^{tree}"), history.head
     for number in range(30):
         oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))

@@ -187,7 +187,7 @@ def test_a_git_directory_inside_the_published_folder_is_followed(work: Work) -> 
 
 
 def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) -> None:
-    """Decided by us: security G05: what counts is where the directory really is."""
+    """Decided by us: security G05: the real location of the directory counts."""
     other = _another(tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -209,7 +209,7 @@ def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) ->
     ],
 )  # fmt: skip
 def test_files_that_lead_nowhere_are_refused(history: Work, tmp_path: Path, content: bytes) -> None:
-    """In one line that can be shown."""
+    """As one printable line."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / ".git").write_bytes(content)
@@ -264,7 +264,7 @@ def test_a_submodule_is_published_where_its_directory_is_named(history: Work, tm
 
 
 def test_a_submodule_whose_directory_names_another_folder_is_refused(history: Work, tmp_path: Path) -> None:
-    """`core.worktree` is the only thing of its configuration that is looked at, and it has to agree."""
+    """`core.worktree` is the only key of its configuration that is read, and it must agree."""
     inner = Work(tmp_path / "inner").init()
     inner.commit("Inside", inside__txt="inside\n")
     history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "lib")
@@ -301,7 +301,7 @@ def test_references_in_tables_are_refused_by_name(history: Work) -> None:
 
 
 def test_references_in_tables_are_read(tmp_path: Path) -> None:
-    """As those in files are."""
+    """The same as those in files."""
     if _version() < (2, 45):
         pytest.skip("this git cannot write them")
     work = Work(tmp_path / "tables").init("--ref-format=reftable")

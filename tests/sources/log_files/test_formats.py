@@ -158,7 +158,7 @@ def test_a_level_is_known_in_the_form(line: bytes, level: str | None) -> None:
     ],
 )
 def test_a_request_has_the_level_of_its_status(line: bytes, level: str | None) -> None:
-    """Words in its URL and user agent say nothing."""
+    """Words in its URL and user agent are ignored."""
     assert level_of(line) == (None if level is None else LEVELS[level])
 
 

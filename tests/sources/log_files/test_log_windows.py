@@ -42,7 +42,7 @@ def walk(source: Logs, uri: str, direction: str) -> list[str]:
 
 
 def said(source: Logs, uri: str) -> str:
-    """What the remarks of a window say."""
+    """Return the remarks of a window."""
     return " ".join([str(content.text) for content in source.read(uri).contents[1:]])
 
 
@@ -58,7 +58,7 @@ ENTRIES = [entry(number) for number in range(9_000)]
 
 
 def test_windows_joined_are_the_log_and_end_between_entries(tmp_path: Path, boats: Logs) -> None:
-    """From the end back, and from the beginning on."""
+    """From the end backwards, and from the beginning forwards."""
     (tmp_path / "app.log").write_text("".join(ENTRIES))
     for uri, direction in ((APP, PREVIOUS), (f"{APP}?since=2026-11-20T00:00:00Z", NEXT)):
         windows = [window for window in walk(boats, uri, direction) if window]
@@ -81,7 +81,7 @@ FILTERS: dict[str, Callable[[str], bool]] = {
 def test_filtered_windows_joined_are_the_wanted_entries(
     query: str, tmp_path: Path, boats: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each whole, and once, also if one read looks through a part of the log only."""
+    """Each entry once and whole, also if one read scans only a part of the log."""
     monkeypatch.setattr(log_windows, "MAX_SCANNED_BYTES", 100_000)
     monkeypatch.setattr(log_windows, "SCAN_BYTES", 10_000)
     (tmp_path / "app.log").write_text("".join(ENTRIES))
@@ -100,7 +100,7 @@ def test_filtered_windows_joined_are_the_wanted_entries(
 
 @pytest.mark.parametrize("way", ["renamed", "copied and cut"])
 def test_every_entry_is_shown_once_while_the_log_is_rotated(way: str, tmp_path: Path, boats: Logs) -> None:
-    """By Python's handler, and as logrotate copies and cuts; compared with what was written."""
+    """By Python's handler, and by logrotate with copytruncate; compared with what was written."""
     path = tmp_path / "app.log"
     path.touch()
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=50_000 if way == "renamed" else 0, backupCount=100)
@@ -150,7 +150,7 @@ lines = st.lists(
 def test_any_entries_are_filtered_as_by_looking_at_each(
     shape: list[list[str]], query: str, tmp_path: Path, boats: Logs
 ) -> None:
-    """With lines of all kinds after the first one of an entry."""
+    """Entries with lines of all kinds after the first one."""
     whole = ["\n".join([f"2026-11-20T10:00:{n:02}Z {head}", *rest]) + "\n" for n, (head, *rest) in enumerate(shape)]
     (tmp_path / "app.log").write_text("".join(whole))
     ranks = {"ERROR": 3, "WARNING": 2, "INFO": 1, "plain": 0}
@@ -191,7 +191,7 @@ def test_an_access_log_is_filtered_by_status(tmp_path: Path, boats: Logs) -> Non
 
 
 def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
-    """It says what was looked through, why nothing matched, and what to try."""
+    """It names the part that was scanned, why nothing matched, and what to try."""
     path = tmp_path / "app.log"
     path.write_text("")
     assert "app.log is empty" in said(boats, APP)
@@ -217,7 +217,7 @@ def test_the_supported_parameters_are_described(tmp_path: Path, boats: Logs) -> 
 
 
 def test_an_entry_that_is_larger_than_a_window_is_read_in_parts(tmp_path: Path, boats: Logs) -> None:
-    """Nothing of it is lost on the way back, and nothing is longer than a window."""
+    """Nothing is lost on the way back, and no window is too long."""
     large = "2026-11-20T10:00:01Z ERROR large\n" + "".join([f"  detail {n}\n" for n in range(4_000)])
     whole = ["2026-11-20T10:00:00Z ERROR before\n", large, "2026-11-20T10:00:02Z INFO after\n"]
     (tmp_path / "app.log").write_text("".join(whole))

@@ -364,7 +364,7 @@ def test_a_compressed_log_is_read_within_a_bound(tmp_path: Path) -> None:
 
 
 def test_empty_parts_of_a_compressed_log_end_somewhere(tmp_path: Path) -> None:
-    """They inflate to nothing, so that no bound of what is inflated is ever reached."""
+    """They inflate to nothing, so that the bound of inflated bytes is never reached."""
     (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n") + gzip.compress(b"") * 1_000_000)
     began = time.process_time()
     source = logs(tmp_path / "*.gz", label="boats")

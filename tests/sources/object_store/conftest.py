@@ -40,7 +40,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> str:
-    """Credentials and an endpoint as an operator gives them."""
+    """The environment with credentials and an endpoint."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "harbourmaster")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretfathoms")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -51,12 +51,12 @@ def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> str:
 
 @pytest.fixture
 def client(aws: str) -> Any:
-    """Somebody else who uses the store."""
+    """Another user of the store."""
     return boto3.client("s3")
 
 
 class Bucket:
-    """A new bucket of a store, and what is put there."""
+    """A new bucket of a store, and changes in it."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -74,7 +74,7 @@ class Bucket:
 
 
 class Memory:
-    """A new place in memory."""
+    """A new store in memory."""
 
     def __init__(self) -> None:
         self.fs = fsspec.filesystem("memory")
@@ -91,7 +91,7 @@ class Memory:
 
 
 class Archive:
-    """An archive that is written anew with each change, beside the old one, which it then replaces."""
+    """An archive that is written again with each change, next to the old one, and then replaces it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,7 +25,7 @@ from wharfinger.sources.object_store import Objects, archive, objects
 
 
 def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
-    """A member of any name, which `zipfile` would mend otherwise."""
+    """A member with any name, which `zipfile` would correct."""
     info = zipfile.ZipInfo("x", (2026, 7, 1, 12, 0, 0))
     info.filename = name
     info.external_attr = mode << 16
@@ -81,7 +81,7 @@ def test_a_zip_bomb_is_reported_and_not_inflated(tmp_path: Path) -> None:
 
 
 def forge_size(path: Path, name: bytes, size: int) -> None:
-    """Have the directory and the header of a member declare another size."""
+    """Make the directory and the header of a member declare another size."""
     data = bytearray(path.read_bytes())
     local, central = data.index(b"PK\x03\x04"), data.rindex(b"PK\x01\x02")
     assert data[local + 30 : local + 30 + len(name)] == name
@@ -100,7 +100,7 @@ def test_a_member_of_another_size_than_declared_is_reported(tmp_path: Path, size
 
 @cache
 def zeros(method: int, size: int) -> bytes:
-    """So many zeros in the raw form of a method."""
+    """This many zeros in the raw form of a compression method."""
     machine: Any = {
         zipfile.ZIP_STORED: lambda: None,
         zipfile.ZIP_DEFLATED: lambda: zlib.compressobj(9, zlib.DEFLATED, -15),
@@ -119,7 +119,7 @@ def zeros(method: int, size: int) -> bytes:
 def write_raw(
     path: Path, members: list[tuple[bytes, int, bytes, int]], overlap: bool = False, extra: bytes = b""
 ) -> None:
-    """An archive of members as they are said to be: name, method, packed data, declared size."""
+    """An archive of members as declared: name, method, packed data, size."""
     body, directory = bytearray(), bytearray()
     at = 0
     for name, method, data, size in members:
@@ -137,7 +137,7 @@ def write_raw(
 
 
 def memory_of(code: str, *arguments: str) -> int:
-    """MiB that a process of its own needs for something, beyond what it needs to begin it; it may take 60 s."""
+    """The MiB that a separate process needs for something, beyond its start; it may take 60 s."""
     program = f"""
 import resource, sys
 from wharfinger.sources.object_store import objects
@@ -163,7 +163,7 @@ OPEN = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.c
 @pytest.mark.parametrize("size", [1_000, 1 << 20, 0xFFFFFFF])
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, method: int, size: int) -> None:
-    """An 861-byte file of bzip2 became 2,032 MiB; a quarter of that is tried here."""
+    """An 861-byte file of bzip2 became 2,032 MiB; this test uses a quarter of that."""
     write_raw(tmp_path / "a.zip", [(b"bomb", method, zeros(method, 256 << 20), size)])
     assert memory_of(READ, str(tmp_path / "a.zip")) < 64
 

@@ -63,7 +63,7 @@ async def client_of(source: Objects, docs: Path) -> AsyncGenerator[Client]:
 
 
 async def check_the_folder_is_served(client: Client) -> str:
-    """List, search and read the folder. Returns what the list says about what is missing."""
+    """List, search and read the folder. Returns what the list reports as missing."""
     result: dict[str, Any] = (await client.call_tool("list_resources")).data
     uris = [each["uri"] for each in result["resources"]]
     assert "file:///docs/harbour.md" in uris
@@ -248,7 +248,7 @@ def _ignore(function: Any, *arguments: Any) -> None:
 
 
 class CountingBucket(BucketServer):
-    """Counts its requests, and lets each list wait for a moment."""
+    """Counts its requests, and delays each list for a moment."""
 
     def __init__(self, number: int, seconds: float) -> None:
         super().__init__({f"prefix/{one:05}.txt": b"x" for one in range(number)})
@@ -286,7 +286,7 @@ def test_many_watched_objects_are_compared_by_listing_pages_instead_of_one_by_on
 
 
 def test_changes_among_thousands_of_objects_are_reported_although_listing_them_takes_long(aws: str, told: Told) -> None:
-    """A round takes 1.5 s. The thread slept twenty times as long, so that nothing was reported for half a minute."""
+    """A round takes 1.5 s. A bug: the thread slept twenty times as long, without reports for half a minute."""
     with CountingBucket(2_500, 0.5) as server:
         source = objects("s3://charts/prefix", endpoint_url=server.url)
         source.stat(source.uri + "02400.txt")

@@ -26,7 +26,7 @@ def ask(source: Folder) -> Ask:
 
     @server.resource("notes://today", mime_type="text/markdown")
     def today() -> str:
-        """What the pilot said."""
+        """The pilot's notes."""
         return "fog"
 
     server.include(source)
@@ -42,7 +42,7 @@ def ask(source: Folder) -> Ask:
 
 
 def call(ask: Ask, tool: str, **arguments: Any) -> tuple[Any, list[t.ContentBlock]]:
-    """`(structured content, blocks)` of a call; the first block beside structured content must say the same."""
+    """Return `(structured content, blocks)` of a call; the first block must repeat the structured content."""
     result = ask(lambda client: client.call_tool(tool, arguments))
     if result.structured:
         assert isinstance(result.content[0], t.TextContent)

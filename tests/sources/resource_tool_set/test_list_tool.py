@@ -72,7 +72,7 @@ def test_the_top_shows_templates_and_the_parameters_of_their_queries(tmp_path: P
 
 
 def test_pages_are_short_if_entries_are_long(tmp_path: Path) -> None:
-    """Names of 200 characters that are percent-encoded make URIs of 600."""
+    """Names of 200 percent-encoded characters make URIs of 600."""
     many_names(tmp_path, [f"{number:03d}{'ü' * 90}.txt" for number in range(150)])
     server = Server("long")
     server.include(files(tmp_path, label="long"))

@@ -51,7 +51,7 @@ _CALL = re.compile(r"To continue, call (\w+) with (.*?)\.?\]?$").search
 
 
 def next_call(text: str) -> tuple[str, dict[str, Any]] | None:
-    """The tool and the arguments of the call that an answer ends with."""
+    """Return the tool and the arguments of the call at the end of an answer."""
     found = _CALL(text)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def next_call(text: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def read_on(ask: Ask, uri: str, **arguments: Any) -> list[str]:
-    """All parts of a resource, each found by the call that the one before it ends with."""
+    """Return all parts of a resource, each by the call at the end of the one before it."""
     parts: list[str] = []
     following: Any = ("read_resource", {"uri": uri, **arguments})
     while following:
@@ -223,7 +223,7 @@ def test_several_contents_are_one_text_for_the_budget() -> None:
 
 
 def test_fetch_counts_what_it_returns_as_json(ask: Ask, source: Folder, charts: Path) -> None:
-    """Quotes and line ends take two characters there, so fewer of them fit."""
+    """Quotes and line ends take two characters in JSON, so fewer of them fit."""
     whole = '"\n' * 60_000
     (charts / "quotes.txt").write_text(whole)
     uri: str | None = f"{source.uri}/quotes.txt"

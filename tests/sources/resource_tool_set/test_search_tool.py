@@ -69,7 +69,7 @@ def test_hits_that_do_not_fit_are_counted() -> None:
 
 
 def test_a_search_answers_with_text_alone_unless_links_are_asked_for(ask: Ask) -> None:
-    """AutoGen 0.7 and Semantic Kernel 1.45 lose the whole answer over a link; LangChain makes a file of it."""
+    """AutoGen 0.7 and Semantic Kernel 1.45 lose the whole answer if it has a link; LangChain makes a file of it."""
     for arguments in ({}, {"links": False}, {"source": "charts", "type": "text"}):
         _, blocks = call(ask, "search", query="depth", **arguments)
         assert [type(block) for block in blocks] == [t.TextContent]
@@ -100,7 +100,7 @@ def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filte
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_hostile_path_or_query_delays_no_caller(tmp_path: Path, indexed: bool) -> None:
-    """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both were matched by going back."""
+    """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both needed backtracking."""
     folder = tmp_path / "charts"
     folder.mkdir()
     (folder / ("a" * 200)).write_text("tide")
@@ -158,7 +158,7 @@ def test_a_hit_far_down_is_linked_by_a_window_that_holds_it(tmp_path: Path) -> N
 
 
 class Ledger(Source):
-    """A source that takes statements, as a database does."""
+    """A source that accepts statements, as a database does."""
 
     name = "ledger"
     uri = "ledger://"

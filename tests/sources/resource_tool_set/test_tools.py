@@ -76,7 +76,7 @@ def test_a_tool_of_the_author_wins(first: bool) -> None:
 
 
 def test_a_database_alone_makes_no_tool() -> None:
-    """Statements are taken only where that was allowed."""
+    """Statements are accepted only if the author allows them."""
 
     class Ledger(Source):
         def query(self, statement: str, limit: int) -> None: ...
@@ -126,7 +126,7 @@ def test_descriptions_follow_the_sources_and_spare_the_authors_own(tmp_path: Pat
 
     @server.tool
     def read_resource(uri: str) -> str:
-        """Mine."""
+        """The author's tool."""
         return "mine"
 
     server.include(files(tmp_path, label="more"))

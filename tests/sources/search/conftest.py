@@ -43,7 +43,7 @@ class Searched:
         return [hit.uri for hit in await self.find(query, limit, **filters)]
 
     async def complete(self) -> None:
-        """Wait until all is indexed."""
+        """Wait until everything is indexed."""
         await self.until(lambda: not self.index.pending)
 
     async def until(self, done: Callable[[], Any], seconds: float = 20) -> None:

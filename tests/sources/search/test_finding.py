@@ -16,7 +16,7 @@ LEAST = 0.85
 
 @pytest.mark.timeout(300)
 def test_the_right_place_is_among_the_first_five(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine reads as much as a fast one: the order of the results depends on nothing else."""
+    """A slow machine gets the same results as a fast one: their order depends on nothing else."""
     monkeypatch.setattr(index_search, "READING_SECONDS", 60.0)
     monkeypatch.setattr(index_search, "QUICK_SECONDS", 60.0)
     found = asyncio.run(answers("held out"))

@@ -43,7 +43,7 @@ def grep() -> str:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This package and its documentation, with files made to be difficult."""
+    """This package and its documentation, with some difficult files."""
     root: Path = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT, root / "src", ignore=shutil.ignore_patterns("__pycache__"))
     if DOCS.is_dir():
@@ -114,7 +114,7 @@ def grepped(grep: str, tree: Path, term: str) -> set[str]:
 
 
 def quoted(term: str) -> str:
-    """A query for exactly this, where it can be said."""
+    """A query for exactly this text, if a query can express it."""
     return term if '"' in term else f'"{term}"'
 
 

@@ -126,7 +126,7 @@ def test_plain_and_async_sources_are_indexed(kind: type[Shelf], serving: Serving
 
 
 def test_what_changes_comes_and_goes_is_found_soon(tmp_path: Path, serving: Serving) -> None:
-    """We promise: within a few seconds, though nobody watches."""
+    """We promise: within a few seconds, without a watcher."""
     root = tmp_path / "charts"
     root.mkdir()
     (root / "a.txt").write_text("alpha")
@@ -217,7 +217,7 @@ def test_a_client_with_a_progress_token_gets_progress(cache: Path, monkeypatch: 
 
 
 def test_indexing_delays_no_caller(tmp_path: Path, serving: Serving) -> None:
-    """The event loop goes on while much is indexed."""
+    """The event loop is not blocked while much is indexed."""
     root = tmp_path / "many"
     root.mkdir()
     for number in range(400):
@@ -457,7 +457,7 @@ def test_sources_of_parts_are_covered(cache: Path) -> None:
 
 
 def test_what_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
-    """A snippet says nothing that a read would not."""
+    """A snippet reveals nothing that a read would not."""
 
     async def main() -> None:
         async with serving(Shelf(one="alpha open", two="alpha closed", three="alpha secret")) as searched:
@@ -508,7 +508,7 @@ def test_a_running_server_gets_an_index(cache: Path) -> None:
 
 
 def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Serving) -> None:
-    """Another program that holds the file for a moment makes it late, not wrong."""
+    """Another program that holds the file for a moment delays it, and breaks nothing."""
 
     async def main() -> None:
         async with serving(Shelf(one="alpha")) as searched:
@@ -546,7 +546,7 @@ def test_an_index_with_mostly_removed_documents_is_rebuilt(serving: Serving, mon
 def test_documents_without_a_version_are_not_read_again_at_once(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is far away, such as another server, is not asked for all of its texts again and again."""
+    """A remote source, such as another server, is not asked for all of its texts repeatedly."""
     monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
 
     class Unversioned(Shelf):
@@ -609,7 +609,7 @@ def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypat
 def test_what_is_watched_and_changes_is_found_at_once(
     tmp_path: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the next walk is far away."""
+    """Long before the next walk."""
     root = tmp_path / "charts"
     root.mkdir()
     (root / "log.txt").write_text("alpha")
@@ -655,7 +655,7 @@ HOSTILE = (
 
 
 def test_any_query_is_answered_soon(serving: Serving) -> None:
-    """Within the bounds of a search, and with nothing but hits that are there."""
+    """Within the bounds of a search, and only with hits that exist."""
     text = "NEAR(a b) OR 'x' ^ * FooBarBazQux1Xyz heartbeat \0\n" * 50
     shelf = Shelf(one=text, two="x" * 100_000, three=" ".join("aBcDeFgH" for _ in range(10_000)))
 

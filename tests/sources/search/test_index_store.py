@@ -110,7 +110,7 @@ def test_another_text_replaces_the_one_before(store: IndexStore) -> None:
 
 
 def test_parts_that_are_the_same_are_not_indexed_again(store: IndexStore) -> None:
-    """A growing log costs what has grown."""
+    """The cost of a growing log depends only on its growth."""
     begin = "".join(f"line {number}\n" for number in range(60_000))
     put(store, "x:log", begin)
     before = store._parts_made

@@ -210,7 +210,7 @@ def test_any_value_is_a_parameter_and_never_sql(value: str, operator: str, sqlit
 
 
 def test_conditions_orders_and_columns_in_both_databases(shop: Shop) -> None:
-    """As a caller writes them."""
+    """In the form that callers write."""
 
     def rows(query: str, table: str = "orders") -> list[Any]:
         text = str(shop.source.read(f"{shop.top}/{table}/rows?{query}").contents[0].text)
@@ -242,7 +242,7 @@ BAD = {
 
 @pytest.mark.parametrize("query", BAD)
 def test_a_choice_that_is_not_possible_says_what_is(query: str, shop: Shop) -> None:
-    """With the columns, and the one that may have been meant."""
+    """With the columns, and a similar one."""
     with pytest.raises(InvalidArgument, match=BAD[query]):
         shop.source.read(f"{shop.top}/orders/rows?{query}")
 
@@ -255,7 +255,7 @@ def test_a_choice_of_20_conditions_is_possible(shop: Shop) -> None:
 def test_a_condition_that_postgres_cannot_compare_is_refused_with_its_reason(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A text for a number, and an order of a type that has none."""
+    """A text instead of a number, and an order of a type without one."""
     name = postgres.database("CREATE TABLE t (id int PRIMARY KEY, j json); INSERT INTO t VALUES (1, '{}')")
     source = publish(postgres.url(name, "reader"), label="t")
     with pytest.raises(InvalidArgument, match="invalid input syntax for type integer"):
@@ -282,7 +282,7 @@ def test_a_view_without_a_key_is_read_whole_by_position(shop: Shop) -> None:
 
 
 def test_a_window_says_what_can_be_asked(shop: Shop) -> None:
-    """The first one, and one without rows, which is never an empty answer."""
+    """The first window, and one without rows, which is never an empty answer."""
     first, said = shop.source.read(f"{shop.top}/orders/rows").contents
     assert "order=-<column>&columns=a,b&limit=20" in str(said.text)
     assert (said.meta or {})[SUMMARY] is True

@@ -18,7 +18,7 @@ MANY = 2_500
 
 
 class Shops(SourceContract):
-    """What both databases have: the shop, and a table that is larger than a window."""
+    """In both databases: the shop, and a table that is larger than a window."""
 
     top = ""
     run: Callable[[str], Any]

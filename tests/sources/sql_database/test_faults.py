@@ -43,7 +43,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 def test_pages_continue_after_a_restart_of_postgres(
     own_postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A position is a key, so nothing is lost; while the server is down, every way of reading says so."""
+    """A position is a key, so nothing is lost. While the server is down, every read reports it."""
     name = own_postgres.database(
         f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
     )
@@ -114,7 +114,7 @@ def test_readers_during_a_restart_of_postgres_get_rows_or_a_reason(
 
 
 def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """Its tables, too; in between it is missing."""
+    """Its tables, too; meanwhile it is missing."""
     source, top = sqlite_shop.source, sqlite_shop.top
     source.read(f"{top}/orders/rows")
     path = tmp_path / "shop.db"
@@ -136,7 +136,7 @@ def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path)
 def test_a_damaged_sqlite_file_is_unreachable_and_not_a_bad_statement(
     tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """Also for `query`; once it is whole again, so is everything."""
+    """Also for `query`; after the repair, everything works again."""
     path = tmp_path / "shop.db"
     writer = sqlite3.connect(path)
     writer.executescript(SHOP)
@@ -154,7 +154,7 @@ def test_a_damaged_sqlite_file_is_unreachable_and_not_a_bad_statement(
 
 
 def test_a_statement_on_a_locked_file_says_that_it_is_locked(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """Which is an error of the moment, and not of the statement."""
+    """The error is temporary, and not one of the statement."""
     writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     with pytest.raises(InternalError, match="locked by a writer: try again"):

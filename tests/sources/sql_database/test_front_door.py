@@ -14,7 +14,7 @@ from .conftest import Shop
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_client_reads_pages_and_watches_during_writes(shop: Shop, revision: str) -> None:
-    """Within a second of the commit, and with what is new in it."""
+    """Within a second of the commit, with the new rows."""
     asyncio.run(visit(shop, revision))
 
 

@@ -79,7 +79,7 @@ def shop(server: tuple[Path, Callable[[str], str]]) -> Iterator[Database]:
 
 
 def test_a_view_is_read_without_the_right_to_its_definition(shop: Database) -> None:
-    """Without SHOW VIEW, its columns come from the information schema; the other tables do not suffer."""
+    """Without SHOW VIEW, its columns come from the information schema; the other tables are not affected."""
     text = str(shop.read(f"{shop.uri}/shop").contents[0].text)
     assert "paid (view)" in text
     assert "  amount decimal" in text
@@ -119,7 +119,7 @@ def test_rows_are_paged_as_sql_orders_them(
 
 
 def test_what_cannot_be_compared_exactly_does_not_order(shop: Database) -> None:
-    """A FLOAT is not equal to the text that is shown of it; an ENUM is ordered by numbers that are not shown."""
+    """A FLOAT does not equal its displayed text; an ENUM is ordered by numbers that are not displayed."""
     for column in ("rate", "status"):
         with pytest.raises(InvalidArgument, match=f"cannot be ordered by {column}"):
             shop.read(f"{shop.uri}/shop/orders/rows?order={column}")

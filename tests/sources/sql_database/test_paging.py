@@ -152,7 +152,7 @@ def test_rows_that_stay_are_shown_once_while_others_come_and_go(
 
 
 def test_a_row_is_read_by_its_key(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Keys of several columns, and keys that look like something else; one that is none is not found."""
+    """Keys of several columns, and keys that look like something else; an invalid one is not found."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (a, b TEXT NOT NULL, n INTEGER, PRIMARY KEY (a, b)) WITHOUT ROWID")
@@ -200,7 +200,7 @@ def numbers_of(shop: Any, query: str, table: str = "orders") -> list[str]:
 
 
 def test_a_cell_that_is_too_large_to_load_is_read_in_part(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """The rows beside it are whole, and memory does not grow by it."""
+    """The other rows are complete, and memory does not grow."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT, data BLOB, word TEXT)")

@@ -54,7 +54,7 @@ def both(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
 
 
 def answers(source: Database) -> list[tuple[str, Any]]:
-    """All that a database says, each with the question."""
+    """Return all answers about a database, each with its question."""
     found: list[tuple[str, Any]] = []
     for limit in (1, 2, 100):
         for name, page in (("page", source.page), ("documents", source.documents)):

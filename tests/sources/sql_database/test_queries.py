@@ -176,7 +176,7 @@ def cases(*tables: dict[str, list[str]]) -> list[object]:
 
 
 def state(source: Database, top: str) -> list[str]:
-    """The canary: every row of every table."""
+    """The check: every row of every table."""
     return [str(source.read(f"{top}/{table}/rows").contents[0].text) for table in ("orders", "customers")]
 
 
@@ -201,7 +201,7 @@ def postgres_canary(postgres: PostgresServer) -> str:
 
 @pytest.mark.parametrize("statement", cases(BOTH, SQLITE))
 def test_sqlite_refuses_what_does_more_than_reading(statement: str, sqlite_shop: Shop, tmp_path: Path) -> None:
-    """And the file is as it was."""
+    """And the file is unchanged."""
     sqlite_shop.source.bounds = msgspec.structs.replace(sqlite_shop.source.bounds, seconds=0.4)
     check_refused(sqlite_shop.source, sqlite_shop.top, statement, tmp_path / "new")
 
@@ -210,7 +210,7 @@ def test_sqlite_refuses_what_does_more_than_reading(statement: str, sqlite_shop:
 def test_postgres_refuses_what_does_more_than_reading(
     statement: str, postgres: PostgresServer, postgres_canary: str, publish: Callable[..., Database], tmp_path: Path
 ) -> None:
-    """And the database is as it was; here the role may write, so that only the transaction and the checks stand."""
+    """And the database is unchanged. Here the role may write, so that only transaction and checks protect it."""
     role = postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'clerk'")
     if not role:
         postgres.run("CREATE ROLE clerk LOGIN")
@@ -223,7 +223,7 @@ def test_postgres_refuses_what_does_more_than_reading(
 def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
     role: str, postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Not even a harmless one; the error says how to make a role that may."""
+    """Not even a harmless one. The error says how to create a role that may."""
     if role == "filer" and not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'filer'"):
         postgres.run("CREATE ROLE filer LOGIN; GRANT pg_read_server_files TO filer")
     with pytest.raises(QueryRefused, match="CREATE ROLE reader"):
@@ -231,7 +231,7 @@ def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
 
 
 def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
-    """Comments, trailing semicolons, VALUES and CTEs; refused is what does more, not what looks unusual."""
+    """Comments, trailing semicolons, VALUES and CTEs: a statement is refused for what it does, not for its form."""
     query = shop.source.query
     for statement in (
         "SELECT 1;",
@@ -247,7 +247,7 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
 
 
 def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
-    """`cut` is empty where all is there."""
+    """`cut` is empty if all rows are in the answer."""
     series = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 50000000)"
     answer = shop.source.query(f"{series} SELECT n FROM q", limit=10)
     assert answer.rows == [[n] for n in range(1, 11)]
@@ -260,7 +260,7 @@ def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
 
 
 def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
-    """Whatever it holds, an answer is small and is valid JSON."""
+    """Whatever the rows contain, an answer is small and valid JSON."""
     wide = "hex(zeroblob(3000000))" if shop.source.engine.dialect == "SQLite" else "repeat('0', 10000000)"
     (row,) = shop.source.query(f"SELECT {wide} AS wide").rows
     assert row[0]["cut"] is True
@@ -271,7 +271,7 @@ def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
 
 
 def test_an_answer_names_its_database_and_dialect(shop: Shop) -> None:
-    """So that a caller with several knows which SQL to write."""
+    """So that a caller with several databases knows which SQL to write."""
     answer = shop.source.query("SELECT 1")
     assert (answer.database, answer.dialect) == (shop.source.name, shop.source.engine.dialect)
 
@@ -287,7 +287,7 @@ def test_a_plan_is_shown_and_nothing_is_run(shop: Shop, explain: str) -> None:
 
 
 def test_an_unknown_table_or_column_is_answered_with_those_that_exist(shop: Shop) -> None:
-    """And with what may have been meant."""
+    """And with a suggestion."""
     with pytest.raises(QueryRefused, match=r"Did you mean orders\? Tables: busy, customers, orders\."):
         shop.source.query("SELECT * FROM oders")
     with pytest.raises(QueryRefused, match=r"customers has id, name, town\."):
@@ -308,7 +308,7 @@ def test_values_are_valid_json(shop: Shop) -> None:
 
 
 def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> None:
-    """As many as there are marks, and each of its type."""
+    """As many as there are placeholders, each with the right type."""
     mark = "?" if shop.source.engine.dialect == "SQLite" else "$1"
     query = shop.source.query
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["Ada"]).rows == [[1]]
@@ -320,7 +320,7 @@ def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> No
 
 
 def test_names_in_uris_are_looked_up_and_never_pasted(shop: Shop) -> None:
-    """Q09: a table that is not in the catalogue is not found, whatever its name would do in a statement."""
+    """Q09: a table that is not in the catalogue is not found, whatever its name would mean in a statement."""
     from wharfinger.errors import ResourceNotFound
 
     for name in ("orders%22;DROP%20TABLE%20orders;--", "orders--", "orders%20WHERE%201=1", "sqlite_master", "pg_class"):
@@ -336,7 +336,7 @@ def test_names_in_uris_are_looked_up_and_never_pasted(shop: Shop) -> None:
 
 
 def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """The progress handler is called between opcodes only; counting a table is one."""
+    """The progress handler is called only between opcodes, and counting a table is one opcode."""
     path = tmp_path / "long.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (a)")

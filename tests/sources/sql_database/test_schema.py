@@ -63,7 +63,7 @@ def test_a_postgres_schema_has_everything_that_a_query_needs(
 
 
 def test_an_sqlite_schema_has_its_checks_too(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """For which there is no pragma."""
+    """SQLite has no pragma for these."""
     path = tmp_path / "shop.db"
     writer = sqlite3.connect(path)
     writer.executescript(
@@ -111,7 +111,7 @@ def test_checks_are_found_in_the_statement_of_a_table(statement: str, checks: tu
 def test_a_large_schema_leaves_out_what_matters_least(
     tables: int, columns: int, said: str, tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """It is never longer than about 10,000 tokens, and says what is missing."""
+    """It is never longer than about 10,000 tokens, and names what is missing."""
     path = tmp_path / "large.db"
     writer = sqlite3.connect(path)
     names = ", ".join(f"c{number} INT" for number in range(columns))

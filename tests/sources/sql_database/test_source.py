@@ -86,7 +86,7 @@ def test_directories_lead_to_every_table(shop: Shop) -> None:
 
 
 def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
-    """Those that begin with what was typed first."""
+    """Those that begin with the typed text come first."""
     complete = shop.source.complete
     schema = {"schema": "public"}
     assert complete("", "table", "", schema) == ["busy", "customers", "orders"]
@@ -110,7 +110,7 @@ def test_what_rows_hold_is_found_with_a_link_to_their_window(shop: Shop) -> None
 
 
 def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pages of any size the same; each has the text that its version is of."""
+    """The same in pages of any size; each has the text that its version describes."""
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
@@ -142,12 +142,12 @@ def test_facts_say_what_it_is(shop: Shop) -> None:
 
 
 def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """The transaction is read-only in any case."""
+    """The transaction is read-only anyway."""
     assert "a superuser: use a role that can only read" in publish(postgres.url()).describe()
 
 
 def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """Tables, and columns; what is forbidden looks like what is missing."""
+    """Tables, and columns; forbidden ones look like missing ones."""
     name = postgres.database(SHOP)
     if not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'guest'"):
         postgres.run("CREATE ROLE guest LOGIN")
@@ -162,7 +162,7 @@ def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Ca
 def test_only_the_schemas_that_were_asked_for_are_published(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """`schemas=` narrows; partitions are rows of their table, and no tables."""
+    """`schemas=` selects some; partitions belong to their table and are not listed."""
     name = postgres.database(
         "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE two.a (id int PRIMARY KEY);"
         "CREATE TABLE one.t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
@@ -227,7 +227,7 @@ def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[.
 
 
 def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """Also those that a client of JSON would lose digits of."""
+    """Also numbers that would lose digits in a JSON client."""
     name = postgres.database(
         "CREATE TYPE mood AS ENUM ('good'); CREATE TABLE t (id int PRIMARY KEY, f float8, n numeric, d date, "
         "s timestamptz, b bytea, j jsonb, k json, a int[], m mood, big bigint, r int4range, z text[]);"
@@ -259,7 +259,7 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
     ],
 )
 def test_an_unusable_url_is_reported_without_the_password(url: str, why: str) -> None:
-    """When the source is made, not when it is first read."""
+    """When the source is created, not when it is first read."""
     with pytest.raises(UnusableSource, match=why) as error:
         sql(url)
     assert "hush" not in str(error.value)
@@ -315,7 +315,7 @@ def test_many_threads_read_at_once(shop: Shop) -> None:
 
 
 def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """The message says that it is locked, and the connection is good afterwards."""
+    """The message says that it is locked, and the connection works afterwards."""
     writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     for uri in ("orders/rows", "orders", "orders/rows/1"):
@@ -330,7 +330,7 @@ def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_p
 def test_a_postgres_that_does_not_answer_delays_no_caller_for_long(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Not even BEGIN and ROLLBACK wait for it, and reads work again when it continues."""
+    """Neither BEGIN nor ROLLBACK waits for it, and reads work again when it continues."""
     source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=0.5)
     uri = f"{source.uri}/public/customers/rows"
     source.read(uri)
@@ -352,7 +352,7 @@ def test_a_postgres_that_does_not_answer_delays_no_caller_for_long(
 def test_a_view_that_would_write_is_not_read_and_says_why(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """What a view does is its owner's; the transaction only reads."""
+    """A view acts with the rights of its owner; the transaction only reads."""
     name = postgres.database(
         "CREATE TABLE log (n int); CREATE FUNCTION note() RETURNS int LANGUAGE sql SECURITY DEFINER "
         "AS 'INSERT INTO log VALUES (1) RETURNING n'; CREATE VIEW noting AS SELECT note() AS n"

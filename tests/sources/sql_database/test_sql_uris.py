@@ -40,7 +40,7 @@ def test_a_key_survives_being_one_text(parts: list[str]) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_key_or_none(text: str) -> None:
-    """And what is one is written as it was read."""
+    """And a valid one is written as it was read."""
     try:
         key = split_key(text)
     except ValueError:
@@ -85,7 +85,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
     ],
 )
 def test_an_invalid_table_uri_is_not_found(rest: str) -> None:
-    """In the way in which what is missing is not found."""
+    """With the same error as for a missing one."""
     uris = SqlUris("sqlite://shop", "main")
     if rest == "/":
         assert uris.read(uris.top + rest).kind == "database"
@@ -95,13 +95,13 @@ def test_an_invalid_table_uri_is_not_found(rest: str) -> None:
 
 
 def test_only_rows_have_windows() -> None:
-    """A definition is whole."""
+    """A definition is never cut."""
     with pytest.raises(InvalidArgument):
         SqlUris("sqlite://shop", "main").read("sqlite://shop/a?limit=5")
     assert split_query("sqlite://shop/a/rows?limit=5")[1] == {"limit": "5"}
 
 
 def test_names_of_columns_become_different() -> None:
-    """Whatever they are already."""
+    """Whatever the names are."""
     assert unique_names(["a", "a", "a_2", "a"]) == ["a", "a_3", "a_2", "a_4"]
     assert unique_names(["", ""]) == ["", "_2"]

@@ -33,7 +33,7 @@ def watch(source: Database, told: Told, *uris: str | None) -> None:
 
 
 def test_a_change_is_reported_within_a_second_and_only_for_its_table(shop: Shop, told: Told) -> None:
-    """By what the rows hold, and not by the table that was written to."""
+    """By the contents of the rows, and not by the written table."""
     rows = [f"{shop.top}/orders/rows", f"{shop.top}/customers/rows", f"{shop.top}/orders", f"{shop.top}/orders/rows/2"]
     watch(shop.source, told, *rows, None)
     for statement, wanted in (
@@ -53,7 +53,7 @@ def test_a_change_is_reported_within_a_second_and_only_for_its_table(shop: Shop,
 
 
 def test_a_burst_is_reported_a_few_times_and_its_last_state_always(shop: Shop, told: Told) -> None:
-    """1,000 changes: whoever reads after the last notice has seen the last of them."""
+    """1,000 changes: a client that reads after the last notice sees the last of them."""
     uri = f"{shop.top}/orders/rows"
     seen: list[str] = []
 
@@ -91,7 +91,7 @@ def test_another_process_writes(tmp_path: Path, publish: Callable[..., Database]
 
 
 def test_a_file_that_is_replaced_is_seen(sqlite_shop: Shop, tmp_path: Path, told: Told) -> None:
-    """As a copy that is moved over it; no connection stays with the old file."""
+    """By moving a copy over it; no connection keeps the old file."""
     uri = f"{sqlite_shop.top}/orders/rows"
     watch(sqlite_shop.source, told, uri)
     other = tmp_path / "other.db"
@@ -117,7 +117,7 @@ ANALYZE;
 def test_a_channel_reports_a_change_in_the_middle_of_a_large_table(
     postgres: PostgresServer, publish: Callable[..., Database], told: Told
 ) -> None:
-    """Which nothing else would tell at once; and it goes on once the connection that listened was lost."""
+    """Nothing else would report it at once. It continues after the listening connection is lost."""
     name = postgres.database(SHOP + TRIGGERS)
     source = publish(postgres.url(name, "reader"), label="shop", notify="shop")
     assert "watched by LISTEN shop" in source.describe()
@@ -145,7 +145,7 @@ def test_a_channel_reports_a_change_in_the_middle_of_a_large_table(
 def test_rows_appended_to_a_large_table_are_reported_without_a_channel(
     postgres: PostgresServer, publish: Callable[..., Database], told: Told
 ) -> None:
-    """By its last key; what changes in its middle is told by the counters, which PostgreSQL keeps some seconds."""
+    """By its last key. Changes in its middle are reported by counters, which PostgreSQL updates after some seconds."""
     name = postgres.database(SHOP + TRIGGERS)
     source = publish(postgres.url(name, "reader"), label="shop")
     uri = f"{source.uri}/public/many/rows"
@@ -161,7 +161,7 @@ def test_rows_appended_to_a_large_table_are_reported_without_a_channel(
 def test_a_server_that_went_away_is_named_and_comes_back(
     tmp_path: Path, publish: Callable[..., Database], told: Told
 ) -> None:
-    """The error has the host and never the password; what is watched is told once it is back."""
+    """The error has the host and never the password. Watched resources are reported once it is back."""
     server = PostgresServer(str(tmp_path / "pg"))
     server.run(SHOP.replace("CREATE VIEW", "CREATE ROLE reader LOGIN PASSWORD 'hush-hush'; CREATE VIEW"))
     server.run("GRANT pg_read_all_data TO reader")

@@ -66,7 +66,7 @@ def walk(source: Tables, uri: str, direction: str = NEXT) -> list[int]:
 
 
 def last(key: Callable[[Row], Any], *, down: bool = False) -> Callable[[list[Row]], list[Row]]:
-    """Sort by a key; rows without it come last, and rows of the same key stay as they are."""
+    """Sort by a key. Rows without it come last, and rows with the same key keep their order."""
     return lambda rows: [
         *sorted([row for row in rows if key(row) is not None], key=key, reverse=down),
         *[row for row in rows if key(row) is None],
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Callable[[Row], bool], Callable[[list[Row]], list[Row]]]]
 @pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
 @pytest.mark.parametrize("query", CASES)
 def test_windows_joined_are_the_chosen_rows(query: str, name: str, source: Tables) -> None:
-    """In the order that was asked for, forwards and backwards, in all formats."""
+    """In the requested order, forwards and backwards, in all formats."""
     condition, order = CASES[query]
     wanted = [row["n"] for row in order([row for row in SALES if condition(row)])]
     assert wanted
@@ -136,7 +136,7 @@ values = st.one_of(st.none(), st.integers(-5, 5).map(str), st.sampled_from(["x",
 def test_any_values_of_a_csv_are_compared_as_text_or_number(
     cells: list[str | None], value: str, operator: str, tmp_path: Path
 ) -> None:
-    """Whichever type the column gets, what is equal is found."""
+    """Equal values are found, whatever type the column gets."""
     path = tmp_path / "a.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -173,7 +173,7 @@ BAD = {
 
 @pytest.mark.parametrize("query", BAD)
 def test_a_choice_that_is_not_possible_says_what_is(query: str, source: Tables) -> None:
-    """With the columns, and the one that may have been meant."""
+    """With the columns, and a similar one."""
     with pytest.raises(InvalidArgument, match=BAD[query]):
         source.read(f"{source.uri}/sales.csv?{query}")
 

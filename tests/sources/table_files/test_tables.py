@@ -30,7 +30,7 @@ TIDES = 'port,high,day,ok\nHull,6.1,2026-07-01,true\n"Grimsby, Docks",5.9,2026-0
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A table of each format, and what is none."""
+    """A table of each format, and a file that is not a table."""
     root = tmp_path / "sales"
     (root / "old").mkdir(parents=True)
     (root / "tides.csv").write_text(TIDES)

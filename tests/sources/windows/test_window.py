@@ -46,7 +46,7 @@ def chain(data: bytes, query: str = "", *, whole: int = 1 << 20, key: str = NEXT
 
 
 def octets(contents: t.ResourceContents, data: bytes) -> bytes:
-    """Return the bytes of the whole that a window says it has."""
+    """Return the bytes of the whole content that a window names."""
     window = meta_of(contents).get(WINDOW)
     if window is None:
         return data

@@ -136,7 +136,7 @@ def test_session_is_kept_and_ended() -> None:
 
 @pytest.mark.parametrize("more", ["Mcp-Session-Id: a\u00e9b\r\n", "Mcp-Session-Id:\r\n", "Content-Encoding: gzip\r\n"])
 def test_answer_that_cannot_be_used_is_refused(more: str) -> None:
-    """An id that could not be sent back; a body that unpacks to anything."""
+    """An id that could not be returned; a body that unpacks to anything."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, result(asked), more=more)
@@ -150,7 +150,7 @@ def test_answer_that_cannot_be_used_is_refused(more: str) -> None:
 
 
 def test_answer_may_come_as_events() -> None:
-    """A priming event without data, comments, events of other names, progress, somebody else's answer: then ours."""
+    """A priming event without data, comments, other events, progress, an answer to another request: then ours."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
@@ -175,7 +175,7 @@ def test_answer_may_come_as_events() -> None:
 
 
 def test_server_may_ask_on_a_stream_of_the_handshake_era() -> None:
-    """Its ping is answered by a POST of its own, while the call goes on."""
+    """Its ping is answered by a separate POST while the call continues."""
     replied: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -228,7 +228,7 @@ def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
 
 
 def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
-    """Spec §2.9: a disconnect says nothing there."""
+    """Spec §2.9: a disconnect has no meaning there."""
     reported: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -318,7 +318,7 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
 def test_a_response_that_is_not_an_answer_is_reported_clearly(
     status: str, kind: str, body: bytes, error: type[Exception], words: str
 ) -> None:
-    """Security C28: prompt, typed, with the URL and what came instead."""
+    """Security C28: prompt, typed, with the URL and what was received."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, body, kind, status)
@@ -350,7 +350,7 @@ def test_error_object_counts_whatever_the_status() -> None:
 
 
 def test_error_without_an_id_is_not_an_answer_if_others_may_follow() -> None:
-    """As an event it may be about anything; the body of a POST is about its request alone."""
+    """As an event it may belong to any request; the body of a POST belongs to its request."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
@@ -441,7 +441,7 @@ def test_stream_that_ends_without_an_answer_is_reported() -> None:
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_body_over_the_limit_is_not_taken(declared: bool) -> None:
-    """Security C27: by its declared size, else as it comes."""
+    """Security C27: by its declared size, or as it arrives."""
     sent = 0
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -500,7 +500,7 @@ def test_redirect_within_the_origin_is_followed_and_kept() -> None:
 
 
 def test_redirect_to_another_origin_is_not_followed() -> None:
-    """Security C25: whatever runs there was never asked for, and must not see the credentials."""
+    """Security C25: a service there did not ask for the credentials, and must not see them."""
     reached: list[Asked] = []
 
     async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -19,7 +19,7 @@ from wharfinger.transports.http_client.http_link import HttpLink
 
 
 class Keys:
-    """Gets in with the first of some tokens that is accepted."""
+    """Signs in with the first of some tokens that is accepted."""
 
     def __init__(self, *tokens: str, takes: float = 0.0) -> None:
         self.tokens = list(tokens)

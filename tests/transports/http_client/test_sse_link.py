@@ -91,7 +91,7 @@ def test_messages_are_posted_where_the_first_event_says(endpoint: str, path: str
     "endpoint", ["http://127.0.0.1:1/messages", "//evil.test/m", "https://127.0.0.1/m", "http://["]
 )
 def test_place_on_another_server_is_refused(endpoint: str) -> None:
-    """Security C25: what is posted there would be told to somebody else."""
+    """Security C25: another server would get the messages."""
 
     async def test() -> None:
         async with serving(FakeSseServer(endpoint)) as base:

@@ -126,7 +126,7 @@ def test_notice_that_waits_already_is_not_doubled() -> None:
 
 
 def test_listens_of_one_connection_follow_each_other() -> None:
-    """Security H51: what is pipelined behind a stream waits for its end, or is lost with it; it never disturbs it."""
+    """Security H51: a request that is pipelined after a stream waits for its end, or is lost with it."""
     with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
         wire.stateless("resources/read", {"uri": "test://b"}, id=2)

@@ -173,7 +173,7 @@ def test_auth_and_verify_exclude_each_other(tokens: Tokens) -> None:
 
 @pytest.mark.parametrize("era", ["stateless", "session"])
 def test_a_handler_may_ask_for_more_scopes(http: ServerThread, tokens: Tokens, era: str) -> None:
-    """The challenge of a 403 leads a client to the scopes, also in a session, whose other errors are sent with 200."""
+    """The challenge of a 403 names the scopes, also in a session, whose other errors are sent with 200."""
 
     async def read(request: Any) -> Any:
         raise TokenAuth(tokens).insufficient_scope("http://docs.example/mcp", ["write"])

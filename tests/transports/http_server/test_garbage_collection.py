@@ -24,7 +24,7 @@ FOUND = (701, 11, 12)
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """A collector that somebody has set up, and that is found so afterwards."""
+    """A collector with the application's settings, which must be restored."""
     before = gc.get_threshold()
     gc.unfreeze()
     gc.set_threshold(*FOUND)
@@ -40,7 +40,7 @@ def collector() -> Iterator[None]:
 
 
 class Ring:
-    """Something that only the collector can free."""
+    """An object that only the collector can free."""
 
     def __init__(self) -> None:
         self.me = self
@@ -209,7 +209,7 @@ def _refused(server: ServerThread) -> RawClient:
 def test_a_connection_that_ends_is_freed_without_the_collector(
     begin: Callable[[ServerThread], RawClient], reset: bool
 ) -> None:
-    """A collection that finds ten thousand of them stops everybody else for hundreds of milliseconds."""
+    """A collection that visits ten thousand of them stops every request for hundreds of milliseconds."""
     import socket
     import struct
 

@@ -51,7 +51,7 @@ def both(
 
 
 def statuses(theirs: UvicornThread, ours: ServerThread, request: bytes) -> tuple[int, int]:
-    """What each answers."""
+    """The answers of both."""
     with theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(request)
         our_wire.write(request)
@@ -95,7 +95,7 @@ def test_a_trailer_is_not_a_header() -> None:
 
 
 def is_silent(wire: RawClient) -> bool:
-    """Whether nothing arrives, not even the end, for fifty times the time limit."""
+    """Return whether nothing arrives, not even the end, for fifty times the time limit."""
     return not select.select([wire.socket], [], [], 0.5)[0]
 
 
@@ -115,7 +115,7 @@ def test_a_request_has_to_come_in_time(start: bytes) -> None:
 
 
 def test_a_client_that_takes_no_bytes_is_cut() -> None:
-    """uvicorn keeps what it has for such a client, and its connection, for as long as the client likes."""
+    """uvicorn keeps the answer for such a client, and its connection, as long as the client likes."""
     limits = HttpLimits(stalled_time=0.01, sweep_time=0.01)
     with both(limits) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         for _ in range(20):
@@ -148,7 +148,7 @@ def test_a_client_that_sends_on_can_read_why_it_was_refused() -> None:
 
 
 def test_what_is_pipelined_is_bounded() -> None:
-    """uvicorn takes any number of requests before it has answered the first."""
+    """uvicorn reads any number of requests before it has answered the first."""
     with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(HEALTH * 1000)
         our_wire.write(HEALTH * 1000)
@@ -157,7 +157,7 @@ def test_what_is_pipelined_is_bounded() -> None:
 
 
 def test_one_address_does_not_keep_others_out() -> None:
-    """uvicorn has a limit of connections too, but then refuses everybody."""
+    """uvicorn also limits connections, but then refuses all callers."""
     with (
         both(HttpLimits(connections=10), limit_concurrency=11) as (theirs, ours),
         wires(theirs.port, 10),
@@ -172,7 +172,7 @@ def test_one_address_does_not_keep_others_out() -> None:
 
 @contextmanager
 def wires(port: int, count: int) -> Iterator[None]:
-    """So many connections of one address, each with half a head."""
+    """Open this many connections of one address, each with half a head."""
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(RawClient(port)).write(HEALTH[:-2])
@@ -193,7 +193,7 @@ def test_http_1_0_gets_no_chunks() -> None:
 
 
 def test_streams_get_their_result_when_the_server_ends() -> None:
-    """uvicorn says nothing of a signal to the application: it waits for the streams, or cuts them."""
+    """uvicorn does not report a signal to the application: it waits for the streams, or cuts them."""
     with both(timeout_graceful_shutdown=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.listen("test://a")
         our_wire.listen("test://a")
@@ -205,7 +205,7 @@ def test_streams_get_their_result_when_the_server_ends() -> None:
 
 
 def test_a_header_of_an_answer_has_no_line_end() -> None:
-    """Neither sends what a `verify` may have put together carelessly."""
+    """Neither sends a header with line ends, which a careless `verify` may build."""
 
     def verify(headers: Any) -> str:
         raise HttpRefusal(401, "No.", ((b"www-authenticate", b"Bearer\r\nSet-Cookie: a=b"),))

@@ -23,7 +23,7 @@ def http() -> Iterator[ServerThread]:
 
 
 class Pair:
-    """A client: one wire that reads, one that posts."""
+    """A client with two connections: one reads, one posts."""
 
     def __init__(self, http: ServerThread, **headers: str | None) -> None:
         self.down, self.up = http.wire(), http.wire()
@@ -111,7 +111,7 @@ def test_cancellation_stops_the_work_without_an_answer(http: ServerThread) -> No
 
 
 def test_the_end_of_the_stream_is_the_end_of_the_session(http: ServerThread) -> None:
-    """Its client cannot come back to it."""
+    """Its client cannot resume it."""
     app = find_app(http)
     with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202

@@ -50,7 +50,7 @@ def test_a_stream_begins_with_an_id_and_no_data(wire: RawClient) -> None:
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
 def test_older_clients_get_no_event_without_data(server: ServerThread, version: str) -> None:
-    """They would read it as JSON."""
+    """Clients would read it as JSON."""
     with server.wire() as wire:
         opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": version}, 0)
         begin(wire, opened.headers["mcp-session-id"], "progress")

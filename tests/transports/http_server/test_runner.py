@@ -135,7 +135,7 @@ def guarded() -> Any:
 def test_nothing_but_health_is_served_without_the_token(
     guarded: ServerThread, verb: str, path: str, value: str | None
 ) -> None:
-    """Security A01-A03, A15, A17: on every route, and before anything else is looked at."""
+    """Security A01-A03, A15, A17: on every route, before anything else."""
     with guarded.wire() as wire:
         reply = wire.ask(verb, path, authorization=value)
         assert (reply.status, reply.error) == (401, -32600)
@@ -225,7 +225,7 @@ class Program:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, number: signal.Signals) -> None:
-    """Security L19, L20: no traceback, nothing on stderr, exit code 0 for whoever asked."""
+    """Security L19, L20: no traceback, nothing on stderr, exit code 0 for either signal."""
     program = Program(root, drain=3.0)
     wires = [RawClient(program.port) for _ in range(100)]
     for wire in wires:

@@ -109,7 +109,7 @@ def test_deleted_session_is_gone(wire: RawClient) -> None:
     [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("odd-error", -32603)],
 )
 def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: RawClient, name: str, code: int) -> None:
-    """Security H32: a 404 would tell the client to start anew."""
+    """Security H32: a 404 would make the client start a new session."""
     session = wire.initialize()
     reply = wire.read_in_session(session, name)
     assert (reply.status, reply.error, reply.json["id"]) == (200, code, 1)
@@ -170,7 +170,7 @@ def test_session_has_one_stream_and_another_one_after_it(server: ServerThread, w
 
 @pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
 def test_last_event_id_brings_nothing_of_anybody(server: ServerThread, wire: RawClient, last: str) -> None:
-    """Security H29, H30: what names no event of this session opens its own stream, from now on."""
+    """Security H29, H30: an id of no event of this session opens the session's own stream, from now on."""
     session = wire.initialize()
     with server.wire() as stream:
         stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
@@ -205,7 +205,7 @@ def test_delete_ends_the_stream_and_what_runs(server: ServerThread) -> None:
 
 
 def test_client_that_leaves_does_not_cancel() -> None:
-    """Before 2026-07-28 a disconnect is no cancellation. Security H35."""
+    """Before 2026-07-28 a disconnect does not cancel. Security H35."""
     with ServerThread() as server, server.wire() as wire:
         session = wire.initialize()
         with server.wire() as leaving:
@@ -236,7 +236,7 @@ def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: Ra
 
 
 def test_nothing_is_sent_for_a_cancelled_request(server: ServerThread, wire: RawClient) -> None:
-    """Security L11: not even by a handler that goes on."""
+    """Security L11: not even by a handler that continues."""
     session = wire.initialize()
     with server.wire() as waiting:
         waiting.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
@@ -309,7 +309,7 @@ def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
 
 
 def test_requests_of_all_sessions_are_bounded_also_those_whose_client_has_gone() -> None:
-    """Security L22, X06: a question waits for long, and costs its client no connection."""
+    """Security L22, X06: a long question does not close the client's connection."""
     with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.wire() as wire:
         first, second = wire.initialize(), wire.initialize()
         with server.wire() as gone:
