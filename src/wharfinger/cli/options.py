@@ -147,9 +147,9 @@ class TargetCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Remove the words after `--` before click joins them to the others."""
         if "--" in args:
-            place = args.index("--")
-            ctx.meta[COMMAND] = args[place + 1 :]
-            args = args[:place]
+            end = args.index("--")
+            ctx.meta[COMMAND] = args[end + 1 :]
+            args = args[:end]
         return super().parse_args(ctx, args)
 
     def make_metavar_usage(self) -> str:

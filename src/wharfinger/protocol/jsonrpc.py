@@ -223,15 +223,15 @@ def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
     Takes linear time, without recursion. A message with two ids is treated as one without an id. A message without a
     method is not a request.
     """
-    current_level = place = 0
+    current_level = position = 0
     members: dict[bytes, list[bytes | None]] = {}
     for found in _ID_OR_METHOD.finditer(data):
-        steps = _nesting_steps(data[place : found.start()])
+        steps = _nesting_steps(data[position : found.start()])
         if min(accumulate(steps, initial=current_level)) < level:  # another message begins
             yield from _id_of(members, limits)
             members = {}
         current_level += sum(steps)
-        place = found.start()
+        position = found.start()
         if current_level == level:
             members.setdefault(found[1], []).append(found[2])
     yield from _id_of(members, limits)

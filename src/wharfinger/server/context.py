@@ -389,8 +389,8 @@ class Context(RequestContext, Generic[State]):
             self.report_progress(documents, message=message)
 
         hits = await search(self._services, self.server.resources, self.request, wanted, report_indexing)
-        for observers in self.request.observers:
-            observers.searched(self.request, query, len(hits))
+        for hub in self.request.observers:
+            hub.searched(self.request, query, len(hits))
         return hits
 
     def for_plain_function(self) -> Context[State]:

@@ -75,14 +75,14 @@ class Watchdog:
             if call is None and isinstance(request, Call):
                 call = request
             frame = frame.f_back
-        if found is None or call is None or (place := (found.f_code.co_filename, found.f_lineno)) in self._seen:
+        if found is None or call is None or (location := (found.f_code.co_filename, found.f_lineno)) in self._seen:
             return
-        self._seen.add(place)
+        self._seen.add(location)
         log.warning(
             "%s blocks the event loop, and all other calls, at %s:%d, in %s: "
             "make it a plain def, which runs in a thread, or use `await asyncio.to_thread(…)` there.",
             name_of_call(call),
-            *place,
+            *location,
             found.f_code.co_name,
         )
 

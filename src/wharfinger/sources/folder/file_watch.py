@@ -275,8 +275,8 @@ class _WatchThread:
             if path in found:
                 continue
             try:
-                with self.tree.directory(parts[:depth]) as place, missing_as_not_served():
-                    status = os.stat(place.handle)
+                with self.tree.directory(parts[:depth]) as directory, missing_as_not_served():
+                    status = os.stat(directory.handle)
             except NotServed:
                 return
             found[path] = (status.st_dev, status.st_ino)
@@ -379,8 +379,8 @@ class _WatchThread:
             if path not in self.fingerprints:
                 continue
             try:
-                with self.tree.directory(tuple(path.split("/")) if path else ()) as place:
-                    self.fingerprints[path] = self.tree.listing(place).fingerprint
+                with self.tree.directory(tuple(path.split("/")) if path else ()) as directory:
+                    self.fingerprints[path] = self.tree.listing(directory).fingerprint
             except NotServed:
                 return False
         self._compare(None, item, _Snapshot(hash(frozenset(self.fingerprints.items())), 0))
@@ -404,26 +404,26 @@ class _WatchThread:
         try:
             if item.only_directory:
                 return self._directory_snapshot(parts)
-            with self.tree.directory(parts[:-1]) as place:
-                if not self.tree.is_directory(place, parts[-1]):
+            with self.tree.directory(parts[:-1]) as directory:
+                if not self.tree.is_directory(directory, parts[-1]):
                     with missing_as_not_served():
-                        return _snapshot_of(stat_entry(place.handle, parts[-1]))
+                        return _snapshot_of(stat_entry(directory.handle, parts[-1]))
             return self._directory_snapshot(parts)
         except (NotServed, OSError):
             return _MISSING
 
     def _directory_snapshot(self, parts: Parts) -> _Snapshot:
         """Return a snapshot of what a read of a directory shows: names, and sizes and times of the first entries."""
-        with self.tree.directory(parts) as place:
-            listing = self.tree.listing(place)
+        with self.tree.directory(parts) as directory:
+            listing = self.tree.listing(directory)
             with missing_as_not_served():
-                latest = os.stat(place.handle).st_mtime_ns
+                latest = os.stat(directory.handle).st_mtime_ns
             fingerprints = [listing.fingerprint]
             for names in (listing.directories, listing.files):
                 for name in names[: LISTED_ENTRIES + 1 - len(fingerprints)]:
                     try:
                         with missing_as_not_served():
-                            snapshot = _snapshot_of(stat_entry(place.handle, name))
+                            snapshot = _snapshot_of(stat_entry(directory.handle, name))
                     except NotServed:
                         snapshot = _MISSING
                     fingerprints.append(snapshot.fingerprint)

@@ -44,9 +44,9 @@ _NEVER = frozenset({".git", "git~1"})
 
 
 class _Wild(NamedTuple):
-    """A pattern with wildcards, its `place` in the file, and the text with which all matches begin."""
+    """A pattern with wildcards, its `number` in the file, and the text with which all matches begin."""
 
-    place: int
+    number: int
     directory: bool
     whole: bool
     """Whether it is matched against the path below the file's directory instead of the name."""
@@ -94,21 +94,21 @@ class Patterns:
         pattern = pattern.removeprefix("/")
         if not pattern:
             return
-        place = len(self._ignores)
+        number = len(self._ignores)
         self._ignores.append(not negative)
         wild = is_wild(pattern)
         kept = self._directories if directory else self._any
         if wild is None:
-            kept[("/" if whole else "=") + pattern] = place
+            kept[("/" if whole else "=") + pattern] = number
         elif not whole and pattern[0] == "*" and not is_wild(pattern, 1):
-            kept[pattern] = place
+            kept[pattern] = number
         else:
             begin = wild.start() if whole else 0
             matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _MAX_WILD_CHARACTERS else None
             if matches is None:
                 self.everything = True
                 return
-            self.wild.append(_Wild(place, directory, whole, pattern[:begin], matches))
+            self.wild.append(_Wild(number, directory, whole, pattern[:begin], matches))
 
     def ignores(self, path: str, directory: bool) -> bool | None:
         """Return whether the last matching line ignores a path below the file's directory; None if no line matches."""
@@ -121,13 +121,13 @@ class Patterns:
         if directory and self._directories:
             found = max(found, *(self._directories.get(key, -1) for key in keys))
         for wild in self.wild:
-            if wild.place < found:
+            if wild.number < found:
                 break
             if wild.directory and not directory:
                 continue
             text = path if wild.whole else name
             if text.startswith(wild.begin) and wild.rest(text[len(wild.begin) :]):
-                found = wild.place
+                found = wild.number
                 break
         return self._ignores[found] if found >= 0 else None
 

@@ -82,9 +82,9 @@ Parts = tuple[str, ...]
 
 
 class TreePosition(NamedTuple):
-    """A place in the order: just after this entry."""
+    """A position in the order: just after this entry."""
 
-    directory: bool
+    is_directory: bool
     parts: Parts
 
 
@@ -95,7 +95,7 @@ _KEY_ESCAPE = re.compile("%([0-9A-F]{2})")
 def write_key(position: TreePosition) -> str:
     """Write a position as text that JSON can carry."""
     path = _KEY_ESCAPED.sub(lambda match: f"%{ord(match[0]) & 0xFF:02X}", "/".join(position.parts))
-    return ("d:" if position.directory else "f:") + path
+    return ("d:" if position.is_directory else "f:") + path
 
 
 def read_key(key: str) -> TreePosition:
@@ -213,7 +213,7 @@ class TreeView(Protocol):
         """Return a function that returns whether an entry of a directory is shown; None if all of them are."""
         ...
 
-    def enters(self, parts: Parts) -> bool:
+    def may_read_below(self, parts: Parts) -> bool:
         """Return whether anything below a directory may be shown."""
         ...
 
@@ -225,7 +225,7 @@ class TreeEntry(NamedTuple):
     """
 
     parts: Parts
-    directory: bool
+    is_directory: bool
     handle: Handle
     name: str
     listing: DirectoryListing
@@ -245,17 +245,17 @@ class _Frame:
     `shows` returns whether an entry is shown; it is None if all of them are.
     """
 
-    __slots__ = ("directory", "file", "listing", "parts", "place", "shows")
+    __slots__ = ("directory", "listing", "next_directory", "next_file", "parts", "shows")
 
     def __init__(
-        self, place: OpenDirectory, parts: Parts, listing: DirectoryListing, shows: Callable[[str], bool] | None
+        self, directory: OpenDirectory, parts: Parts, listing: DirectoryListing, shows: Callable[[str], bool] | None
     ) -> None:
-        self.place = place
+        self.directory = directory
         self.parts = parts
         self.listing = listing
         self.shows = shows
-        self.file = 0
-        self.directory = 0
+        self.next_file = 0
+        self.next_directory = 0
 
 
 class _Shared(threading.local):
@@ -291,11 +291,11 @@ class FileTree:
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a directory.
         """
-        place = self.open_directory(parts)
+        directory = self.open_directory(parts)
         try:
-            yield place
+            yield directory
         finally:
-            self.close_directory(place)
+            self.close_directory(directory)
 
     def open_directory(self, parts: Parts) -> OpenDirectory:
         """Open a published directory, until it is passed to `close_directory`.
@@ -308,24 +308,24 @@ class FileTree:
         shared = self._shared.directories
         if shared is not None and (kept := shared.get(_prefix(parts))) is not None:
             return kept
-        place = self._open_root() if shared is None else shared[""]
+        directory = self._open_root() if shared is None else shared[""]
         for depth, name in enumerate(parts):
             try:
                 with missing_as_not_served():
-                    child = self._open_child(place, name)
+                    child = self._open_child(directory, name)
             finally:
                 if depth or shared is None:
-                    close(place.handle)
-            place = child
+                    close(directory.handle)
+            directory = child
         if shared is not None and len(shared) < MAX_SHARED_DIRECTORIES:
-            shared[place.rules.prefix] = place
-        return place
+            shared[directory.rules.prefix] = directory
+        return directory
 
-    def close_directory(self, place: OpenDirectory) -> None:
+    def close_directory(self, directory: OpenDirectory) -> None:
         """Close a directory, unless it is shared (see `share`)."""
         shared = self._shared.directories
-        if shared is None or shared.get(place.rules.prefix) is not place:
-            close(place.handle)
+        if shared is None or shared.get(directory.rules.prefix) is not directory:
+            close(directory.handle)
 
     def _open_root(self) -> OpenDirectory:
         with missing_as_not_served():
@@ -352,8 +352,8 @@ class FileTree:
             yield
         finally:
             self._shared.directories = None
-            for place in shared.values():
-                close(place.handle)
+            for directory in shared.values():
+                close(directory.handle)
 
     @contextmanager
     def file(self, parts: Parts) -> Generator[int, None, None]:
@@ -380,30 +380,30 @@ class FileTree:
         if not parts:
             raise NotServed
         name = parts[-1]
-        place = self.open_directory(parts[:-1])
+        directory = self.open_directory(parts[:-1])
         try:
-            self._check(place, name, directory=False, was_opened=was_opened)
-            return open_with_status(place.handle, name, was_regular=was_opened)
+            self._check(directory, name, is_directory=False, was_opened=was_opened)
+            return open_with_status(directory.handle, name, was_regular=was_opened)
         except (OSError, ValueError) as error:
             if is_missing(error):
                 raise NotServed from None
             raise
         finally:
-            self.close_directory(place)
+            self.close_directory(directory)
 
-    def is_directory(self, place: OpenDirectory, name: str) -> bool:
+    def is_directory(self, directory: OpenDirectory, name: str) -> bool:
         """Return whether a published entry of an open directory is a directory.
 
         Raises:
             NotServed: it is missing, not published, or neither a directory nor a regular file.
         """
         with missing_as_not_served():
-            mode = stat_entry(place.handle, name).st_mode
-        directory = stat.S_ISDIR(mode)
-        if not directory and not stat.S_ISREG(mode):
+            mode = stat_entry(directory.handle, name).st_mode
+        is_directory = stat.S_ISDIR(mode)
+        if not is_directory and not stat.S_ISREG(mode):
             raise NotServed
-        self._check(place, name, directory)
-        return directory
+        self._check(directory, name, is_directory)
+        return is_directory
 
     def walk(self, after: TreePosition | None = None, view: TreeView | None = None) -> Generator[TreeEntry, None, None]:
         """Yield all published entries after a position, in order. Entries that vanish meanwhile are left out.
@@ -419,22 +419,22 @@ class FileTree:
     ) -> Generator[TreeEntry, None, None]:
         try:
             try:
-                place = self._open_root()
+                directory = self._open_root()
             except NotServed:
                 return
             try:
-                frames.append(_Frame(place, (), self.listing(place), None if view is None else view.names(())))
+                frames.append(_Frame(directory, (), self.listing(directory), None if view is None else view.names(())))
             except BaseException:
-                close(place.handle)
+                close(directory.handle)
                 raise
             if after is None:
-                yield TreeEntry((), True, place.handle, "", frames[0].listing)
+                yield TreeEntry((), True, directory.handle, "", frames[0].listing)
             else:
                 self._seek(frames, after, view)
             yield from self._rest(frames, view)
         finally:
             for frame in frames:
-                close(frame.place.handle)
+                close(frame.directory.handle)
 
     def walk_directories(self) -> Generator[TreeEntry, None, None]:
         """Yield only the published directories, in the order of `walk`."""
@@ -442,7 +442,7 @@ class FileTree:
         entries = self._walk(frames)
         try:
             for entry in entries:
-                frames[-1].file = len(entry.listing.files)
+                frames[-1].next_file = len(entry.listing.files)
                 yield entry
         finally:
             entries.close()
@@ -451,87 +451,89 @@ class FileTree:
         """Continue after the position `after`, even if its entry is gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
-            if depth == len(after.parts) - 1 and not after.directory:
-                frame.file = frame.listing.files.index_after(name)
+            if depth == len(after.parts) - 1 and not after.is_directory:
+                frame.next_file = frame.listing.files.index_after(name)
                 return
-            frame.file = len(frame.listing.files)
-            frame.directory = frame.listing.directories.index_after(name)
+            frame.next_file = len(frame.listing.files)
+            frame.next_directory = frame.listing.directories.index_after(name)
             if name not in frame.listing.directories or not self._push(frames, name, view):
                 return
 
     def _rest(self, frames: list[_Frame], view: TreeView | None) -> Iterator[TreeEntry]:
         while frames:
             frame = frames[-1]
-            listing, handle, parts = frame.listing, frame.place.handle, frame.parts
+            listing, handle, parts = frame.listing, frame.directory.handle, frame.parts
             shows = frame.shows
-            while frame.file < len(listing.files):
-                if shows is not None and (at := listing.files.index_where(frame.file, shows)) != frame.file:
-                    frame.file = at
+            while frame.next_file < len(listing.files):
+                if shows is not None and (at := listing.files.index_where(frame.next_file, shows)) != frame.next_file:
+                    frame.next_file = at
                     continue
-                name = listing.files[frame.file]
-                frame.file += 1
+                name = listing.files[frame.next_file]
+                frame.next_file += 1
                 yield TreeEntry((*parts, name), False, handle, name, listing)
-            if frame.directory < len(frame.listing.directories):
-                name = frame.listing.directories[frame.directory]
-                frame.directory += 1
+            if frame.next_directory < len(frame.listing.directories):
+                name = frame.listing.directories[frame.next_directory]
+                frame.next_directory += 1
                 shown = shows is None or shows(name)
-                if not shown and view is not None and not view.enters((*parts, name)):
+                if not shown and view is not None and not view.may_read_below((*parts, name)):
                     continue
                 if self._push(frames, name, view) and shown:
                     inner = frames[-1]
-                    yield TreeEntry(inner.parts, True, inner.place.handle, name, inner.listing)
+                    yield TreeEntry(inner.parts, True, inner.directory.handle, name, inner.listing)
             else:
-                close(frames.pop().place.handle)
+                close(frames.pop().directory.handle)
 
     def _push(self, frames: list[_Frame], name: str, view: TreeView | None) -> bool:
         frame = frames[-1]
-        if len(frames) >= MAX_DEPTH or len(frame.place.rules.prefix) + len(name) > MAX_PATH_CHARACTERS:
+        if len(frames) >= MAX_DEPTH or len(frame.directory.rules.prefix) + len(name) > MAX_PATH_CHARACTERS:
             return False
         try:
             with missing_as_not_served():
-                place = self._open_child(frame.place, name)
+                directory = self._open_child(frame.directory, name)
         except NotServed:
             return False
         try:
-            listing = self.listing(place)
+            listing = self.listing(directory)
         except NotServed:
-            close(place.handle)
+            close(directory.handle)
             return False
         parts = (*frame.parts, name)
-        frames.append(_Frame(place, parts, listing, None if view is None else view.names(parts)))
+        frames.append(_Frame(directory, parts, listing, None if view is None else view.names(parts)))
         return True
 
-    def listing(self, place: OpenDirectory) -> DirectoryListing:
+    def listing(self, directory: OpenDirectory) -> DirectoryListing:
         """Return the published names of an open directory. They are kept until the directory or the rules change.
 
         Raises:
             NotServed: it cannot be listed.
         """
-        prefix = place.rules.prefix
-        listing = self._kept_listing(place)
+        prefix = directory.rules.prefix
+        listing = self._kept_listing(directory)
         if listing is not None:
             return listing
         with self._scans[hash(prefix) % len(self._scans)]:
-            listing = self._kept_listing(place)  # another thread listed it meanwhile
+            listing = self._kept_listing(directory)  # another thread listed it meanwhile
             if listing is not None:
                 return listing
             now = time.time_ns()
             with missing_as_not_served():
-                stamp = _stamp(place.handle)
-                listing = _list(place)
-            self._keep(prefix, _Kept(stamp, place.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None)
+                stamp = _stamp(directory.handle)
+                listing = _list(directory)
+            self._keep(
+                prefix, _Kept(stamp, directory.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None
+            )
         return listing
 
-    def _kept_listing(self, place: OpenDirectory) -> DirectoryListing | None:
-        prefix = place.rules.prefix
+    def _kept_listing(self, directory: OpenDirectory) -> DirectoryListing | None:
+        prefix = directory.rules.prefix
         with self._lock:
             kept = self._kept.pop(prefix, None)
             if kept is None:
                 return None
             self._kept[prefix] = kept  # now the most recently used
         with missing_as_not_served():
-            stamp = _stamp(place.handle)
-        return kept.listing if kept.stamp == stamp and _same_rules(kept.rules, place.rules) else None
+            stamp = _stamp(directory.handle)
+        return kept.listing if kept.stamp == stamp and _same_rules(kept.rules, directory.rules) else None
 
     def _keep(self, prefix: str, new: _Kept | None) -> None:
         with self._lock:
@@ -545,23 +547,23 @@ class FileTree:
             while self._kept_bytes > self.cache_bytes:
                 self._kept_bytes -= self._kept.pop(next(iter(self._kept))).listing.cost
 
-    def _open_child(self, place: OpenDirectory, name: str) -> OpenDirectory:
-        self._check(place, name, directory=True)
-        handle = open_directory(place.handle, name)
+    def _open_child(self, directory: OpenDirectory, name: str) -> OpenDirectory:
+        self._check(directory, name, is_directory=True)
+        handle = open_directory(directory.handle, name)
         try:
-            return OpenDirectory(handle, self._with_ignore_file(handle, place.rules.enter(name)))
+            return OpenDirectory(handle, self._with_ignore_file(handle, directory.rules.enter(name)))
         except BaseException:
             close(handle)
             raise
 
-    def _check(self, place: OpenDirectory, name: str, directory: bool, was_opened: bool = False) -> None:
-        if place.rules.judge(name, directory):
+    def _check(self, directory: OpenDirectory, name: str, is_directory: bool, was_opened: bool = False) -> None:
+        if directory.rules.judge(name, is_directory):
             raise NotServed
         # A file that was opened has no other spelling since, because another link changes its status.
         may_differ = not was_opened and CURRENT_ACCESS.get() is not None
-        if FOLDS_NAMES or (may_differ and has_another_spelling(place.handle, name)):
-            listing = self.listing(place)
-            if name not in (listing.directories if directory else listing.files):
+        if FOLDS_NAMES or (may_differ and has_another_spelling(directory.handle, name)):
+            listing = self.listing(directory)
+            if name not in (listing.directories if is_directory else listing.files):
                 raise NotServed
 
     def _with_ignore_file(self, handle: Handle, rules: Rules) -> Rules:
@@ -615,12 +617,12 @@ def is_settled(changed: int, now: int | None = None) -> bool:
     return age > (SETTLED_NS if changed % 1_000_000_000 else SETTLED_COARSE_NS)
 
 
-def _list(place: OpenDirectory) -> DirectoryListing:
+def _list(directory: OpenDirectory) -> DirectoryListing:
     files: list[str] = []
     directories: list[str] = []
     withheld: dict[Verdict, int] = {}
-    judge = place.rules.judge
-    with os.scandir(place.handle) as entries:
+    judge = directory.rules.judge
+    with os.scandir(directory.handle) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False):
                 into = files

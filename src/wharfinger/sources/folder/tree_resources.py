@@ -70,7 +70,7 @@ from wharfinger.sources.windows.window import (
     split_query,
     split_window,
 )
-from wharfinger.sources.windows.window_budget import limited
+from wharfinger.sources.windows.window_budget import within_budget
 
 __all__ = ["TreeResources", "found"]
 
@@ -391,7 +391,7 @@ class TreeResources:
         with missing_as_not_served():  # some file systems refuse only now (EACCES, ESTALE)
             version = version_of_file(status)
             content = content_of(descriptor, size, most)
-            small = window is None and 0 < size <= min(MAX_KEPT_FILE_BYTES, limited(most))
+            small = window is None and 0 < size <= min(MAX_KEPT_FILE_BYTES, within_budget(most))
             data = content.read(0, size) if small else b""
             if data:
                 content = BytesContent(data)
@@ -426,7 +426,7 @@ class TreeResources:
         they are. But if nothing has changed, they are not decoded again.
         """
         size = kept.stamp[2]
-        if size > limited(most) or (is_restricted() and not kept.is_spelled):
+        if size > within_budget(most) or (is_restricted() and not kept.is_spelled):
             return None
         try:
             descriptor, status = self.tree.open_file(kept.parts, was_opened=True)

@@ -84,10 +84,10 @@ class HttpSession:
         Raises:
             HttpRefusal: nothing of the stream is left (400).
         """
-        name, _, place = last_event_id.partition(b"-")
-        stream_number, _, event_number = place.partition(b"-")
+        name, _, position = last_event_id.partition(b"-")
+        stream_number, _, event_number = position.partition(b"-")
         digits = stream_number.isdigit() and event_number.isdigit()
-        if name != self.name.encode() or len(place) > 30 or not digits:
+        if name != self.name.encode() or len(position) > 30 or not digits:
             return self.own_stream, None
         number, after = int(stream_number), int(event_number)
         if not number:
