@@ -84,8 +84,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     from wharfinger.cli.tracebacks import place_of
 
     text = f"{type(error).__name__}: {error}".rstrip(": ")
-    place = place_of(error)
-    return f"{f'{place}: ' if place else 'unexpected '}{text} (-v shows the traceback)", 1
+    location = place_of(error)
+    return f"{f'{location}: ' if location else 'unexpected '}{text} (-v shows the traceback)", 1
 
 
 def usage_line(error: click.UsageError) -> str:

@@ -29,8 +29,8 @@ class LineFormatter(logging.Formatter):
             from wharfinger.cli.tracebacks import place_of
 
             error = record.exc_info[1]
-            text, place = f"{type(error).__name__}: {error}", place_of(error)
-            missing = [part for part in (place, text) if part and part not in head]
+            text, location = f"{type(error).__name__}: {error}", place_of(error)
+            missing = [part for part in (location, text) if part and part not in head]
             head = ": ".join([head, *missing]) + " (-v shows the traceback)"
         return printable(head)
 

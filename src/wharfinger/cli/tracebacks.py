@@ -1,4 +1,4 @@
-"""Finds the place of an error in the code of a server's author: file, line and exception, without library frames.
+"""Finds the location of an error in the code of a server's author: file, line and exception, without library frames.
 
 The command line starts servers and keeps their standard error. When a call fails, this module finds its traceback there
 by the reference that the error message and the log have in common.
@@ -93,14 +93,14 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     reference = _REFERENCE.search(message)
     if reference is None:
         return _without_repetition([line for part in _tracebacks(lines)[-1:] for line in part], message)
-    place = next((at for at in reversed(range(len(lines))) if reference[1] in lines[at]), None)
-    if place is None:
+    number = next((at for at in reversed(range(len(lines))) if reference[1] in lines[at]), None)
+    if number is None:
         return []
-    after = lines[place + 1 :]
+    after = lines[number + 1 :]
     end = next((at for at, line in enumerate(after) if _LOGGED.match(line)), len(after))
     traceback_lines = [line for part in _tracebacks(after[:end])[:1] for line in part]
     if not traceback_lines:
-        return [_LOGGED.sub("", lines[place])]
+        return [_LOGGED.sub("", lines[number])]
     unrepeated = _without_repetition(traceback_lines, message)
     # Without a frame of the author, the message is enough: a wrong return value has no traceback.
     return unrepeated if any(line.startswith('File "') for line in unrepeated) else []
@@ -114,11 +114,11 @@ def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
 
 
 def add_location(message: str, lines: Iterable[str]) -> str:
-    """Add the place in the author's code to a message with a reference, if the server's standard error contains it."""
+    """Add the location in the author's code to a message with a reference, if the server's stderr has it."""
     if not _REFERENCE.search(message):
         return message
-    places = [line for line in cause_in(lines, message) if line.startswith('File "')]
-    return f"{message}, {places[-1]}" if places else message
+    locations = [line for line in cause_in(lines, message) if line.startswith('File "')]
+    return f"{message}, {locations[-1]}" if locations else message
 
 
 def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
@@ -190,6 +190,6 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the place in the author's code, such as `server.py, line 12`, or an empty string if there is none."""
+    """Return the location in the author's code, such as `server.py, line 12`, or an empty string if there is none."""
     frames = frames_of(error)
     return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

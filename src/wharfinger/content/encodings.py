@@ -134,7 +134,7 @@ _PLAUSIBLE = re.compile(
 )
 _SHORT_BYTES = 16  # a shorter text needs more plain letters
 _ODD_RATIO = 100
-"""At most one in this many non-ASCII bytes may be in an implausible place."""
+"""At most one in this many non-ASCII bytes may be at an implausible position."""
 
 
 def _is_western(data: bytes, first: int = 0) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the places in a text that answer a query, each with its best line and the lines around it.
+"""Finds the passages of a text that answer a query, each with its best line and the lines around it.
 
 The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
 grouped by line. The score of a line counts its own words in full, and the words of its neighbours less the further away
@@ -36,9 +36,9 @@ NEIGHBOUR_SCORED_LINES = 48
 DEFINITION_SCORED_LINES = 8
 """Lines of a block that are scored with the definitions around them."""
 MAX_PASSAGES = 5
-"""The maximum number of places of one text that are returned."""
+"""The maximum number of passages of one text that are returned."""
 MIN_LINES_APART = 12
-"""The minimum number of lines between two such places."""
+"""The minimum number of lines between two such passages."""
 NEIGHBOUR_LINES, DEFINITION_LINES = 6, 24
 """How many lines before and after a line count for it, and how many after a definition."""
 MAX_COUNTED_NEIGHBOURS = 5
@@ -93,16 +93,16 @@ _MATCHED_CHARACTERS = 400
 
 
 class Passage(NamedTuple):
-    """A place in a text."""
+    """A passage of a text."""
 
     score: float
-    """The score of the place within its text."""
+    """The score of the passage within its text."""
     line: int
     """The number of the best line, from 1."""
     evidence: tuple[float, ...]
     """How well each word of the query fits here, from 0 to 1."""
     bonus: float
-    """Added to the score if the place defines what the query names, or has its words side by side."""
+    """Added to the score if the passage defines what the query names, or has its words side by side."""
     factor: float
     """Less than 1 if it is an import, a list of names or a line of data."""
     lines: tuple[tuple[int, str], ...]
@@ -117,21 +117,21 @@ class Passage(NamedTuple):
 
     @property
     def brief(self) -> Passage:
-        """The same place with only its best line."""
+        """The same passage with only its best line."""
         return self._replace(lines=tuple(line for line in self.lines if line[0] == self.line))
 
     def moved(self, lines: int) -> Passage:
-        """Return the same place in a text with this many more lines before it."""
+        """Return the same passage with this many more lines before it."""
         return self._replace(line=self.line + lines, lines=tuple((at + lines, text) for at, text in self.lines))
 
 
 class TextMatch(NamedTuple):
-    """The words of a query in a text, and the best places."""
+    """The words of a query in a text, and the best passages."""
 
     counts: tuple[int, ...]
     """How often each word occurs."""
     passages: tuple[Passage, ...]
-    """The best places, the best first."""
+    """The best passages, the best first."""
     lines: int
     """The number of lines that were read."""
     length: int
@@ -143,7 +143,7 @@ def match_text(
 ) -> TextMatch | None:
     """Find a query in a text that comes in pieces; None if it has none of the words, or lacks a phrase.
 
-    `named` says how well each word fits the name of the text, from 0 to 1; a place need not repeat such a word. In
+    `named` says how well each word fits the name of the text, from 0 to 1; a passage need not repeat such a word. In
     `prose`, a line that begins with `#` is a heading; elsewhere it is a comment.
     """
     words = query.words
@@ -229,14 +229,14 @@ class _Block:
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
         """The results of `_definition_fit` so far, by line."""
-        places = [list(self._places(word)) for word in query.words]
-        for number, found in enumerate(places):
+        occurrences = [list(self._places(word)) for word in query.words]
+        for number, found in enumerate(occurrences):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
-        if not any(places):
+        if not any(occurrences):
             return
         self.lines = text.split("\n")
         self.starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
-        for number, (word, found) in enumerate(zip(query.words, places, strict=True)):
+        for number, (word, found) in enumerate(zip(query.words, occurrences, strict=True)):
             self._grade(number, word, found)
 
     def _places(self, word: Word) -> Iterator[tuple[int, str]]:
@@ -249,8 +249,8 @@ class _Block:
                 yield at, probe
                 at = self.folded.find(probe, at + len(probe))
 
-    def _grade(self, number: int, word: Word, places: Iterable[tuple[int, str]]) -> None:
-        for at, probe in places:
+    def _grade(self, number: int, word: Word, occurrences: Iterable[tuple[int, str]]) -> None:
+        for at, probe in occurrences:
             row = bisect_right(self.starts, at) - 1
             line = self.found.get(row)
             if line is None:
@@ -264,7 +264,7 @@ class _Block:
                     line.evidence[number] = quality
 
     def passages(self) -> list[Passage]:
-        """Return the best places of this block."""
+        """Return the best passages of this block."""
         if not self.found:
             return []
         rows = heapq.nlargest(NEIGHBOUR_SCORED_LINES, self.found, key=lambda row: (self._rough_score(row), -row))
@@ -359,11 +359,11 @@ class _Block:
         row_end = self.folded.find("\n", end)
         if self.folded.find(self.query.whole, row_begin, row_end if row_end >= 0 else len(self.folded)) >= 0:
             return 0.6
-        places = sorted(line.occurrences)
+        occurrences = sorted(line.occurrences)
         pairs = sum(
             after[2] == before[2] + 1 and 0 <= after[0] - before[1] <= 6
-            for at, before in enumerate(places)
-            for after in places[at + 1 : at + 3]
+            for at, before in enumerate(occurrences)
+            for after in occurrences[at + 1 : at + 3]
         )
         return 0.3 * min(1.0, pairs / max(1, len(self.query.words) - 1))
 
@@ -431,7 +431,7 @@ class _Block:
 
 
 def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: float) -> float:
-    """Return the score of a place, which is mostly its share of the query's words."""
+    """Return the score of a passage, which is mostly its share of the query's words."""
     share = sum(word.weight * one for word, one in zip(query.words, evidence, strict=True)) / (query.weight or 1.0)
     return float(share**1.25 + 0.65 * bonus) * factor
 

@@ -301,7 +301,7 @@ WHOLE, PART = 2, 1
 
 
 def _starts(text: str, at: int) -> int:
-    """Return WHOLE if a word begins at a place, PART if a part of an identifier does, and 0 otherwise."""
+    """Return WHOLE if a word begins at a position, PART if a part of an identifier does, and 0 otherwise."""
     if at == 0:
         return WHOLE
     before, first = text[at - 1], text[at]
@@ -317,7 +317,7 @@ def _starts(text: str, at: int) -> int:
 
 
 def _tail(text: str, at: int) -> str:
-    """Return the rest of a word after a place: the letters up to the next part of an identifier."""
+    """Return the rest of a word after a position: the letters up to the next part of an identifier."""
     if at == 0 or not text[at - 1].isalnum():
         return ""
     last = at

@@ -442,19 +442,19 @@ def _lines(error: Any) -> list[str]:
         return [f"{inside}{facts['property']}: missing"]
     if name in ("additionalProperties", "unevaluatedProperties"):
         return [f"{inside}{printable(str(member))}: no such member" for member in facts["unexpected"][:8]]
-    place = where or "arguments"
+    path = where or "arguments"
     if name == "type":
-        return [f"{place}: expected {' or '.join(_TYPES.get(kind, '') for kind in facts['types'])}"]
+        return [f"{path}: expected {' or '.join(_TYPES.get(kind, '') for kind in facts['types'])}"]
     if name == "enum":
         shown = msgspec.json.encode(facts["options"]).decode()[1:-1]
-        return [f"{place}: must be one of {printable(shown, 200)}"]
+        return [f"{path}: must be one of {printable(shown, 200)}"]
     if name == "const":
-        return [f"{place}: must be {printable(msgspec.json.encode(facts['expected_value']).decode(), 200)}"]
+        return [f"{path}: must be {printable(msgspec.json.encode(facts['expected_value']).decode(), 200)}"]
     reason = _REASONS.get(name, "is not valid here")
     try:
-        return [f"{place}: {printable(reason.format(**facts), 200)}"]
+        return [f"{path}: {printable(reason.format(**facts), 200)}"]
     except (KeyError, IndexError):
-        return [f"{place}: is not valid here"]
+        return [f"{path}: is not valid here"]
 
 
 def path_text(path: Iterable[str | int], start: str = "") -> str:

@@ -198,9 +198,9 @@ def open_request(message: Message, session: Session | None, principal: Principal
     except msgspec.ValidationError as error:
         params = None if row is None else _params_of_another_revision(row, raw, session)
         if params is None:
-            place = str(error).replace("`$", "`params")  # in one line, without the value
-            status = 400 if "`params._meta" in place else None
-            raise InvalidParams(f"Invalid params: {place}", http_status=status) from None
+            problem = str(error).replace("`$", "`params")  # in one line, without the value
+            status = 400 if "`params._meta" in problem else None
+            raise InvalidParams(f"Invalid params: {problem}", http_status=status) from None
         row = None
     except msgspec.DecodeError:
         raise InvalidRequest("A string of the params has an invalid escape.") from None
@@ -281,13 +281,13 @@ def name_of_call(request: Request) -> str:
 
 def failure_text(what: str, error: BaseException, reference: str = "") -> str:
     """Return the log message for a failed call: its method and name, and the innermost line outside of libraries."""
-    place = ""
+    location = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
             if not frame.filename.startswith(LIBRARIES) and "site-packages" not in frame.filename:
-                place = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
+                location = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
     message = "".join(traceback.format_exception_only(error)).strip()
-    return f"{what} failed{place}: {message}" + (f" (reference {reference})" if reference else "")
+    return f"{what} failed{location}: {message}" + (f" (reference {reference})" if reference else "")
 
 
 class ResultMeta:

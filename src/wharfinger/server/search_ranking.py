@@ -1,8 +1,8 @@
 """Ranks the documents that a search found, and makes the hits.
 
-`match_lines` scores each place in a text, and the score rises if the name of the document has the words. A long
-document has up to three hits, each with its window; places in one window are one hit. Documents that lack a word follow
-those that have all of them, unless they have a much better place. Documents with little of the query are left out.
+`match_lines` scores each passage of a text, and the score rises if the name of the document has the words. A long
+document has up to three hits, each with its window; passages in one window are one hit. Documents that lack a word follow
+those that have all of them, unless they have a much better passage. Documents with little of the query are left out.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 BEFORE_LINES, AFTER_LINES = 20, 180
 """Lines of such a window before and after the hit."""
 MAX_WINDOWS = 3
-"""The maximum number of windows of one document, and of places in one window, that are shown."""
+"""The maximum number of windows of one document, and of passages in one window, that are shown."""
 LATER_HIT_FACTOR = 0.85
 """The factor of a document's second hit; its third has the square."""
 ELSEWHERE_WEIGHT = 0.35
-"""How much a word counts for a place if the document has it only elsewhere."""
+"""How much a word counts for a passage if the document has it only elsewhere."""
 MIN_SHARE, MIN_BASE, MIN_SCORE = 0.5, 0.6, 0.4
 """A document that lacks words is a hit only if its words have MIN_SHARE of the query's weight, or MIN_BASE of the
 weight regardless of how rare words are, and if its score is at least MIN_SCORE of the best one."""
@@ -60,7 +60,7 @@ MAX_RANKED_DOCUMENTS = 500
 FULL_HITS = 8
 """The number of hits that show the lines around each match; later hits show only their best line."""
 ALSO_SHOWN_SHARE = 0.6
-"""Another place in the window of a hit is shown if it has at least this share of the hit's score."""
+"""Another passage in the window of a hit is shown if it has at least this share of the hit's score."""
 
 MAX_CORRECTED_WORDS = 8
 """Words of a query whose spelling is checked."""
@@ -97,7 +97,7 @@ class FoundDocument(NamedTuple):
     changed: int = 0
 
 
-class _Place(NamedTuple):
+class _Candidate(NamedTuple):
     """A possible hit: a document, or a window of it, with its passages, the best first."""
 
     score: float
@@ -117,7 +117,7 @@ class Ranking:
         """For each word, whether any document has it."""
         self.number = 0
         """Documents that have at least one word."""
-        self._found: list[tuple[list[bool], list[_Place]]] = []
+        self._found: list[tuple[list[bool], list[_Candidate]]] = []
         self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
 
@@ -139,38 +139,40 @@ class Ranking:
         self.number += 1
         self.seen = [before or now for before, now in zip(self.seen, has_words, strict=True)]
         self._complete += all(one or not word.weight for one, word in zip(has_words, self.query.words, strict=True))
-        self._found.append((has_words, list(self._places(found))))
+        self._found.append((has_words, list(self._candidates(found))))
         if len(self._found) > 2 * self._max_documents:
             self._found = heapq.nlargest(self._max_documents, self._found, key=lambda one: self._worth(*one))
 
-    def _worth(self, has_words: Sequence[bool], places: Sequence[_Place]) -> tuple[bool, float]:
-        return all(has_words), max(place.score for place in places)
+    def _worth(self, has_words: Sequence[bool], candidates: Sequence[_Candidate]) -> tuple[bool, float]:
+        return all(has_words), max(candidate.score for candidate in candidates)
 
-    def _places(self, found: FoundDocument) -> Iterator[_Place]:
+    def _candidates(self, found: FoundDocument) -> Iterator[_Candidate]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
         name = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
         factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
             evidence = tuple(0.8 * one for one in found.name_matches)
             share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
-            yield _Place(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
+            yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
             return
-        places: list[_Place] = []
+        candidates: list[_Candidate] = []
         present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
         large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
             has_words = tuple(map(max, passage.evidence, present))
             score = score_of(self.query, has_words, passage.bonus, passage.factor)
-            score = (score + name) * factor * LATER_HIT_FACTOR ** len(places)
-            known = next((place for place in places if not large or _in_window(place.passages[0], passage)), None)
-            if known is None and len(places) < MAX_WINDOWS:
-                places.append(_Place(score, self.number, found, [passage], large))
+            score = (score + name) * factor * LATER_HIT_FACTOR ** len(candidates)
+            known = next(
+                (candidate for candidate in candidates if not large or _in_window(candidate.passages[0], passage)), None
+            )
+            if known is None and len(candidates) < MAX_WINDOWS:
+                candidates.append(_Candidate(score, self.number, found, [passage], large))
             elif known is not None and self._is_also_shown(known, passage):
                 known.passages.append(passage)
-        yield from places
+        yield from candidates
 
-    def _is_also_shown(self, place: _Place, passage: Passage) -> bool:
-        return len(place.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * place.passages[0].score
+    def _is_also_shown(self, candidate: _Candidate, passage: Passage) -> bool:
+        return len(candidate.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * candidate.passages[0].score
 
     def _share(self, has_words: Sequence[bool], base: bool = False) -> float:
         """Return a document's share of the weight of all words that occur in some document."""
@@ -187,24 +189,28 @@ class Ranking:
 
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
         """Return the best hits. Until the time `deadline`, it checks whether the source has the window of each hit."""
-        places: list[_Place] = []
-        top = max((place.score for _, each in self._found for place in each), default=0.0)
+        candidates: list[_Candidate] = []
+        top = max((candidate.score for _, each in self._found for candidate in each), default=0.0)
         for has_words, each in self._found:
             lacks = [
                 word for word, seen, one in zip(self.query.words, self.seen, has_words, strict=True) if seen and not one
             ]
             if lacks:
                 share = self._share(has_words)
-                each = [place._replace(score=place.score * (0.5 + 0.5 * share)) for place in each]
-                each = [place for place in each if self._has_enough_words(has_words) and place.score >= MIN_SCORE * top]
-            places += each
-        places.sort(key=lambda place: (-round(place.score, 6), -place.found.changed, place.order))
+                each = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in each]
+                each = [
+                    candidate
+                    for candidate in each
+                    if self._has_enough_words(has_words) and candidate.score >= MIN_SCORE * top
+                ]
+            candidates += each
+        candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
         shown: dict[str, int] = {}
-        for place in places:
+        for candidate in candidates:
             if len(hits) == self.limit:
                 break
-            hit = self._hit(place, reader, deadline, brief=len(hits) >= FULL_HITS)
+            hit = self._hit(candidate, reader, deadline, brief=len(hits) >= FULL_HITS)
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)
@@ -212,27 +218,30 @@ class Ranking:
             hits.remark = "No document has all the words; these have most of them."
         return hits
 
-    def _hit(self, place: _Place, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
-        found = place.found
+    def _hit(self, candidate: _Candidate, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
+        found = candidate.found
         uri = found.uri
-        if place.window and "?" not in uri and time.monotonic() < deadline:
-            line = place.passages[0].line
+        if candidate.window and "?" not in uri and time.monotonic() < deadline:
+            line = candidate.passages[0].line
             window = f"{uri}?lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
             if found.source.matches(window) and reader.exists(found.source, window):
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
         resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=found.kind or UNSET)
         has_words = [
-            any(passage.evidence[number] > 0 for passage in place.passages) for number in range(len(found.name_matches))
+            any(passage.evidence[number] > 0 for passage in candidate.passages)
+            for number in range(len(found.name_matches))
         ]
         words = tuple(
             word.text
             for word, one, name in zip(self.query.words, has_words, found.name_matches, strict=True)
             if one and not name
         )
-        shown = [passage.brief for passage in place.passages[:1]] if brief else place.passages
+        shown = [passage.brief for passage in candidate.passages[:1]] if brief else candidate.passages
         snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda one: one.line))
-        return FoundHit(uri=uri, title=found.title, snippet=snippet, resource=resource, words=words, score=place.score)
+        return FoundHit(
+            uri=uri, title=found.title, snippet=snippet, resource=resource, words=words, score=candidate.score
+        )
 
 
 def _in_window(first: Passage, other: Passage) -> bool:

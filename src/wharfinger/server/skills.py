@@ -47,13 +47,13 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
 
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
         keys = keys_for(server.services.keys, ctx.request)
-        place = _position(keys, "skills", params.cursor)
+        position = _position(keys, "skills", params.cursor)
         methods = [getattr(source, "skills", None) for source in _sources(server)]
         providers = [_no_skills if method is None else ctx.server.pool.adapt(method) for method in methods]
-        shown, place = await joined_page(providers, owner_of(ctx.request), place, page_size)
-        while not (readable := [_readable(skill) for skill in shown if may_read(skill.uri)]) and place is not None:
-            shown, place = await joined_page(providers, owner_of(ctx.request), place, page_size)
-        cursor = UNSET if place is None else keys.seal("skills", place)
+        shown, position = await joined_page(providers, owner_of(ctx.request), position, page_size)
+        while not (readable := [_readable(skill) for skill in shown if may_read(skill.uri)]) and position is not None:
+            shown, position = await joined_page(providers, owner_of(ctx.request), position, page_size)
+        cursor = UNSET if position is None else keys.seal("skills", position)
         return ListSkillsResult(skills=readable, next_cursor=cursor)
 
     async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:

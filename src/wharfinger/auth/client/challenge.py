@@ -46,14 +46,14 @@ def parse_challenges(text: str) -> list[Challenge]:
     """Return the challenges of a header, or of several joined by commas. Stops at the first syntax error."""
     text = text[:MAX_HEADER_CHARACTERS]
     found: list[Challenge] = []
-    place = 0
-    while (scheme := _SCHEME.match(text, place)) is not None:
-        place = scheme.end()
+    position = 0
+    while (scheme := _SCHEME.match(text, position)) is not None:
+        position = scheme.end()
         params: dict[str, str] = {}
-        if _PARAM.match(text, place) is None and (blob := _TOKEN68.match(text, place)) is not None:
-            place = blob.end()
-        while (param := _PARAM.match(text, place)) is not None:
-            place = param.end()
+        if _PARAM.match(text, position) is None and (blob := _TOKEN68.match(text, position)) is not None:
+            position = blob.end()
+        while (param := _PARAM.match(text, position)) is not None:
+            position = param.end()
             name, quoted, bare = param.groups()
             params.setdefault(name.lower(), bare if quoted is None else _ESCAPED.sub(r"\1", quoted))
         found.append(Challenge(scheme[1].lower(), params))

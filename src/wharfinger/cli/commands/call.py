@@ -125,10 +125,10 @@ def show(result: Any, saved: dict[int, tuple[Path, str]]) -> None:
     structured = result.structured_content
     if not result.content and structured is not UNSET:
         print_json(structured)
-    for place, block in enumerate(result.content):
+    for index, block in enumerate(result.content):
         if isinstance(block, t.TextContent) and is_same_content(block.text, structured):
             print_json(structured)
-        elif place not in saved:
+        elif index not in saved:
             print_block(block)
 
 
@@ -151,9 +151,9 @@ def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[P
     from wharfinger.cli.targets.saved_files import new_file
 
     saved: dict[int, tuple[Path, str]] = {}
-    for place, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         found = binary_of(block)
         if found is not None:
             kind, data = found
-            saved[place] = (new_file(folder, slug(name, fallback="result"), kind, data), size(len(data)))
+            saved[index] = (new_file(folder, slug(name, fallback="result"), kind, data), size(len(data)))
     return saved

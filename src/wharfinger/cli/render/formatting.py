@@ -57,7 +57,7 @@ def columns(rows: list[tuple[str, ...]]) -> list[str]:
     """Align rows of cells in columns, two spaces apart."""
     if not rows:
         return []
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
     ]

@@ -79,9 +79,9 @@ def item_lists(banner: Banner, items: PageItems) -> str:
         return escape(printable(text if len(text) <= NAME_CHARACTERS else text[: NAME_CHARACTERS - 1] + "…"))
 
     client = ("--token-env", banner.address.header_env) if banner.address.header_env else ()
-    place = urlsplit(banner.address.page)
+    url = urlsplit(banner.address.page)
     open_to_all = not client and not banner.address.issuers
-    linked = open_to_all and (place.scheme == "https" or is_loopback(place.hostname or ""))
+    linked = open_to_all and (url.scheme == "https" or is_loopback(url.hostname or ""))
     parts: list[str] = []
     for title, some, more, verb in (
         ("Resources", items.resources, items.more_resources, "read"),

@@ -334,19 +334,19 @@ def parse(text: str) -> Iterable[str | Expression]:
     Raises:
         InvalidTemplate: the text is not a template.
     """
-    place = 0
-    while place < len(text):
-        opening = text.find("{", place)
+    index = 0
+    while index < len(text):
+        opening = text.find("{", index)
         end = len(text) if opening < 0 else opening
-        if end > place:
-            yield _literal(text, place, end)
+        if end > index:
+            yield _literal(text, index, end)
         if opening < 0:
             return
         closing = text.find("}", opening)
         if closing < 0:
             raise InvalidTemplate("'{' without '}'", text, opening)
         yield _expression(text, opening + 1, closing)
-        place = closing + 1
+        index = closing + 1
 
 
 def _literal(text: str, start: int, end: int) -> str:
@@ -362,31 +362,31 @@ def _expression(text: str, start: int, end: int) -> Expression:
     operator = text[start] if text[start] in OPERATORS else ""
     if text[start] in _FUTURE_OPERATORS:
         raise InvalidTemplate(f"the operator {text[start]!r}, which is reserved by RFC 6570,", text, start)
-    place = start + len(operator)
+    index = start + len(operator)
     variables: list[Variable] = []
     while True:
-        variable, place = _variable(text, place, end)
+        variable, index = _variable(text, index, end)
         variables.append(variable)
-        if place == end:
+        if index == end:
             return Expression(operator, tuple(variables))
-        if text[place] != ",":
-            raise InvalidTemplate(f"{text[place]!r} where ',' or '}}' belongs", text, place)
-        place += 1
+        if text[index] != ",":
+            raise InvalidTemplate(f"{text[index]!r} where ',' or '}}' belongs", text, index)
+        index += 1
 
 
 def _variable(text: str, start: int, end: int) -> tuple[Variable, int]:
     name = _NAME.match(text, start, end)
     if name is None:
         raise InvalidTemplate("no variable name (letters, digits, '_', single dots)", text, start)
-    place = name.end()
-    if place < end and text[place] == "*":
-        return Variable(name[0], explode=True), place + 1
-    if place < end and text[place] == ":":
-        limit = _LIMIT.match(text, place + 1, end)
+    index = name.end()
+    if index < end and text[index] == "*":
+        return Variable(name[0], explode=True), index + 1
+    if index < end and text[index] == ":":
+        limit = _LIMIT.match(text, index + 1, end)
         if limit is None:
-            raise InvalidTemplate("no prefix length from 1 to 9999", text, place + 1)
+            raise InvalidTemplate("no prefix length from 1 to 9999", text, index + 1)
         return Variable(name[0], int(limit[0])), limit.end()
-    return Variable(name[0]), place
+    return Variable(name[0]), index
 
 
 # --- expansion (RFC 6570 §3) ------------------------------------------------------------------------------------------
@@ -547,19 +547,19 @@ def _read_pieces(slot: Slot, content: str, found: VariableValues) -> bool:
     """Assign the pieces to the variables in order; an exploded one takes the pieces that the others leave."""
     pieces = content.split(OPERATORS[slot.operator].separator) if content or slot.operator not in ("", "+") else []
     spare = len(pieces) - sum(not variable.explode for variable in slot.variables)
-    place = 0
+    index = 0
     for variable in slot.variables:
         if variable.explode:
-            taken = pieces[place : place + max(spare, 0)]
+            taken = pieces[index : index + max(spare, 0)]
             spare = 0
             if taken and not _keep_exploded(slot, variable, taken, found):
                 return False
-            place += len(taken)
-        elif place < len(pieces):
-            if not _keep(variable, _decode(pieces[place]), found):
+            index += len(taken)
+        elif index < len(pieces):
+            if not _keep(variable, _decode(pieces[index]), found):
                 return False
-            place += 1
-    return place == len(pieces)
+            index += 1
+    return index == len(pieces)
 
 
 def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: VariableValues) -> bool:

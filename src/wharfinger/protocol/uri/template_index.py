@@ -254,15 +254,15 @@ class _Node(Generic[T]):
         found: list[_Entry[T]] = []
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
-            node, place = todo.pop()
+            node, position = todo.pop()
             for (head, tail), texts in node.entries.items():
-                found += texts.get((uri[place : place + head], uri[len(uri) - tail :] if tail else ""), ())
+                found += texts.get((uri[position : position + head], uri[len(uri) - tail :] if tail else ""), ())
             if not node.children:
                 continue
-            end = uri.find("/", place)
+            end = uri.find("/", position)
             if end < 0:
                 continue
-            for edge in (uri[place:end], None):
+            for edge in (uri[position:end], None):
                 child = node.children.get(edge)
                 if child is not None:
                     todo.append((child, end + 1))

@@ -5,7 +5,7 @@ adding or removing features does not shift later pages.
 
 The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (the whole) shows
 them under a prefix. Its `parts` are their sets. The visible features are computed on use, and again after every change
-of a part. A set's own features come first, then those of each part, so that a place is a path: (0, number) is a
+of a part. A set's own features come first, then those of each part, so that a position is a path: (0, number) is a
 feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name is checked in
 its own set and in every set that shows it. Any other feature of the same name replaces a fallback.
 """
@@ -70,8 +70,8 @@ class Features(Generic[F]):
         self._hidden: dict[str, bool] = {}
         """Keys of parts' features that this set hides: True if they were disabled here, False if they were removed."""
         self._visible: dict[str, VisibleFeature[F]] | None = None
-        self._places: list[tuple[tuple[int, ...], str]] = []
-        """The places and keys of the visible features, in order."""
+        self._positions: list[tuple[tuple[int, ...], str]] = []
+        """The positions and keys of the visible features, in order."""
 
     # -- changing
 
@@ -118,7 +118,7 @@ class Features(Generic[F]):
         self._changed()
 
     def disable(self, key: str) -> None:
-        """Hide a feature from calls and lists. It keeps its key and its place.
+        """Hide a feature from calls and lists. It keeps its key and its position.
 
         Raises:
             KeyError: there is no feature of this key.
@@ -135,7 +135,7 @@ class Features(Generic[F]):
         self._changed()
 
     def enable(self, key: str) -> None:
-        """Enable a disabled feature again, at its old place.
+        """Enable a disabled feature again, at its old position.
 
         Raises:
             KeyError: there is no feature of this key.
@@ -204,12 +204,12 @@ class Features(Generic[F]):
         if not self.parts:
             return ((key, self.by_key[key]) for key in map(self._keys.__getitem__, self._order))
         shown = self._shown()
-        return ((key, shown[key].feature) for _, key in self._places)
+        return ((key, shown[key].feature) for _, key in self._positions)
 
     def page(self, after: Any, limit: int) -> tuple[list[tuple[str, F]], Any]:
-        """Return at most `limit` features after a place (0: from the start) with their keys, and the next page's place.
+        """Return at most `limit` features after a position (0: the start) with their keys, and the position of the next page.
 
-        The place of the next page is None on the last one.
+        It is None after the last page.
         """
         if not self.parts:
             start = bisect_right(self._order, after)
@@ -218,11 +218,11 @@ class Features(Generic[F]):
             keys = [self._keys[number] for number in numbers]
             return [(key, self.by_key[key]) for key in keys], numbers[-1] if more and numbers else None
         shown = self._shown()
-        place: tuple[int, ...] = (0, after) if isinstance(after, int) else after
-        start = bisect_right(self._places, place, key=lambda entry: entry[0])
-        places = self._places[start : start + limit]
-        more = start + limit < len(self._places)
-        return [(key, shown[key].feature) for _, key in places], places[-1][0] if more and places else None
+        position: tuple[int, ...] = (0, after) if isinstance(after, int) else after
+        start = bisect_right(self._positions, position, key=lambda entry: entry[0])
+        positions = self._positions[start : start + limit]
+        more = start + limit < len(self._positions)
+        return [(key, shown[key].feature) for _, key in positions], positions[-1][0] if more and positions else None
 
     def taken(self) -> Iterator[tuple[str, bool]]:
         """Yield every key that is taken, and whether its feature is a fallback."""
@@ -252,15 +252,15 @@ class Features(Generic[F]):
     def _shown(self) -> dict[str, VisibleFeature[F]]:
         """Return the visible features by key: enabled, and not replaced by another one."""
         if self._visible is None:
-            places: list[tuple[tuple[int, ...], str]] = []
+            positions: list[tuple[tuple[int, ...], str]] = []
             best: dict[str, tuple[tuple[int, ...], VisibleFeature[F]]] = {}
-            for place, key, found in self._candidates():
+            for position, key, found in self._candidates():
                 present = best.get(key)
                 if present is None or (present[1].fallback and not found.fallback):
-                    best[key] = place, found
-            places = sorted((place, key) for key, (place, _) in best.items())
-            self._places = places
-            self._visible = {key: best[key][1] for _, key in places}
+                    best[key] = position, found
+            positions = sorted((position, key) for key, (position, _) in best.items())
+            self._positions = positions
+            self._visible = {key: best[key][1] for _, key in positions}
         return self._visible
 
     def _candidates(self) -> Iterator[tuple[tuple[int, ...], str, VisibleFeature[F]]]:
@@ -270,11 +270,11 @@ class Features(Generic[F]):
         for index, mounted in enumerate(self.parts, 1):
             features = mounted.features
             shown = features._shown()
-            for place, inner in features._places:
+            for position, inner in features._positions:
                 key, found = mounted.prefix + inner, shown[inner]
                 taken = key in self.disabled and key not in self._fallbacks
                 if key not in self._hidden and not taken:
-                    yield (index, *place), key, VisibleFeature(found.feature, found.fallback, mounted.part, inner)
+                    yield (index, *position), key, VisibleFeature(found.feature, found.fallback, mounted.part, inner)
 
     def __iter__(self) -> Iterator[F]:
         return (feature for _, feature in self.items())

@@ -1,7 +1,7 @@
 """Paged lists: first the registered features, then the entries of providers.
 
 A cursor seals two values: the number of the next provider (0: the features), and a key of that provider. The key of the
-features is a place (`feature_set`); sources and catalogues choose their own (`pages`). Pages with only features are
+features is a position (`feature_set`); sources and catalogues choose their own (`pages`). Pages with only features are
 encoded once, and cached until a feature changes.
 """
 
@@ -99,9 +99,9 @@ class PagedList(Generic[F]):
         self._parts.append(listing)
         self.providers.append(listing.page_of_providers)
 
-    async def page_of_providers(self, owner: str, place: Any, limit: int) -> tuple[Sequence[Any], Any]:
+    async def page_of_providers(self, owner: str, position: Any, limit: int) -> tuple[Sequence[Any], Any]:
         """Return a page of the providers without the features, for the list of the parent server."""
-        return await joined_page(self.providers, owner, place, limit)
+        return await joined_page(self.providers, owner, position, limit)
 
     def _is_cacheable(self) -> bool:
         """Return whether every change of the list changes the version of its features."""
@@ -155,14 +155,14 @@ class PagedList(Generic[F]):
         number, key = position
         if number > len(self.providers):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
-        if number == 0 and isinstance(key, list):  # the place of a feature of a mounted server
+        if number == 0 and isinstance(key, list):  # the position of a feature of a mounted server
             return number, tuple(cast("list[int]", key))
         return number, key
 
     async def build(
         self, number: int, after: Any, owner: str = "", full: bool = False, view: CallerView | None = None
     ) -> Any:
-        """Build one page, from the place `after` of provider `number` on; 0 is the registered features.
+        """Build one page, from the position `after` of provider `number` on; 0 is the registered features.
 
         With a view, it has only the entries that the caller sees, and is filled up with later ones.
         """
@@ -231,18 +231,18 @@ class PagedList(Generic[F]):
         if number:
             return await self.providers[number - 1](owner, after, limit)
         show = (self.shown_in_full if full else None) or self.shown
-        features, place = self.features.page(after, limit)
+        features, position = self.features.page(after, limit)
         if not self.features.parts or self.name not in ("tools", "prompts"):
-            return [show(feature) for _, feature in features], place
+            return [show(feature) for _, feature in features], position
         # Part of a name may be the prefix of a mounted server, which its own definition does not have.
-        return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], place
+        return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], position
 
 
 async def joined_page(
-    providers: Sequence[Provider], owner: str, place: Any, limit: int
+    providers: Sequence[Provider], owner: str, position: Any, limit: int
 ) -> tuple[list[Any], tuple[int, Any] | None]:
-    """Return a page of several providers in turn, from `place` on: the number of a provider, and its key."""
-    number, key = place or (0, None)
+    """Return a page of several providers in turn, from `position` on: the number of a provider, and its key."""
+    number, key = position or (0, None)
     shown: list[Any] = []
     while number < len(providers) and len(shown) < limit:
         more, key = await providers[number](owner, key, limit - len(shown))

@@ -176,7 +176,7 @@ class Prompts:
         self.features.disable(name)
 
     def enable(self, name: str) -> None:
-        """Enable a disabled prompt again, at its old place, and report that the list has changed.
+        """Enable a disabled prompt again, at its old position, and report that the list has changed.
 
         Raises:
             KeyError: there is no prompt of this name.

@@ -183,7 +183,7 @@ class Resources:
         self.templates.disable(uri)
 
     def enable(self, uri: str) -> None:
-        """Enable a disabled resource or template again, at its old place, and report that the list has changed.
+        """Enable a disabled resource or template again, at its old position, and report that the list has changed.
 
         Raises:
             KeyError: there is no such resource or template.

@@ -108,8 +108,8 @@ def _parts(path: str, item: Any) -> Iterator[tuple[str, Any]]:
         for key, part in cast("Mapping[object, object]", item).items():
             yield f"{path}[{key!r}]", part
     elif isinstance(item, (list, tuple, set, frozenset)):
-        for place, part in enumerate(cast("list[object]", item)):
-            yield f"{path}[{place}]", part
+        for index, part in enumerate(cast("list[object]", item)):
+            yield f"{path}[{index}]", part
     else:
         names: Any = getattr(item, "__struct_fields__", None) or getattr(item, "__dataclass_fields__", ())
         for name in names:

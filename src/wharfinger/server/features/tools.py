@@ -344,7 +344,7 @@ class Tools:
         self.features.disable(name)
 
     def enable(self, name: str) -> None:
-        """Enable a disabled tool again, at its old place, and report that the list has changed.
+        """Enable a disabled tool again, at its old position, and report that the list has changed.
 
         Raises:
             KeyError: no tool has this name.

@@ -189,8 +189,8 @@ def _from_record(kind: Any) -> Form:
     required: list[str] = []
     nullable: set[str] = set()
     for member in members:
-        place = f"{kind.__name__}.{member.name}"
-        fields[member.name], needed, may_be_none = _field(place, member, descriptions)
+        where = f"{kind.__name__}.{member.name}"
+        fields[member.name], needed, may_be_none = _field(where, member, descriptions)
         if needed:
             required.append(member.name)
         if may_be_none and member.required:
@@ -198,18 +198,18 @@ def _from_record(kind: Any) -> Form:
     return Form(fields, required, lambda values: _converted(values, kind), frozenset(nullable))
 
 
-def _field(place: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
+def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
     """Return `(field, whether it is required, whether it may be None)`."""
     annotation = member.annotation
     try:
         (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
     except (TypeError, NotImplementedError):
-        raise TypeError(_no_field(place, str(annotation))) from None
-    schema, nullable = _resolved(schema, shared, place)
+        raise TypeError(_no_field(where, str(annotation))) from None
+    schema, nullable = _resolved(schema, shared, where)
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     given = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
     titles = given[0] if given else _titles_of(annotation)
-    field = _primitive(schema, shared, place, titles)
+    field = _primitive(schema, shared, where, titles)
     _restore_order(field, annotation)
     if field.type == "string" and _has_datetime(annotation):
         field.format = "date-time"  # msgspec only sets it if a time zone is required
@@ -217,11 +217,11 @@ def _field(place: str, member: _Member, descriptions: Mapping[str, str]) -> tupl
     if text and field.description is UNSET:
         field.description = text
     if member.default is not UNSET and member.default is not None:
-        field.default = _default_of(field, member.default, place)
+        field.default = _default_of(field, member.default, where)
     return field, member.required and not nullable, nullable
 
 
-def _default_of(field: t.PrimitiveSchema, default: Any, place: str) -> Any:
+def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
     value = msgspec.to_builtins(default, enc_hook=str)
     if isinstance(value, (list, tuple, set, frozenset)):
         value = list(cast("Any", value)) or UNSET
@@ -229,7 +229,7 @@ def _default_of(field: t.PrimitiveSchema, default: Any, place: str) -> Any:
         try:
             return _checked(field, value)
         except ValueError as error:
-            raise TypeError(f"{place}: its default {error}.") from None
+            raise TypeError(f"{where}: its default {error}.") from None
     return UNSET
 
 
@@ -238,8 +238,8 @@ def _converted(values: dict[str, Any], kind: Any) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(values), type=kind)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        name = re.match(r"\.?(\w*)", place)
+        message, _, path = str(error).partition(" - at `$")
+        name = re.match(r"\.?(\w*)", path)
         field = name[1] if name and name[1] else SINGLE_FIELD
         cause = error.__cause__
         own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
@@ -254,9 +254,9 @@ def _from_model(model: Any) -> Form:
     fields: dict[str, t.PrimitiveSchema] = {}
     nullable: set[str] = set()
     for name, raw in schema.get("properties", {}).items():
-        place = f"{model.__name__}.{name}"
-        found, may_be_none = _resolved(raw, shared, place)
-        fields[name] = _primitive(found, shared, place, None)
+        where = f"{model.__name__}.{name}"
+        found, may_be_none = _resolved(raw, shared, where)
+        fields[name] = _primitive(found, shared, where, None)
         if may_be_none and name in needed:
             nullable.add(name)
 
@@ -313,14 +313,14 @@ _ATTRIBUTES_OF_TYPE = {
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
-def _no_field(place: str, what: str) -> str:
+def _no_field(where: str, what: str) -> str:
     return (
-        f"{place}: a form has only flat fields (text, numbers, booleans, dates, one or several choices), "
+        f"{where}: a form has only flat fields (text, numbers, booleans, dates, one or several choices), "
         f"and {what} is not one of them: ask for its parts in separate fields."
     )
 
 
-def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], place: str) -> tuple[dict[str, Any], bool]:
+def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
     """Return a schema with its references, unions and null resolved, and whether it allowed null."""
     nullable = False
     found = dict(schema)
@@ -336,7 +336,7 @@ def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], place: str) -> 
             rest = [arm for arm in arms if arm.get("type") != "null"]
             nullable = nullable or len(rest) < len(arms)
             if len(rest) != 1:
-                raise TypeError(_no_field(place, "a union"))
+                raise TypeError(_no_field(where, "a union"))
             found = rest[0] | found
         else:
             break
@@ -346,13 +346,13 @@ def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], place: str) -> 
 
 
 def _primitive(
-    schema: dict[str, Any], shared: Mapping[str, Any], place: str, titles: Mapping[Any, str] | None
+    schema: dict[str, Any], shared: Mapping[str, Any], where: str, titles: Mapping[Any, str] | None
 ) -> t.PrimitiveSchema:
     """Make one field; `titles` are the titles of its choices."""
-    options = _options(schema, place, titles)
+    options = _options(schema, where, titles)
     kind = "string" if options else schema.get("type")
     if kind not in _ATTRIBUTES_OF_TYPE or "contentEncoding" in schema:
-        raise TypeError(_no_field(place, str(kind or "anything")))
+        raise TypeError(_no_field(where, str(kind or "anything")))
     field = t.PrimitiveSchema(type=cast("Any", kind))
     for name, attribute in _ATTRIBUTES.items():
         if name in schema and attribute in _ATTRIBUTES_OF_TYPE[kind]:
@@ -370,17 +370,17 @@ def _primitive(
     elif kind == "array":
         inner: Any = schema.get("items")
         known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
-        items = None if known is None else _options(_resolved(known, shared, place)[0], place, titles)
+        items = None if known is None else _options(_resolved(known, shared, where)[0], where, titles)
         if items is None:
-            raise TypeError(_no_field(place, "a list without fixed choices"))
+            raise TypeError(_no_field(where, "a list without fixed choices"))
         field.items = items
     default = schema.get("default")
     if default is not None and default != []:
-        field.default = _default_of(field, default, place)
+        field.default = _default_of(field, default, where)
     return field
 
 
-def _options(schema: dict[str, Any], place: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
+def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
     """Return the choices of a schema; None if it has none."""
     titled = schema.get("oneOf")
     if titled is not None:
@@ -389,7 +389,7 @@ def _options(schema: dict[str, Any], place: str, titles: Mapping[Any, str] | Non
     if values is None:
         return None
     if not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{place}: the choices of a form are text, not {values!r}.")
+        raise TypeError(f"{where}: the choices of a form are text, not {values!r}.")
     if titles:
         return t.EnumItems(any_of=[t.EnumOption(const=value, title=str(titles.get(value, value))) for value in values])
     return t.EnumItems(type="string", enum=values)
@@ -422,15 +422,15 @@ def _restore_order(field: t.PrimitiveSchema, annotation: Any) -> None:
     if kind is None:
         return
     order = list(get_args(kind)) or [member.value for member in kind]
-    place = order.index
+    position = order.index
     for holder, titled in ((field, "one_of"), (field.items, "any_of")):
         if holder is UNSET:
             continue
         if holder.enum is not UNSET and set(holder.enum) <= set(order):
-            holder.enum = sorted(holder.enum, key=place)
+            holder.enum = sorted(holder.enum, key=position)
         options: Any = getattr(holder, titled)
         if options is not UNSET and {option.const for option in options} <= set(order):
-            setattr(holder, titled, sorted(options, key=lambda option: place(option.const)))
+            setattr(holder, titled, sorted(options, key=lambda option: position(option.const)))
 
 
 def _has_datetime(annotation: Any) -> bool:

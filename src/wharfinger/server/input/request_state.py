@@ -4,7 +4,7 @@ The stateless protocol has no open connection on which a server could ask. A cal
 input requests and ends; the client sends the call again with the answers, and the handler runs again from its first
 line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
 
-- An answer belongs to a request by its key (its place among the handler's requests, or the author's key) and by the
+- An answer belongs to a request by its key (its position among the handler's requests, or the author's key) and by the
   digest of what was asked. A handler that asks something else under the same key never gets that answer.
 - Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
   `requestState`: clients cannot change it, but can read it. The seal opens for the same server, principal, method,

@@ -1,4 +1,4 @@
-"""Error texts for invalid arguments, one line each: the place and what is expected, never the value."""
+"""Error texts for invalid arguments, one line each: the path and what is expected, never the value."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ _MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
 def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
     """Return a line for each fault of the value `name` that `error` reports."""
     found = re.fullmatch(_PATH, str(error))
-    message, place = (found[1], found[3] or "") if found else ("", "")
-    where = name + printable(place)
+    message, path = (found[1], found[3] or "") if found else ("", "")
+    where = name + printable(path)
     if isinstance(error.__cause__, ModelErrors):
         return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.faults]
     member = re.fullmatch(_MEMBER, message)
     if member:
         missing = member[1] == "missing required"
         return [f"{where}.{printable(member[2])}: {'missing' if missing else 'no such member'}"]
-    return [f"{where}: {_reason(kind, message, place, error)}"]
+    return [f"{where}: {_reason(kind, message, path, error)}"]
 
 
-def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) -> str:
+def _reason(kind: Any, message: str, path: str, error: msgspec.MsgspecError) -> str:
     if isinstance(error.__cause__, (ValueError, TypeError)):  # raised by the author's own validation
         return printable(str(error.__cause__), 200)
     expected = re.fullmatch(_EXPECTED, message)
@@ -77,7 +77,7 @@ def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) ->
         if expected[2]:
             return f"expected {wanted}, got {_WORDS.get(expected[2], expected[2])}"
         return f"expected {wanted} {expected[3] or ''}".rstrip()
-    if message.startswith("Invalid enum value") and not place and (choices := allowed(kind)):
+    if message.startswith("Invalid enum value") and not path and (choices := allowed(kind)):
         return f"must be one of {', '.join(choices)}"
     if message.startswith(("Invalid enum value", "Invalid value")):
         return "is not one of the allowed values"

@@ -418,12 +418,12 @@ class Tasks:
 
     async def _forward(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
         key = _key(request.caller.principal.key, request.params.task_id)
-        place = f"{_INBOX_PREFIX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
+        message_key = f"{_INBOX_PREFIX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
         message = encode(TaskMessage(key=key, responses=responses))
         waiting, size = await self.store.usage(f"{_INBOX_PREFIX}{worker}/")
         if waiting >= MAX_INBOX_MESSAGES or size + len(message) > MAX_INBOX_BYTES:
             raise Overloaded("The process that runs this task has too many messages to handle: try again later.")
-        await self.store.put(place, message, expires=time.time() + self.lease + GRACE_SECONDS)
+        await self.store.put(message_key, message, expires=time.time() + self.lease + GRACE_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if self.store.shared and (self._heartbeat_task is None or self._heartbeat_task.done()):
@@ -435,8 +435,8 @@ class Tasks:
             try:
                 if self.running:
                     await self._renew_lease()
-                    for place, value in await self.store.scan(f"{_INBOX_PREFIX}{self.worker}/"):
-                        await self.store.delete(place)
+                    for message_key, value in await self.store.scan(f"{_INBOX_PREFIX}{self.worker}/"):
+                        await self.store.delete(message_key)
                         message = _decode_message(value)
                         task = self.running.get(message.key)
                         if task is None:
