@@ -1,8 +1,9 @@
 """Ranks the documents that a search found, and makes the hits.
 
 `match_lines` scores each passage of a text, and the score rises if the name of the document has the words. A long
-document has up to three hits, each with its window; passages in one window are one hit. Documents that lack a word follow
-those that have all of them, unless they have a much better passage. Documents with little of the query are left out.
+document has up to three hits, each with its window; passages in one window are one hit. Documents that lack a word
+follow those that have all of them, unless they have a much better passage. Documents with little of the query are left
+out.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Features(Generic[F]):
         return ((key, shown[key].feature) for _, key in self._positions)
 
     def page(self, after: Any, limit: int) -> tuple[list[tuple[str, F]], Any]:
-        """Return at most `limit` features after a position (0: the start) with their keys, and the position of the next page.
+        """Return at most `limit` features after a position (0: the start) with their keys, and the position after them.
 
         It is None after the last page.
         """
