@@ -28,7 +28,7 @@ def examples(number: int) -> int:
     return number if CI else number // 3
 
 
-settings.register_profile("wharfinger", max_examples=examples(100), deadline=None)  # a busy machine is no failure
+settings.register_profile("wharfinger", max_examples=examples(100), deadline=None)  # a busy machine is not a failure
 settings.load_profile("wharfinger")
 
 

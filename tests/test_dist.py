@@ -178,7 +178,7 @@ def indexes_of_pip() -> dict[str, str]:
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     found: dict[str, str] = {}
-    for line in sorted(listed, key=lambda line: line.startswith(":env:")):  # what the environment says wins
+    for line in sorted(listed, key=lambda line: line.startswith(":env:")):  # the environment takes precedence
         key, _, value = line.partition("=")
         name = UV_NAMES.get(key.rpartition(".")[2])
         if name is not None:

@@ -42,7 +42,7 @@ ROLES = frozenset(
     {"app", "completion", "memory", "resources", "skills", "source", "sqlite", "subscriptions", "tasks", "tools"}
 )
 
-# What a state machine has no use for. `time` and `random` would make it unrepeatable, the others are somebody's I/O.
+# Modules that a state machine must not use: `time` and `random` make it unrepeatable, and the others do I/O.
 FORBIDDEN_IN_PROTOCOL = frozenset(
     {
         "aiohttp", "anyio", "asyncio", "concurrent", "http", "httptools", "io", "logging", "multiprocessing", "os",
@@ -51,7 +51,7 @@ FORBIDDEN_IN_PROTOCOL = frozenset(
     }
 )  # fmt: skip
 
-# What is loaded by whoever uses it: each costs more than the rest of the package together.
+# Loaded on first use, because each costs more than the rest of the package together.
 ONLY_ON_USE = frozenset(
     {"aiohttp", "click", "httptools", "pybase64", "rich", "sqlite3", "uvicorn", "uvloop", "watchfiles"}
 )

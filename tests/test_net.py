@@ -53,7 +53,7 @@ NOT_PUBLIC = [
     # IANA IPv6 special-purpose registry
     "::", "::1", "64:ff9b:1::1", "64:ff9b:1:ffff::8.8.8.8", "100::1", "100:0:0:1::1", "2001:2::1", "2001:10::1",
     "2001:db8::1", "3fff::1", "5f00::1", "fc00::1", "fd00::1", "fe80::1", "fe80::1%eth0", "ff02::1", "ff0e::1",
-    # deprecated site-local (RFC 3879), and what nobody was given
+    # deprecated site-local (RFC 3879), and unallocated addresses
     "fec0::1", "feff::1", "4000::1", "e000::1",
     # IPv4 inside: mapped, compatible, translated, NAT64, 6to4, Teredo (its server, its client)
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::10.0.0.1", "::192.168.0.1",

@@ -59,7 +59,7 @@ class Terminal:
         """Read the available output; empty at the end."""
         try:
             return os.read(self.descriptor, 65536)
-        except OSError:  # Linux says EIO when the other end is closed
+        except OSError:  # Linux returns EIO when the other end is closed
             return b""
 
     def press(self, keys: str) -> None:

@@ -424,7 +424,7 @@ def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
             assert await numbers(client, "a:b") == [1]
             clock.now = 65
             server.answers["resources/read"] = Refusal(-32603)
-            with pytest.raises(RemoteError):  # what a server says counts
+            with pytest.raises(RemoteError):  # the server's value takes precedence
                 await numbers(client, "a:b")
             server.answers["resources/read"] = server.read
             assert await numbers(client, "a:b", "a:b") == [3, 3]

@@ -337,7 +337,7 @@ def test_another_credential_is_another_person() -> None:
             badge.token = "one"
             await client.ping()
             assert await text(client) == mine
-            badge.token = "three"  # known only when the request goes out: the answer belongs to nobody we know
+            badge.token = "three"  # known only when the request is sent: the answer belongs to no known principal
             await text(client, bypass_cache=True)
             assert await text(client) not in (mine, theirs)
 
@@ -481,7 +481,7 @@ def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
             server.open.clear()
             reads = [asyncio.ensure_future(text(client)) for _ in range(4)]
             await settle()
-            assert server.times(READ) == 8  # known by now: nobody waits for another one
+            assert server.times(READ) == 8  # known by now: no reader waits for another one
             server.open.set()
             assert len(await asyncio.gather(*reads)) == len(texts)
 

@@ -380,7 +380,7 @@ def test_text_of_several_contents_is_an_error_that_says_so() -> None:
     run(test())
 
 
-# A server that says what we want.
+# A server with given answers.
 
 SCRIPTED = """
 import json, sys

@@ -160,7 +160,7 @@ def test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm(tmp_path: P
             (tmp_path / "sink").unlink()
             assert (await client.call_tool("sink", retry=True)).data == "sunk"
             await client.list_tools()
-            with pytest.raises(ConnectionLost):  # what a server says of its tools is not believed unasked
+            with pytest.raises(ConnectionLost):  # a server's annotations of its tools are not trusted by default
                 await client.call_tool("look")
         for mark in ("sink", "look"):
             (tmp_path / mark).unlink()

@@ -209,7 +209,7 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
             await client.list_tools()
             fake.heard()
             await asyncio.sleep(0.05)
-            assert fake.heard() == []  # nobody watches: nobody asks
+            assert fake.heard() == []  # without a watch nothing is sent
 
     run(test())
 

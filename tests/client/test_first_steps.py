@@ -247,7 +247,7 @@ def test_opening_that_fails_leaves_no_connection() -> None:
 
 def test_what_is_not_mcp_is_reported_by_its_first_bytes_when_its_time_is_over() -> None:
     async def test() -> None:
-        writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, one that nobody holds is closed
+        writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, an unreferenced one is closed
 
         async def talks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writers.append(writer)

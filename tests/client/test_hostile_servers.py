@@ -125,7 +125,7 @@ def test_time_and_memory_grow_no_faster_than_the_input(name: str) -> None:
     """Compare ten times the size with a hundred times; small figures are noise."""
     size, make, use = CASES[name]
     spent: list[tuple[float, int]] = []
-    use(make(size))  # what is made once
+    use(make(size))  # created once
     for times in (10, 100):
         data = make(size * times)
         seconds = min(_timed(use, data) for _ in range(3))

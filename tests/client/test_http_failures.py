@@ -168,7 +168,7 @@ def test_headers_of_tools_are_remembered_up_to_a_number() -> None:
     run(test())
 
 
-# Failures that nobody waits for.
+# Failures without a waiting caller.
 
 
 def test_failures_without_a_waiting_caller_are_not_logged() -> None:

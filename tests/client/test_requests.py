@@ -220,7 +220,7 @@ def test_list_whose_later_cursor_is_refused_is_begun_again_once() -> None:
     run(test())
 
 
-# What else a client may be told to send.
+# Other messages of a client.
 
 
 def test_ping_is_the_eras_own() -> None:
@@ -497,7 +497,7 @@ def test_log_messages_for_a_slow_function_are_bounded_in_bytes() -> None:
             return text("ok")
 
         async with Script(HANDSHAKE, tools__call=logs) as server, server.client(log=slow) as client:
-            for _ in range(2):  # what was told frees its place
+            for _ in range(2):  # a reported change frees its slot
                 reported.clear()
                 go.clear()
                 await client.call_tool("x")

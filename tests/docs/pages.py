@@ -164,7 +164,7 @@ class Terminal:
             return True
         try:
             data = os.read(self.fd, 65536)
-        except OSError:  # EIO is how Linux says that the last process at this terminal has gone
+        except OSError:  # Linux returns EIO when the last process at this terminal has ended
             return False
         self.seen += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)

@@ -141,7 +141,7 @@ def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference
 ) -> None:
     error, count = heard(at(visited, "features", transport), "raised")
     assert re.search(r"reference [0-9a-f]{8}", error), error
-    assert "keel" not in error  # what the exception says is for the log
+    assert "keel" not in error  # the text of the exception is for the log
     assert "5" in count
 
 

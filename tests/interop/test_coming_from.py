@@ -24,7 +24,7 @@ PYTHONS = {
 DEPTHS = {"north": 6.5, "south": 4.0}
 BERTH = {"ship": "mary", "quay": "north", "depth": 6.5}
 
-# What the page says is different, and is looked at on its own.
+# The differences that the page names, which are tested separately.
 DIFFERENT = (
     "wrong",
     "lenient",

@@ -15,7 +15,7 @@ from tests.interop.places import CALLERS, HANDSHAKE, OLDER, STATELESS, free_port
 
 FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 CASES = [(peer, revision) for peer, revisions in CALLERS.items() for revision in revisions]
-# One SDK can be told to ask for an older revision: with it each of the five is spoken by a real client.
+# One SDK can request an older revision, so that a real client covers each of the five.
 CASES += [("mcp1", revision) for revision in OLDER]
 BERTH = {"ship": "mary", "quay": {"name": "north", "depth": 3.0, "lit": True}, "tags": ["a"], "note": None}
 BERTHS = [

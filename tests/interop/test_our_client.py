@@ -18,7 +18,7 @@ CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in r
 TEXT = "one, two; ünïcödé ✓\n"
 BLOB = bytes(range(256)) * 4
 
-# What these servers answer to a read of what is not there, where it is no answer that a client could know by its code.
+# The answers of these servers to a read of a missing resource, if a client cannot recognise them by their code.
 NAMELESS_NOT_FOUND = {"mcp1", "ts1"}
 
 

@@ -22,7 +22,7 @@ SERVERS = [
     ("ts1", "2025-11-25"),
     ("ts2", "2025-11-25"),
 ]
-TOUCHED_BY_OTHERS = ("mcp1", "mcp2")  # the others tell of a change only in the session that brings it about
+TOUCHED_BY_OTHERS = ("mcp1", "mcp2")  # the others report a change only in the session that makes it
 
 
 @pytest.mark.parametrize(("peer", "revision"), SERVERS)
@@ -44,7 +44,7 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
                 return
             other = Client(f"http://127.0.0.1:{port}/mcp", revision=revision)
             async with other, client.watch(common.TEXT_URI) as changes:
-                await anext(changes)  # nothing tells whether it changed since it was looked at
+                await anext(changes)  # nothing shows whether it has changed since then
                 for _ in range(100):
                     await other.call_tool("touch", {"uri": common.TEXT_URI})
                     with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ __all__ = ["aws", "endpoint", "everything", "postgres", "url"]  # fixtures
 
 pytestmark = [
     pytest.mark.timeout(180),
-    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # the database server's package says so
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # required by the database server's package
 ]
 
 PEERS = [("mcp2", HANDSHAKE), ("mcp2", STATELESS), ("ts2", HANDSHAKE), ("ts2", STATELESS)]

@@ -29,7 +29,7 @@ def test_selector_is_about_whom_the_oracle_says(word: str, who: Principal) -> No
         ("signed-in", {"ann"}),
         ("local", {"local"}),
         ("sub:*", {"ann"}),
-        ("sub:local", set()),  # LOCAL is not somebody with a token
+        ("sub:local", set()),  # LOCAL has no token
         ("sub:ann", {"ann"}),
         ("claim.groups:*", set()),
     ],

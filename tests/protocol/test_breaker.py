@@ -63,7 +63,7 @@ def test_each_failed_probe_doubles_the_delay_up_to_the_longest(clock: Clock) -> 
     assert delays == [1, 2, 4, 5, 5]
     breaker.succeeded()
     breaker.failed()
-    assert breaker.probe_in() == 1  # a success begins anew
+    assert breaker.probe_in() == 1  # a success resets the breaker
 
 
 def test_calls_that_failed_together_are_one_failure(clock: Clock) -> None:

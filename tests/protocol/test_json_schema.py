@@ -616,7 +616,7 @@ def test_reason_of_an_invalid_schema_is_one_short_line() -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- what is told of values
+# --- error messages about values
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 FAULTS: list[tuple[dict[str, Any], Any, str]] = [

@@ -125,7 +125,7 @@ CASES = [
     Case("J04 bad UTF-8 in the method", b'{"jsonrpc":"2.0","id":1,"method":"p\xffng"}', SYNTAX),
     Case("J04 bad UTF-8 in the id", with_id(b'"\xff"'), SYNTAX),
     Case("J04 bad UTF-8 in an unknown member", b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"\xff"}', SYNTAX),
-    # Half a character is no text: not read, not repaired, and not passed on.
+    # Half a character is not text: it is not read, not repaired, and not passed on.
     Case("J06 lone surrogate in an argument", read_of(b'"a:\\ud800"'), SYNTAX),
     Case("J06 lone surrogate nobody reads", ping(b'{"a":"\\udfff"}'), SYNTAX),
     Case("J06 lone surrogate in the method", b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', SYNTAX),

@@ -244,7 +244,7 @@ def test_params_may_be_left_out() -> None:
     assert open_request(message, session_of("2025-11-25")).row is METHODS["tools/list"]
 
 
-# --- what is told and logged
+# --- error messages and the log
 
 
 def test_only_errors_of_this_package_are_sent_unchanged() -> None:

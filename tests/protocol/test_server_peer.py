@@ -448,7 +448,7 @@ def test_each_invalid_entry_of_a_batch_gets_its_own_answer() -> None:
         (2, -32600),
         (3, -32600),
     ]
-    (unknown,) = event.events  # refused by whoever serves it
+    (unknown,) = event.events  # refused by its handler
     assert (unknown.id, unknown.row) == (1, None)
 
 

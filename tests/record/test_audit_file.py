@@ -265,7 +265,7 @@ def test_appending_does_not_wait_for_a_slow_file() -> None:
     reader, writer = os.pipe()
     try:
         file = AuditFile(writer)
-        for number in range(2000):  # a pipe holds 64 KiB, and nobody reads it
+        for number in range(2000):  # a pipe holds 64 KiB, and it is not read
             assert file.append(line(number, 100))
         data = b""
         while len(data) < 200_000:

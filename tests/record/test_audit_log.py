@@ -258,7 +258,7 @@ def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_a
             await ask()
             assert audit.file.flush()
             break_log(breakable)
-            await ask()  # nobody knows yet; its line waits
+            await ask()  # the error is not known yet; its line waits
             await until_failing(audit, True)
             await ask()
             await ask()

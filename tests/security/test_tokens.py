@@ -243,7 +243,7 @@ def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
         assert (answer.status, answer.body) == (unknown.status, unknown.body) == (404, answer.body)
         with guarded.wire() as thief:
             assert thief.in_session(session, "ping").status == 401
-        same = guarded.sign(sub="ann")  # another issuer's Ann is somebody else
+        same = guarded.sign(sub="ann")  # another issuer's Ann is another principal
         with guarded.wire() as thief:
             assert thief.in_session(session, "ping", authorization=f"Bearer {same}").status == 404
         assert wire.in_session(session, "ping", authorization=ann).status == 200

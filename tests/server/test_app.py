@@ -196,7 +196,7 @@ def test_a_server_runs_again_on_another_loop() -> None:
     assert events == ["enter", "leave"] * 3
 
 
-# -- what is declared
+# -- declarations
 
 
 @pytest.mark.parametrize("revision", ALL)

@@ -512,7 +512,7 @@ async def test_closing_needs_no_free_thread() -> None:
     release.set()
 
 
-# -- what is told at registration
+# -- errors at registration
 
 
 def test_circles_are_reported_at_registration() -> None:

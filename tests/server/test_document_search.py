@@ -57,7 +57,7 @@ def found(source: Source, query: str, limit: int = 10, bounds: SearchBounds | No
     return titles(search_documents(source, query, limit, bounds=bounds))
 
 
-# -- what is found, in which order
+# -- hits and their order
 
 
 def test_names_come_before_texts_and_better_names_before_worse(source: Folder, charts: Path) -> None:

@@ -111,7 +111,7 @@ async def names(server: Server, kind: str) -> list[str]:
     return [shown["name"] for shown in (await ask(server, f"{kind}/list"))["result"][kind]]
 
 
-# -- what is shown and served
+# -- listing and serving
 
 
 @pytest.mark.parametrize("revision", ALL)

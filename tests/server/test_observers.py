@@ -92,7 +92,7 @@ async def call(server: Server, *names: tuple[str, dict[str, Any]]) -> None:
         for name, arguments in names:
             try:
                 await client.call_tool(name, arguments)
-            except Exception:  # the observer is what is tested
+            except Exception:  # this test is about the observer
                 continue
 
 

@@ -137,7 +137,7 @@ def tiled(size: int) -> str:
 @pytest.mark.parametrize("session", [False, True], ids=["stateless", "session"])
 def test_gibibyte_over_http_costs_the_server_no_more_than_a_few_pieces(quarry: Http, session: bool) -> None:
     size = 1024 * MIB + 1
-    digest_of_blob(post(quarry.port, f"quarry:///{8 * MIB}", session=session))  # what is loaded on first use
+    digest_of_blob(post(quarry.port, f"quarry:///{8 * MIB}", session=session))  # loaded on first use
     before = quarry.forget_peak()
     assert digest_of_blob(post(quarry.port, f"quarry:///{size}", session=session)) == (tiled(size), size)
     assert quarry.peak - before < 64 * MIB

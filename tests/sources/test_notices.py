@@ -12,7 +12,7 @@ from tests.conftest import absent
 pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(sys.platform != "linux", reason="the servers of this test are Linux programs"),
-    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # the database server's package says so
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # required by the database server's package
 ]
 
 ERA = {"file": "2025-11-25", "log": "2026-07-28", "sqlite": "2025-11-25", "postgres": "2026-07-28", "git": "2025-11-25"}

@@ -431,7 +431,7 @@ def test_files_of_skills_are_read_in_windows_and_searched_and_nothing_else_is(ro
     documents = {document.uri: document for document in source.documents(None, 1_000)[0]}
     assert "skill://pdf/notes.txt" in documents and "skill://apart/notes.txt" not in documents
     assert documents["skill://pdf/notes.txt"].version
-    # `_meta` of a skill's files is the extension's own (SEP-2640), and how long they are good the server says.
+    # `_meta` of a skill's files is the extension's own (SEP-2640), and the server sets their lifetime.
     assert source.stat("skill://pdf/notes.txt").meta is UNSET
     read = source.read("skill://pdf/notes.txt")
     assert (read.contents[0].meta, read.ttl_ms, read.cache_scope) == (UNSET, UNSET, UNSET)

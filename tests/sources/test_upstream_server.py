@@ -415,7 +415,7 @@ async def has_template(client: Client, text: str) -> bool:
 
 def test_a_change_between_the_look_and_the_watch_is_not_lost() -> None:
     async def test() -> None:
-        uri = "notes://quay/n001"  # nothing of it tells whether it has changed
+        uri = "notes://quay/n001"  # nothing in it shows whether it has changed
         async with over_http(harbour()) as url, published(url) as (client, _), client.watch(uri) as changes:
             assert (await anext(changes)).uri == uri
 

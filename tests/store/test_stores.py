@@ -220,7 +220,7 @@ def test_a_file_of_another_program_is_refused_and_unchanged(
 
     async def go() -> None:
         async with opened(SqliteStore(path)) as store:
-            for _ in range(2):  # it is tried anew each time
+            for _ in range(2):  # it is tried again each time
                 with pytest.raises(StoreUnusable, match=said) as caught:
                     await store.put("b", b"2")
                 assert str(path) in str(caught.value)

@@ -38,7 +38,7 @@ def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
     return note
 
 
-# Which URIs are its own, what it says of itself, secrets.
+# Its own URIs, its description, secrets.
 
 
 @breaks("it_claims_its_own_uris_and_no_others", "matches")

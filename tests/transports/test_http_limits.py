@@ -250,7 +250,7 @@ def test_what_is_pipelined_after_a_stream_is_not_collected(request_: bytes) -> N
             for _ in range(64):
                 wire.write(request_ * (2**20 // len(request_)) if request_.startswith(b"GET") else bytes(2**20))
         wire.close()
-        assert http.service.left.acquire(timeout=10)  # the next comment finds that nobody is there
+        assert http.service.left.acquire(timeout=10)  # the next comment detects that the client has left
 
 
 def test_unfinished_bodies_share_one_budget() -> None:

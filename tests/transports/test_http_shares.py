@@ -66,7 +66,7 @@ def test_a_session_with_work_under_way_goes_last() -> None:
         mine = other.initialize()
         assert greedy.in_session(idle, "ping").status == 404
         second = other.in_session("", "initialize", INITIALIZE)
-        assert second.status == 200  # in place of its own: then nobody has more than another by two
+        assert second.status == 200  # in place of its own: then no owner has two more than another
         assert other.in_session(mine, "ping").status == 404
         assert greedy.in_session(streaming, "ping").status == 200
         http.open_gates()

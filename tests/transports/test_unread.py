@@ -29,7 +29,7 @@ def test_large_unread_answers_are_bounded_together(readers: int) -> None:
         for wire in wires:
             start_call(wire, "large", size=SIZE)
             assert within(60, lambda wire=wire: bool(wire.socket.recv(1, socket.MSG_PEEK)))  # type: ignore[misc]
-        assert server.rss - base < 32 * MIB + 6 * SIZE  # one is being made, and leaves holes behind
+        assert server.rss - base < 32 * MIB + 6 * SIZE  # one is being encoded, and leaves holes in memory
         statuses = []
         for wire in wires:
             reply = wire.reply()

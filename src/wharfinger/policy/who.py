@@ -46,7 +46,7 @@ class Selector(NamedTuple):
             return True
         if self.text == "local":
             return principal is LOCAL
-        if not principal.key:  # LOCAL and ANONYMOUS: no issuer has said anything about them
+        if not principal.key:  # LOCAL and ANONYMOUS, which have no issuer
             return False
         if self.text == "signed-in":
             return True

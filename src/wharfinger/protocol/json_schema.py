@@ -399,7 +399,7 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not in the schema, and nothing is fetched")
 
 
-# --- what is wrong with a value ---------------------------------------------------------------------------------------
+# --- the faults of a value --------------------------------------------------------------------------------------------
 
 _TYPES = {
     "integer": "an integer",

@@ -65,7 +65,7 @@ class AuditLog:
         self._unrecorded = 0
         """Requests without a line, because the file cannot be written."""
 
-    # -- what is observed
+    # -- events
 
     def began(self, seen: Observation) -> None:
         """Refuse a request that cannot be recorded.

@@ -77,7 +77,7 @@ class Metrics:
         """The metrics of each method and outcome, with their labels."""
         self._stop: Callable[[], None] | None = None
 
-    # -- what is observed
+    # -- events
 
     def began(self, seen: Observation) -> None:
         """Do nothing."""

@@ -63,7 +63,7 @@ class Tracing:
         )
         self._trace, self._extract, self._attach, self._detach = trace, propagate.extract, attach, detach
 
-    # -- what is observed
+    # -- events
 
     def began(self, seen: Observation) -> None:
         """Begin a span, which is the current one until the request ends."""

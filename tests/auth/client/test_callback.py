@@ -43,7 +43,7 @@ def test_the_first_redirect_that_is_ours_is_taken() -> None:
     async def test() -> None:
         async with Callback() as callback:
             assert callback.url.startswith("http://127.0.0.1:")
-            assert (await visit(callback, "/callback?ours")).startswith(b"HTTP/1.1 410 ")  # nobody waits yet
+            assert (await visit(callback, "/callback?ours")).startswith(b"HTTP/1.1 410 ")  # nothing waits yet
             waiting = asyncio.ensure_future(callback.wait(judge, 10))
             await asyncio.sleep(0)
             assert (await visit(callback, "/favicon.ico")).startswith(b"HTTP/1.1 404 ")

@@ -231,7 +231,7 @@ def test_after_a_rotation_the_new_key_counts_and_the_old_one_no_more(monkeypatch
     asyncio.run(main())
 
 
-# -- issuers that are slow or down: nobody gets in, and in time
+# -- slow or unreachable issuers: every caller is refused, in time
 
 
 async def silence(request: web.Request) -> web.Response:

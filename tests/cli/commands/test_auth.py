@@ -18,7 +18,7 @@ from wharfinger.cli import main
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Guarded, Authority]]:
+def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Guarded, Authority]]:
     """A guarded server on a thread of its own, and a folder for tokens that is empty."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     ready, ends = threading.Event(), threading.Event()
@@ -58,8 +58,8 @@ def login(url: str, folder: Path) -> str:
         return shown
 
 
-def test_the_walk_shows_each_step(place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
-    guarded, authority = place
+def test_the_walk_shows_each_step(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+    guarded, authority = servers
     assert main(["auth", "explain", guarded.url]) == 0
     shown = capsys.readouterr().out
     assert f"ok  POST {guarded.url}\n      401, WWW-Authenticate: Bearer resource_metadata=" in shown
@@ -68,8 +68,8 @@ def test_the_walk_shows_each_step(place: tuple[Guarded, Authority], capsys: pyte
     assert authority.asked == []
 
 
-def test_the_walk_says_what_to_mend(place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
-    guarded, authority = place
+def test_the_walk_says_what_to_mend(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+    guarded, authority = servers
     authority.metadata = {"code_challenge_methods_supported": None, "registration_endpoint": None}
     assert main(["auth", "explain", "--json", guarded.url]) == 4
     reported = json.loads(capsys.readouterr().out)
@@ -79,9 +79,9 @@ def test_the_walk_says_what_to_mend(place: tuple[Guarded, Authority], capsys: py
 
 
 def test_a_token_is_kept_listed_used_and_forgotten(
-    place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    guarded, _ = place
+    guarded, _ = servers
     assert main(["ls", guarded.url]) == 4
     assert f"wharfinger auth login {guarded.url}" in capsys.readouterr().err
     assert f"Signed in to {guarded.url}" in login(guarded.url, tmp_path)
@@ -97,8 +97,8 @@ def test_a_token_is_kept_listed_used_and_forgotten(
     assert not list((tmp_path / "wharfinger" / "tokens").glob("grant-*"))
 
 
-def test_another_command_takes_the_token(place: tuple[Guarded, Authority], tmp_path: Path) -> None:
-    guarded, authority = place
+def test_another_command_takes_the_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
+    guarded, authority = servers
     login(guarded.url, tmp_path)
     done = subprocess.run(
         [*COMMAND, "ls", guarded.url, "--json"],

@@ -65,7 +65,7 @@ def test_a_default_port_in_use_moves_and_says_so(start: Start, charts: Path) -> 
             taken.bind(("127.0.0.1", 8000))
             taken.listen(1)
         except OSError:
-            pass  # somebody else has it, which is as good
+            pass  # another process has it, which is as good
         process = start("serve", "--http", str(charts))
         port = int(address(process).split(":")[2].split("/")[0])
         assert port > 8000

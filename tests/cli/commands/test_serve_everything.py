@@ -23,7 +23,9 @@ from wharfinger import types as t
 
 __all__ = ["endpoint", "postgres"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set")  # the database server's package says so
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:XDG_RUNTIME_DIR is not set"
+)  # required by the database server's package
 
 ERAS = ("2025-11-25", "2026-07-28")
 KINDS = ("folder", "git", "sqlite", "postgres", "log", "s3", "table", "system", "zip", "command", "upstream")

@@ -81,7 +81,7 @@ def test_a_server_accepts_a_token_of_its_file_until_it_is_revoked(start: Start, 
     refused = run("ls", url)
     assert refused.returncode == 4
     run("token", "revoke", file, token.split("_")[1])
-    for _ in range(100):  # the file is looked at once a second
+    for _ in range(100):  # the file is checked once a second
         if run("ls", "--token-env", "TOKEN", url, TOKEN=token).returncode == 4:
             break
     else:

@@ -163,7 +163,7 @@ def test_an_input_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:
     write(Path(".mcp.json"), {"mcpServers": {"it": LOCAL}})
     write(Path("mcp.json"), {"mcpServers": {"it": LOCAL}})
-    assert look_up(context(), "it", None) is not None  # the same twice is no question
+    assert look_up(context(), "it", None) is not None  # two equal entries are not ambiguous
     write(Path(".vscode/mcp.json"), {"servers": {"it": {"command": "other"}}})
     assert main(["ls", "it"]) == 2
     reported = capsys.readouterr().err

@@ -22,7 +22,7 @@ def knock(doors: HostOriginPolicy, host: str | None, origin: str | None = None) 
     if origin is not None:
         headers[b"origin"] = origin.encode("latin-1")
     statuses = set()
-    for _ in range(2):  # the second look may come from what is remembered
+    for _ in range(2):  # the second answer may come from the cache
         try:
             doors.check(headers)
             statuses.add(200)

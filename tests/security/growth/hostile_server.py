@@ -18,7 +18,7 @@ def members(n: int) -> str:
     return ",".join(f'"k{i}":0' for i in range(n))
 
 
-# Before the answer to a call: lines that nobody asked for.
+# Before the answer to a call: unexpected lines.
 BEFORE: dict[str, Callable[[int], str]] = {
     "blank-lines": lambda n: "\n" * n,
     "no-json": lambda n: "hello\n" * n,

@@ -131,7 +131,7 @@ REQUESTS = {
     "ampersands of a URI's query": Kind(10_000, lambda n: read("query://host?" + "&" * n)),
     "a URI without a scheme": Kind(30_000, lambda n: read("x" * n)),
     "a scheme without a URI": Kind(30_000, lambda n: read("x" * n + "://")),
-    # what is sealed
+    # sealed texts
     "characters of a cursor": Kind(30_000, lambda n: request("resources/list", f'"cursor":"{"A" * n}"')),
     "characters of a state": Kind(
         30_000, lambda n: request("tools/call", f'"name":"ask","arguments":{{}},"requestState":"{"A" * n}"')

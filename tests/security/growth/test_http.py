@@ -82,7 +82,7 @@ KINDS: dict[str, tuple[int, Callable[[int], bytes]]] = {
     "characters of a trailer": (100_000, lambda n: chunked(CHUNK + b"0\r\nX-Trailer: " + b"x" * n + b"\r\n\r\n")),
     "pipelined requests": (20, lambda n: b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * n),
     "pipelined posts": (20, lambda n: post() * n),
-    "bytes that are no HTTP": (50_000, lambda n: b"\x16\x03\x01" * n),
+    "bytes that are not HTTP": (50_000, lambda n: b"\x16\x03\x01" * n),
 }
 
 
@@ -96,7 +96,7 @@ def growing() -> Iterator[Http]:
 def send(server: Http, data: bytes) -> None:
     """Send bytes and read the answer to its end. The server may close before all of them are sent."""
     with closing(RawClient(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
-        # Close comes last, so that the end says that everything before it is answered.
+        # The close comes last, so that the end shows that everything before it is answered.
         wire.write(data)
         wire.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         while wire.socket.recv(MIB):

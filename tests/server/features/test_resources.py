@@ -149,7 +149,7 @@ class Shelf(Source):
         return self.result(ttl_ms=5, cache_scope="private") if uri == "shelf:own" else self.result()
 
 
-# -- what is read
+# -- reading
 
 
 class Struct(msgspec.Struct):
@@ -463,7 +463,7 @@ async def test_a_removed_resource_is_gone_and_may_be_added_again() -> None:
     assert (await read(server, "a:b"))[0]["text"] == "again"
 
 
-# -- what is not there, and what fails
+# -- missing resources, and failures
 
 
 @pytest.mark.parametrize("revision", ALL)

@@ -283,7 +283,7 @@ def test_our_client_raises_the_failure_as_an_error_of_the_tool() -> None:
         logging.disable(logging.NOTSET)
 
 
-# -- what is refused where it is registered
+# -- errors at registration
 
 
 def default_of_another_type(x: int = "a") -> int:  # type: ignore[assignment]

@@ -620,7 +620,7 @@ async def test_a_state_is_good_for_its_own_call_only() -> None:
         ]
         for client, params in bad:
             assert (await client.raw("tools/call", params))["error"]["code"] == -32602, params
-        # The order of members says nothing.
+        # The order of members does not matter.
         state = (await first_round(ann, n=1, o={"a": 1, "b": 2}))["requestState"]
         again = {"name": "it", "arguments": {"o": {"b": 2, "a": 1}, "n": 1}, "requestState": state, **YES}
         assert "result" in await ann.raw("tools/call", again)

@@ -142,7 +142,7 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
         await server.close()
         server.resource_updated("note://a")
         await asyncio.to_thread(server.resource_updated, "note://a")
-        # Its listen ended, with a notification and a result, as a stream that goes on is told (subscriptions).
+        # Its listen ended, with a notification and a result, as on a stream that stays open (subscriptions).
         assert told(wire, number) == [("cancelled", None)]
 
 
@@ -763,7 +763,7 @@ async def test_a_change_after_a_pause_is_sent_in_the_next_turn_and_later_ones_wa
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 3600.0)
     hall = Hall(2)
     hall.watching.updated("a:")
-    assert hall.heard == []  # a handler may go on changing it in this turn
+    assert hall.heard == []  # a handler may continue to change it in this turn
     hall.watching.updated("a:")
     await hall.turns(2)
     assert [what for _, what in hall.heard] == ["a:", "a:"]

@@ -168,7 +168,7 @@ async def test_a_process_without_heartbeat_loses_its_tasks(tmp_path: Path) -> No
         assert (state["status"], state["error"]["message"]) == ("failed", STOPPED)
         one.go.set()
         state = await poll_until(first, id, lambda state: state["status"] in FINAL_STATUSES)
-        assert (await result(second, "tasks/get", taskId=id))["status"] == "failed"  # what is over stays as it is
+        assert (await result(second, "tasks/get", taskId=id))["status"] == "failed"  # a finished task stays unchanged
         assert (await result(first, "tasks/get", taskId=id))["status"] == "failed"
 
 

@@ -644,7 +644,7 @@ async def test_a_task_of_a_server_that_replays_runs_again_with_the_answers() -> 
         assert len(runs) == 3
 
 
-# -- what it says meanwhile
+# -- its status messages
 
 
 @looped
@@ -885,7 +885,7 @@ async def test_another_principal_finds_no_task_by_any_method() -> None:
             assert (await Client(wire).ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN
 
 
-# -- who is told
+# -- listeners
 
 
 @looped
@@ -996,7 +996,7 @@ async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
         await tasks._jobs.finished()
         assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last_sent))
         assert (await tasks.store.usage("tasks/"))[0] == 20
-        assert tasks._heartbeat_task is None  # memory is nobody else's
+        assert tasks._heartbeat_task is None  # a store in memory is not shared
 
 
 # -- how long

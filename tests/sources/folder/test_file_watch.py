@@ -196,7 +196,7 @@ def test_nothing_is_reported_after_the_last_watcher_leaves(live: Folder, charts:
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
     told.changes.clear()
     (charts / "tides.csv").write_text("2")
-    live.watch(uri, told)  # and it can begin anew
+    live.watch(uri, told)  # and it can start again
     (charts / "tides.csv").write_text("3")
     told.wait_for(uri)
 
@@ -291,7 +291,7 @@ def test_a_window_is_reported_if_its_content_changes_and_not_if_the_file_only_gr
     for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
         live.watch(watched, still)
     ready(live, charts, told)
-    still.changes.clear()  # what was written just before is told by the first look
+    still.changes.clear()  # the first look reports what was written just before
     for number in range(3):
         with path.open("a") as file:
             file.write(f"{number}\n")

@@ -167,7 +167,7 @@ def test_stat_returns_the_same_as_the_list(source: Folder) -> None:
     for resource in source.page(None, 100)[0]:
         found = source.stat(resource.uri)
         assert version_of(found)
-        if resource.mime_type == "inode/directory":  # its version takes a look at what is in it
+        if resource.mime_type == "inode/directory":  # its version depends on its content
             found.meta = UNSET
         assert found == resource
 
@@ -354,7 +354,7 @@ def test_another_content_has_another_version_and_the_same_keeps_it(source: Folde
     old = source.version(uri)
     (charts / "README.md").write_text("x" * (charts / "README.md").stat().st_size)
     os.utime(charts / "README.md", (MODIFIED, MODIFIED))
-    assert len({before, old, source.version(uri)}) == 3  # the same size and time: ctime tells
+    assert len({before, old, source.version(uri)}) == 3  # the same size and time: ctime differs
 
 
 def test_what_changed_long_ago_may_be_kept_and_what_just_changed_may_not(source: Folder, charts: Path) -> None:

@@ -389,7 +389,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
         return "" if set(left) <= decoded else f"leaves {set(left) - decoded}"
     # Modes that only old programs wrote are in no patch: git's own makes another tree of them too.
     own = b"" if trees[0] == trees[1] else history.output("diff", "--binary", "--abbrev=8", "-M", old, new)
-    left_out = b"too large to show" in patch and len(own) > LARGEST_PATCH  # as the documentation says
+    left_out = b"too large to show" in patch and len(own) > LARGEST_PATCH  # as documented
     same: bool = trees[0] == trees[1] or patch == own or left_out
     return "" if same else "applies, and makes another tree"
 

@@ -665,7 +665,7 @@ def test_links_that_leave_a_repository_are_not_followed(work: Work, tmp_path: Pa
         assert "link" in str(error)
         return
     secrets = [f"tree/{blob}", f"tree/{secret}/secret.txt", f"commit/{secret}", "tree/evil/secret.txt", f"log/{secret}"]
-    ends = time.monotonic() + (3 if late else 0)  # what is put in place later is found within a second
+    ends = time.monotonic() + (3 if late else 0)  # a later change is found within a second
     while any(_is_read(source, f"git://repo/{uri}") for uri in secrets):
         assert time.monotonic() < ends, "an object outside of the repository is read"
     try:

@@ -48,7 +48,7 @@ def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit,
     told = watched(source, top, FILE)
     source.watch(new, told)
     source.watch(tag, told)
-    time.sleep(0.4)  # what is not there yet is first looked at by the round
+    time.sleep(0.4)  # the next round looks at a missing one for the first time
     history.git("branch", "new", "v1")
     told.wait_for(top, new)
     history.git("branch", "-f", "new", "main")
@@ -124,7 +124,7 @@ def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: 
 def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: Work) -> None:
     """Each watcher gets both changes."""
     told = watched(source, FILE, "git://repo", None)
-    source.driver.run(asyncio.sleep(0.5))  # the first look only records what is there
+    source.driver.run(asyncio.sleep(0.5))  # the first look only records the state
     history.path.rename(history.path.with_name("elsewhere"))
     told.wait_for(FILE, "git://repo", None)
     history.path.with_name("elsewhere").rename(history.path)

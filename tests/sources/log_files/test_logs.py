@@ -490,7 +490,7 @@ def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Lo
     for uri in (over, tail, errors):
         boats.stat(uri)
         boats.watch(uri, told)
-    time.sleep(0.3)  # what was before the watch may be told of
+    time.sleep(0.3)  # changes before the watch may be reported
     told.changes.clear()
     for number in range(50):
         add(app, b"2026-11-20T10:30:00Z INFO line %d\n" % number)

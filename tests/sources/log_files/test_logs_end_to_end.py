@@ -92,7 +92,7 @@ def test_a_change_reaches_a_watcher_within_a_second(tmp_path: Path, revision: st
             Client(command, revision=revision) as client,
             client.watch("log://boats/app.log?tail=1", "log://boats/app.log?level=error") as changes,
         ):
-            await asyncio.sleep(0.3)  # what was before the watch may be told of
+            await asyncio.sleep(0.3)  # changes before the watch may be reported
             for number in range(1, 11):
                 began = time.monotonic()
                 with path.open("a") as file:

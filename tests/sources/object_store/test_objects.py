@@ -190,7 +190,7 @@ def test_an_object_that_comes_changes_the_list(place: Place, source: Objects, to
     source.stat(directory)
     source.watch(directory, told)
     while not all(isinstance(watched.state, str) for watched in source._polling._watched.values()):
-        threading.Event().wait(0.01)  # until both were looked at
+        threading.Event().wait(0.01)  # until both were seen
     place.put("harbours/new.txt", b"new")
     told.wait_for(None, directory)
     source.unwatch(None)

@@ -91,7 +91,7 @@ def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> Non
 
     def filled(template: str, names: list[str]) -> str:
         base = re.sub(r"\{\+?(\w+)\}", lambda found: values[found[1]], query.sub("", template))
-        one_of = {"limit", "tail"} if "rows" in names else set[str]()  # a URI says only one of them
+        one_of = {"limit", "tail"} if "rows" in names else set[str]()  # a URI has only one of them
         parameters = {name: source.parameters[name] for name in names if name in source.parameters.keys() - one_of}
         asked = [f"{name}={parameter.example}" for name, parameter in parameters.items()]
         return f"{base}?{'&'.join(one for one in asked if not one.endswith('=KEY'))}"

@@ -94,7 +94,7 @@ def test_an_sqlite_schema_has_its_checks_too(tmp_path: Path, publish: Callable[.
 )
 def test_checks_are_found_in_the_statement_of_a_table(statement: str, checks: tuple[str, ...]) -> None:
     if statement.startswith('CREATE TABLE "check'):
-        checks = ()  # a quoted name is no keyword
+        checks = ()  # a quoted name is not a keyword
     assert _checks(statement) == checks
 
 

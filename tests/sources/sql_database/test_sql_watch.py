@@ -47,7 +47,7 @@ def test_a_change_is_reported_within_a_second_and_only_for_its_table(shop: Shop,
         shop.run(statement)
         assert until(lambda wanted=wanted: wanted <= set(told.changes)), (statement, told.changes)  # type: ignore[misc]
         assert time.monotonic() - began < 5
-        time.sleep(0.4)  # nobody else is told
+        time.sleep(0.4)  # no other watcher is notified
         assert set(told.changes) == wanted, statement
         told.changes.clear()
 

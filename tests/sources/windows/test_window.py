@@ -290,7 +290,7 @@ def joined_is_whole(data: bytes, queries: list[str], whole: int) -> None:
         try:
             pieces = list(chain(data, query, whole=whole))
         except InvalidArgument:
-            assert query.startswith("lines")  # of what is no text
+            assert query.startswith("lines")  # of binary data
             continue
         assert b"".join(octets(piece, data) for piece in pieces) == data
         for piece in pieces:

@@ -211,7 +211,7 @@ def test_our_own_server_is_reached() -> None:
         config = uvicorn.Config(server.asgi(sse=True), host="127.0.0.1", port=0, log_level="error", lifespan="on")
         runner = uvicorn.Server(config)
         task = asyncio.ensure_future(runner.serve())
-        while not runner.started:  # nothing else tells
+        while not runner.started:  # nothing else shows it
             await asyncio.sleep(0.01)
         port = runner.servers[0].sockets[0].getsockname()[1]
         link = SseLink(f"http://127.0.0.1:{port}/sse", LIMITS)

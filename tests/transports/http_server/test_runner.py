@@ -356,7 +356,7 @@ class Mounted:
 @pytest.mark.parametrize(
     ("verb", "path", "root", "status"),
     [
-        ("POST", "/mcp", "", 400),  # what was sent is no message: the endpoint answered
+        ("POST", "/mcp", "", 400),  # an invalid message: the endpoint answered
         ("POST", "/mcp/", "", 400),
         ("POST", "/api/mcp", "/api", 400),
         ("POST", "/tools/", "/tools", 400),

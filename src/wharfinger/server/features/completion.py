@@ -46,7 +46,7 @@ class Completions:
             InvalidParams: there is no such prompt, template, argument or variable.
         """
         params: t.CompleteRequestParams = request.params
-        ref, part = self._place(params.ref)
+        ref, part = self._locate(params.ref)
         if part is not None:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
             return completed
@@ -59,7 +59,7 @@ class Completions:
         values = await self._find(request, ref, params.argument.name, is_shown)(params.argument.value, others)
         return t.CompleteResult(completion=completion_of(values, is_shown))
 
-    def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
+    def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
         """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.features.find(ref.name)

@@ -31,7 +31,7 @@ def header_params_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     """Return the arguments that headers repeat, from a tool's input schema.
 
     Raises:
-        ValueError: `x-mcp-header` is used where it is not allowed, or twice with the same name (2026-07-28, `x-mcp-header`).
+        ValueError: `x-mcp-header` is used where it is not allowed, or twice with one name (2026-07-28).
     """
     if KEYWORD.encode() not in msgspec.json.encode(schema):
         return ()

@@ -137,7 +137,7 @@ class GitSource(Source):
         """Return the resource of a URI, without reading all of its content."""
 
         async def resource(answer: GitAnswer) -> t.Resource:
-            if answer.readable is None:  # a watch reports the changes of what is there
+            if answer.readable is None:  # a watch compares unfiltered versions
                 self._polling.record(uri, answer.version)
             return await answer.resource()
 

@@ -236,7 +236,7 @@ class Objects(Source):
             if query or directory is None:
                 raise ResourceNotFound(uri)
             info = ObjectInfo(directory, version=self._directory_version(directory))
-        if reads_all_below(self.uri):  # a watch reports the changes of what is there
+        if reads_all_below(self.uri):  # a watch compares unfiltered versions
             self._polling.record(uri, info.version)
         return self._resource(info, uri)
 

@@ -213,7 +213,7 @@ class Database(Source):
         """
         target = self.uris.read(uri)
         resource = self._stat(target, uri)
-        if reads_everything(self.uris):  # a watch reports the changes of what is there
+        if reads_everything(self.uris):  # a watch compares unfiltered versions
             self._watches.record(uri, version_of(resource))
         return resource
 
