@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from wharfinger import types
     from wharfinger.client import Client
     from wharfinger.errors import Cancelled, Declined, InvalidArgument, PermissionDenied, ResourceNotFound, ToolError
+    from wharfinger.host import Host
     from wharfinger.server import Complete, Context, Depends, Server
     from wharfinger.server.features.media import Audio, File, Image
     from wharfinger.server.input.input_requests import Elicit, ElicitUrl, Roots, Sample
@@ -29,6 +30,7 @@ __all__ = [
     "ElicitUrl",
     "File",
     "Header",
+    "Host",
     "Image",
     "InvalidArgument",
     "PermissionDenied",
@@ -53,6 +55,7 @@ _HOMES = {
     "ElicitUrl": "wharfinger.server.input.input_requests",
     "File": "wharfinger.server.features.media",
     "Header": "wharfinger.server.signature.header_params",
+    "Host": "wharfinger.host",
     "Image": "wharfinger.server.features.media",
     "InvalidArgument": "wharfinger.errors",
     "PermissionDenied": "wharfinger.errors",

@@ -1,6 +1,7 @@
 """`Host`: what an application that runs a model needs of its MCP servers, in one object."""
 
-from wharfinger.host.approval import Approval
+from wharfinger.host.approval import Approval, unless_read_only
 from wharfinger.host.host import Host
+from wharfinger.host.questions import Elicitation, SamplingRequest, SamplingReview
 
-__all__ = ["Approval", "Host"]
+__all__ = ["Approval", "Elicitation", "Host", "SamplingRequest", "SamplingReview", "unless_read_only"]

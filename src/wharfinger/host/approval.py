@@ -1,15 +1,37 @@
-"""Approvals: whether a tool may run, asked before it runs, and remembered for each tool and server."""
+"""Approvals: whether a tool may run, asked before it runs, and remembered for each tool of each server.
+
+An answer for good (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
+If one of them has changed, the tool is another one, and the question is asked again: a server that was harmless when
+it was approved could otherwise change what its tool does, or another server could take its name.
+
+Nothing that a server says about its own tools decides anything unless the server is trusted.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.redaction import redacted, redacted_command
+from wharfinger.errors import Declined
+from wharfinger.protocol.interfaces import Store
+from wharfinger.upstreams.upstream import Upstream
 
-__all__ = ["Approval", "Approve"]
+__all__ = ["Approval", "Approvals", "Approve", "unless_read_only"]
+
+MAX_WAITING = 100
+"""Calls that may wait for an answer; others are declined."""
+MAX_REMEMBERED = 10_000
+"""Answers that are remembered."""
+MAX_CHANGES = 3
+"""Times that a definition may change while a person is asked about it."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,16 +39,184 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it."""
+    """The tool, with the server's own name for it. Its texts and annotations are the server's: show them as such."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
+    """The arguments exactly as they would be sent; None if there are none."""
     read_only: bool
-    """Whether a trusted server says that it changes nothing. False if the server is not trusted."""
+    """Whether a trusted server says that the tool changes nothing. Always False if the server is not trusted."""
     changed_since: bool
-    """Whether its definition has changed since it was last approved for good."""
+    """Whether an earlier answer for good does not count any more, because the tool or its server has changed."""
 
 
 Answer = bool | Literal["always", "never"]
 Approve = Callable[[Approval], Answer | Awaitable[Answer]]
 """Returns whether the tool may run: True or False for this call, `"always"` or `"never"` from now on."""
+
+
+def unless_read_only(ask: Approve) -> Approve:
+    """Return a function that approves tools that only read, of trusted servers, and asks `ask` about the others."""
+
+    async def approve(approval: Approval) -> Answer:
+        if approval.read_only:
+            return True
+        answer = ask(approval)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return approve
+
+
+class Remembered(msgspec.Struct):
+    """An answer for good."""
+
+    answer: Literal["always", "never"]
+    definition: str
+    server: str
+    tool: str
+
+
+class Approvals:
+    """Asks for approval, and remembers the answers in a store.
+
+    Args:
+        approve: Asks the person.
+        store: Keeps the answers for good.
+        timeout: Seconds that the person has to answer.
+        record: Called with the server, the tool's own name, whether it may run, and why.
+    """
+
+    def __init__(
+        self, approve: Approve, store: Store, timeout: float, record: Callable[[str, str, bool, str], object]
+    ) -> None:
+        self._approve = approve
+        self._store = store
+        self._timeout = timeout
+        self._record = record
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting = 0
+
+    async def check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, *, trusted: bool) -> None:
+        """Return if a tool may run; `name` is the server's own name for it.
+
+        Raises:
+            Declined: it may not, or nobody answered.
+        """
+        if self._waiting >= MAX_WAITING:
+            self._refuse(upstream, name, public_name, "too many calls wait for approval")
+        self._waiting += 1
+        key = key_of(upstream.name, name)
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with turn:  # so that the answer "always" also counts for the calls that wait
+                await self._check(upstream, name, public_name, arguments, trusted)
+        finally:
+            self._waiting -= 1
+            if not turn.locked() and self._turns.get(key) is turn:
+                del self._turns[key]
+
+    async def _check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, trusted: bool) -> None:
+        key = key_of(upstream.name, name)
+        for _ in range(MAX_CHANGES):
+            tool = await self._find(upstream, name, public_name)
+            definition = definition_of(upstream, tool)
+            remembered = read_remembered(await self._store.get(key))
+            if remembered is not None and remembered.definition == definition:
+                if remembered.answer == "never":
+                    self._refuse(upstream, name, public_name, "never")
+                self._record(upstream.name, name, True, "always")
+                return
+            answer = await self._ask(
+                Approval(
+                    server=upstream.name,
+                    tool=tool,
+                    public_name=public_name,
+                    arguments=arguments,
+                    read_only=trusted and tool.annotations is not UNSET and tool.annotations.read_only_hint is True,
+                    changed_since=remembered is not None,
+                )
+            )
+            if definition_of(upstream, await self._find(upstream, name, public_name)) != definition:
+                continue  # the answer was about another tool
+            if isinstance(answer, str):
+                await self._remember(key, Remembered(answer, definition, upstream.name, name))
+            if answer in (False, "never"):
+                self._refuse(upstream, name, public_name, "asked")
+            self._record(upstream.name, name, True, "asked")
+            return
+        self._refuse(upstream, name, public_name, "its definition changed again and again")
+
+    async def forget(self, server: str, tool: str) -> None:
+        """Forget the answer for good about a tool, by the server's own name for it."""
+        await self._store.delete(key_of(server, tool))
+
+    async def remembered(self) -> list[tuple[str, str, Literal["always", "never"]]]:
+        """Return the answers for good: server, the server's own name of the tool, and the answer."""
+        found: list[tuple[str, str, Literal["always", "never"]]] = []
+        after = ""
+        while page := await self._store.scan(PREFIX, after=after):
+            for after, value in page:  # noqa: B007
+                one = read_remembered(value)
+                if one is not None:
+                    found.append((one.server, one.tool, one.answer))
+        return sorted(found)
+
+    async def _find(self, upstream: Upstream, name: str, public_name: str) -> t.Tool:
+        for tool in await upstream.tools():
+            if tool.name == name:
+                return tool
+        self._refuse(upstream, name, public_name, f"{upstream.name} does not list it")
+        raise AssertionError("_refuse raises")
+
+    async def _ask(self, approval: Approval) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = self._approve(approval)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except TimeoutError:
+            self._record(approval.server, approval.tool.name, False, "nobody answered")
+            raise Declined(f"Nobody approved the call of {approval.public_name} within {self._timeout:g} s.") from None
+        if not isinstance(answer, bool) and answer not in ("always", "never"):
+            raise TypeError(f'approve returns True, False, "always" or "never", not {answer!r}.')
+        return answer
+
+    async def _remember(self, key: str, remembered: Remembered) -> None:
+        count, _ = await self._store.usage(PREFIX)
+        if count < MAX_REMEMBERED or await self._store.get(key) is not None:
+            await self._store.put(key, msgspec.json.encode(remembered))
+
+    def _refuse(self, upstream: Upstream, name: str, public_name: str, reason: str) -> None:
+        self._record(upstream.name, name, False, reason)
+        why = {"asked": "", "never": " It is never approved."}.get(reason, f" ({reason})")
+        raise Declined(f"The user did not approve the call of {public_name}.{why}")
+
+
+PREFIX = "approvals/"
+
+
+def key_of(server: str, tool: str) -> str:
+    """Return the key of an answer; names can have any length and characters."""
+    return PREFIX + hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def definition_of(upstream: Upstream, tool: t.Tool) -> str:
+    """Return a digest of what a person sees of a tool, and of where its server is."""
+    target = upstream.config.target
+    if isinstance(target, str):
+        place = redacted(target)
+    elif isinstance(target, list | tuple):
+        place = redacted_command([str(part) for part in cast("list[Any]", target)])
+    else:
+        place = type(target).__name__
+    shown = (place, upstream.config.cwd, tool.name, tool.title, tool.description, tool.input_schema, tool.annotations)
+    encoded = msgspec.json.encode([None if one is UNSET else one for one in shown], order="sorted")
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def read_remembered(value: bytes | None) -> Remembered | None:
+    """Read a stored answer; None if there is none, or it is of another version."""
+    try:
+        return None if value is None else msgspec.json.decode(value, type=Remembered)
+    except msgspec.MsgspecError:
+        return None

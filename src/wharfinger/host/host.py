@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack, cast
 
+import msgspec
+from msgspec import UnsetType
+
 from wharfinger import types as t
-from wharfinger.client import Cache, CallOptions, ClientOptions, Middleware, ReadResult, Retry, ToolResult
+from wharfinger.client import (
+    Cache,
+    Call,
+    CallOptions,
+    ClientOptions,
+    Middleware,
+    Next,
+    ReadResult,
+    Retry,
+    ToolResult,
+)
 from wharfinger.client.connect import Target
-from wharfinger.client.input_handlers import Roots
-from wharfinger.errors import Declined, InvalidArgument, ResourceNotFound
-from wharfinger.host.approval import Approval, Approve
-from wharfinger.protocol.interfaces import Authorize
+from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.host.approval import Approvals, Approve
+from wharfinger.host.host_record import HostRecord
+from wharfinger.host.questions import Questions, Review
+from wharfinger.protocol.interfaces import Authorize, Store
 from wharfinger.protocol.limits import Limits
+from wharfinger.record import AuditLog
+from wharfinger.store.memory import MemoryStore
 from wharfinger.upstreams.config import ServerConfig, read_config, read_host_config, server_config
 from wharfinger.upstreams.host_formats import HOSTS
+from wharfinger.upstreams.placeholders import Ask, InvalidConfiguration
 from wharfinger.upstreams.public_names import name_of_target
-from wharfinger.upstreams.upstream import Upstream
+from wharfinger.upstreams.upstream import Upstream, UpstreamChange
 from wharfinger.upstreams.upstreams import Upstreams
 
-__all__ = ["Host"]
+__all__ = ["Host", "HostClientOptions"]
+
+ANSWER_SECONDS = 600.0
+"""Seconds that a person has for an answer, unless the host is given another number."""
 
 
 class HostClientOptions(TypedDict, total=False):
@@ -47,41 +69,131 @@ class HostClientOptions(TypedDict, total=False):
 
 
 class Host:
-    """The servers of one application: `async with Host.from_config("mcp.json") as host`."""
+    """The servers of one application, which runs a model: `async with Host.from_config("mcp.json") as host`.
+
+    `servers` are targets by name, as `Client` takes them, or a list of them; each is started, supervised, and restarted
+    when it ends. Entering waits for none of them; leaving stops all of them, and leaves no process.
+
+        async with Host({"docs": ["uvx", "wharfinger", "serve", "docs"]}, approve=ask) as host:
+            await host.ready(timeout=30)
+            print((await host.read("file:///docs/index.md")).text)
+
+    With more than one server, tools and prompts are called by `server_name`; URIs stay as the servers have them.
+    """
 
     def __init__(
         self,
         servers: Mapping[str, Target] | Sequence[Target | ServerConfig],
         *,
         approve: Approve | None = None,
+        trusted: Iterable[str] = (),
+        approvals: Store | None = None,
+        elicitation: Elicit | None = None,
+        consent: Consent | None = None,
+        sampling: Sample | None = None,
+        sampling_tools: bool = False,
+        review: Review | None = None,
         roots: Roots | None = None,
+        answer_timeout: float = ANSWER_SECONDS,
+        audit: AuditLog | None = None,
+        on_event: Callable[[UpstreamChange], object] | None = None,
         **options: Unpack[HostClientOptions],
     ) -> None:
-        self._approve = approve
-        self._roots = roots
-        self._options = options
-        self.upstreams = Upstreams(_configs(servers), options=self._client_options)
+        """Starts nothing yet.
+
+        `approve` is asked before a tool runs, whoever calls it and by whichever way; without it every tool runs.
+        Answers for good are kept in `approvals`, by default in memory, or with `SQLiteStore(path)` beyond this process.
+        The annotations of tools count only for the servers that are `trusted`.
+
+        `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are
+        the folders in which the user works, as with `Client`; the questions also have the name of the `server`.
+        `review` shows a request for sampling before the model is asked, and the result before the server gets it.
+        A person has `answer_timeout` seconds for each answer.
+
+        `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
+        changed. Other options are those of `Client`, for every server.
+
+        Raises:
+            InvalidConfiguration: a target cannot be a server, a name occurs twice, or a trusted server is not there.
+        """
+        configs = configs_of(servers)
+        self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
+        unknown = self._trusted - {config.name for config in configs}
+        if unknown:
+            known = ", ".join(config.name for config in configs) or "none"
+            raise InvalidConfiguration(f"There is no server {min(unknown)!r} to trust: there is {known}.")
+        self._record = HostRecord(audit)
+        self.approvals: Approvals | None = None
+        """The answers for good to `approve`; None without `approve`."""
+        if approve is not None:
+            store = MemoryStore() if approvals is None else approvals
+            self.approvals = Approvals(approve, store, answer_timeout, self._record.approved)
+
+        def client_options(config: ServerConfig) -> ClientOptions:
+            questions = Questions(
+                config.name,
+                elicitation=elicitation,
+                consent=consent,
+                sampling=sampling,
+                review=review,
+                roots=roots,
+                timeout=answer_timeout,
+                record=self._record.answered,
+            )
+            given = {**options, **questions.handlers, "sampling_tools": sampling_tools and sampling is not None}
+
+            if any(name.lower() == "authorization" for name in config.headers):
+                given.pop("auth", None)
+
+            async def guard(call: Call, next: Next) -> Any:
+                return await self._guard(config.name, call, next)
+
+            given["middleware"] = (guard, *options.get("middleware", ()))
+            return cast("ClientOptions", given)
+
+        self.upstreams = Upstreams(configs, options=client_options)
+        """The servers, their common lists, and where to find what."""
+        if on_event is not None:
+            self.upstreams.on_change(on_event)
 
     @classmethod
-    def from_config(cls, source: str | os.PathLike[str], **options: Any) -> Self:
-        """Make a host with the servers of a file, or those of another host by its name, such as `claude-desktop`."""
-        read = {key: options.pop(key) for key in ("environ", "inputs") if key in options}
-        named = isinstance(source, str) and (source in HOSTS or not (os.path.exists(source) or "." in source))
-        configs = read_host_config(str(source), **read) if named else read_config(source, **read)
+    def from_config(
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        environ: Mapping[str, str] = os.environ,
+        inputs: Mapping[str, str] | Ask | None = None,
+        **options: Any,
+    ) -> Self:
+        """Make a host with the servers of a configuration file, or those of another host by its name.
+
+        `Host.from_config("mcp.json")` reads a file; `Host.from_config("claude-desktop")` the servers that Claude
+        Desktop has for this user: `wharfinger hosts` lists these names. Nothing is started before the host is entered.
+        Servers at URLs use the sign-ins of `wharfinger auth login`, unless `auth=` is given. `environ` and `inputs`
+        fill in placeholders, as for `read_config`; `options` are those of `Host`.
+
+        Raises:
+            InvalidConfiguration: there is no such file or host, or one of its entries cannot be used.
+        """
+        text = os.fspath(source)
+        is_name = text in HOSTS or not (os.path.exists(text) or os.sep in text or "/" in text or "." in text)
+        read = read_host_config if is_name else read_config
+        configs = read(text, environ=environ, inputs=inputs)
+        if "auth" not in options and any(is_url(config.target) for config in configs):
+            from wharfinger.auth import FileTokens, SignIn
+
+            options["auth"] = SignIn(tokens=FileTokens(), interactive=False)
         return cls(configs, **options)
 
-    def _client_options(self, config: ServerConfig) -> ClientOptions:
-        options = cast("ClientOptions", dict(self._options))
-        if self._roots is not None:
-            options["roots"] = self._roots
-        return options
+    # The servers.
 
     @property
     def servers(self) -> Mapping[str, Upstream]:
-        """The servers by their names."""
+        """The servers by their names, with their state and client."""
         return self.upstreams
 
     async def __aenter__(self) -> Self:
+        await self._record.start()
         await self.upstreams.__aenter__()
         return self
 
@@ -91,12 +203,46 @@ class Host:
         await self.close()
 
     async def close(self) -> None:
-        """Stop every server; no process is left."""
+        """Stop every server. No process is left when this returns."""
         await self.upstreams.close()
+        await self._record.close()
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Return when every server has started or failed to, or after `timeout` seconds."""
+        """Return when every server has started or its first attempt has failed, or after `timeout` seconds.
+
+        No call needs this: a call of a server that is starting waits for it.
+        """
         await self.upstreams.ready(timeout)
+
+    async def _guard(self, server: str, call: Call, next: Next) -> Any:
+        """Ask for approval before a call, and record it. Middleware of every client, so that no way leads around it."""
+        self._record.check(call)
+        if call.method == "tools/call" and self.approvals is not None:
+            began = time.monotonic()
+            try:
+                await self._approve(server, call.params)
+            except BaseException as error:
+                self._record.called(server, call, time.monotonic() - began, error)
+                raise
+            call.extend_deadline(time.monotonic() - began)  # the time of the person is not that of the server
+        began = time.monotonic()
+        failure: BaseException | None = None
+        try:
+            return await next(call)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._record.called(server, call, time.monotonic() - began, failure)
+
+    async def _approve(self, server: str, params: t.CallToolRequestParams) -> None:
+        assert self.approvals is not None
+        arguments = None if isinstance(params.arguments, UnsetType) else msgspec.json.decode(params.arguments)
+        public_name = await self.upstreams.public_tool_name(server, params.name)
+        trusted = server in self._trusted
+        await self.approvals.check(self.upstreams[server], params.name, public_name, arguments, trusted=trusted)
+
+    # Calls.
 
     async def read(self, uri: str, *, server: str | None = None, timeout: float | None = None) -> ReadResult:
         """Read a resource of the server that publishes it, or of the named one.
@@ -123,34 +269,30 @@ class Host:
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> t.GetPromptResult:
-        """Get a prompt by its public name, filled in with these arguments."""
-        await self.upstreams.prompts()
-        upstream, own = self.upstreams.find_prompt(name)
+        """Get a prompt by its public name, filled in with these arguments.
+
+        Raises:
+            InvalidArgument: there is no such prompt.
+            UpstreamUnreachable: its server is down.
+        """
+        upstream, own = await self.upstreams.look_up_prompt(name)
         return await upstream.client.get_prompt(own, arguments, timeout=timeout)
 
     async def call_tool(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult[Any]:
-        """Call a tool by its public name, if it is approved."""
-        tools = await self.upstreams.tools()
-        upstream, own = self.upstreams.find_tool(name)
-        if self._approve is not None:
-            tool = next(one.tool for one in tools if one.name == name)
-            approval = Approval(
-                server=upstream.name,
-                tool=tool,
-                public_name=name,
-                arguments=arguments,
-                read_only=False,
-                changed_since=False,
-            )
-            answer = self._approve(approval)
-            if not isinstance(answer, bool | str):
-                answer = await answer
-            if answer in (False, "never"):
-                raise Declined(f"The user did not approve the call of {name}.")
+        """Call a tool by its public name, if it is approved.
+
+        Raises:
+            Declined: it was not approved.
+            InvalidArgument: there is no such tool.
+            UpstreamUnreachable: its server is down.
+            ToolError: the tool failed; its text says why.
+        """
+        upstream, own = await self.upstreams.look_up_tool(name)
         return await upstream.client.call_tool(own, arguments, **options)
 
 
-def _configs(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
+def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
+    """Return the configurations of targets. A target without a name gets that of its server, program or host."""
     if isinstance(servers, Mapping):
         named: list[tuple[str, Any]] = list(servers.items())
     else:
@@ -169,3 +311,8 @@ def _configs(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) ->
         else:
             found.append(ServerConfig(name=name, target=target))
     return found
+
+
+def is_url(target: object) -> bool:
+    """Return whether a target is the URL of a server."""
+    return isinstance(target, str) and target.startswith(("http://", "https://"))

@@ -31,6 +31,9 @@ ACTIONS = {
     "prompts/list": "list",
     "initialize": "connect",
     "server/discover": "connect",
+    "elicitation/create": "elicit",
+    "sampling/createMessage": "sample",
+    "roots/list": "roots",
 }
 """The action of each method. The line of `subscriptions/listen` is written at its end; its URIs have lines before."""
 
@@ -48,7 +51,8 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     time: str
     action: str
-    """`read`, `list`, `search`, `watch`, `unwatch`, `complete`, `call`, `prompt`, `connect` or `other`."""
+    """`read`, `list`, `search`, `watch`, `unwatch`, `complete`, `call`, `prompt`, `connect` or `other`; of a host also
+    `approve`, `elicit`, `sample` and `roots`."""
     outcome: str
     """`allowed`, `refused`, `failed`, `cancelled` or `limited`; for the log itself `resumed`."""
     method: str = ""
@@ -61,6 +65,8 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     app: str = ""
     """The name and version that the MCP client gives itself."""
     address: str = ""
+    server: str = ""
+    """The server that a host called, or that asked the host."""
     rule: str = ""
     """The rule of the policy that decided."""
     via: str = ""
@@ -111,7 +117,7 @@ def encode_line(line: AuditLine) -> bytes:
     return data + b"\n"
 
 
-_TEXTS = ("method", "subject", "issuer", "client", "app", "address", "rule", "query", "reason")
+_TEXTS = ("method", "subject", "issuer", "client", "app", "address", "server", "rule", "query", "reason")
 _texts_of = attrgetter(*_TEXTS)
 
 

@@ -73,10 +73,11 @@ class AuditLog:
         Raises:
             Overloaded: the file cannot be written, and `on_error` is `refuse`.
         """
-        if self.on_error == "refuse" and not self.file.accepting:
+        try:
+            self.check_accepting()
+        except Overloaded:
             seen.notes[self] = True
-            self._unrecorded += 1
-            raise Overloaded(CANNOT_WRITE)
+            raise
 
     def ended(self, seen: Observation) -> None:
         """Record a request."""
@@ -134,6 +135,22 @@ class AuditLog:
             status=refusal.error.http_status,
         )
         name_caller(line, refusal.principal, None, refusal.address)
+        self._append(line)
+
+    # -- what a host does and decides
+
+    def check_accepting(self) -> None:
+        """Refuse what cannot be recorded.
+
+        Raises:
+            Overloaded: the file cannot be written, and `on_error` is `refuse`.
+        """
+        if self.on_error == "refuse" and not self.file.accepting:
+            self._unrecorded += 1
+            raise Overloaded(CANNOT_WRITE)
+
+    def add(self, line: AuditLine) -> None:
+        """Record a line that a host has made."""
         self._append(line)
 
     def _event(

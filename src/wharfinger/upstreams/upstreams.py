@@ -24,6 +24,8 @@ log = logging.getLogger("wharfinger.upstreams")
 
 LIST_SECONDS = 5.0
 """How long a list of all servers waits for each of them. What a slower one listed before is used meanwhile."""
+START_SECONDS = 60.0
+"""How long a call of an unknown tool waits for servers that are starting."""
 
 Item = TypeVar("Item")
 
@@ -241,6 +243,41 @@ class Upstreams(Mapping[str, Upstream]):
         """
         return self._find(self._tool_names.found, public_name, "tool")
 
+    async def look_up_tool(self, public_name: str) -> tuple[Upstream, str]:
+        """Return what `find_tool` returns, by lists that are up to date, and as soon as the server has started.
+
+        Raises:
+            InvalidArgument: there is no such tool; the message suggests another one, and names servers that are down.
+        """
+        return await self._look_up(public_name, self.tools, self.find_tool)
+
+    async def look_up_prompt(self, public_name: str) -> tuple[Upstream, str]:
+        """Return what `find_prompt` returns; as `look_up_tool`."""
+        return await self._look_up(public_name, self.prompts, self.find_prompt)
+
+    async def _look_up(
+        self,
+        name: str,
+        listing: Callable[[], Coroutine[Any, Any, object]],
+        find: Callable[[str], tuple[Upstream, str]],
+    ) -> tuple[Upstream, str]:
+        try:
+            return find(name)
+        except InvalidArgument:
+            pass
+        await listing()
+        try:
+            return find(name)
+        except InvalidArgument:
+            await self.ready(START_SECONDS)  # a server that is starting may have it
+            await listing()
+        return find(name)
+
+    async def public_tool_name(self, server: str, own_name: str) -> str:
+        """Return the public name of a tool of a server; its own name if the server does not list it."""
+        tools = await self._upstreams[server].tools()
+        return self._tool_names.update(server, [tool.name for tool in tools]).get(own_name, own_name)
+
     def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
         """Return the server of a prompt and the server's own name for it; as `find_tool`."""
         return self._find(self._prompt_names.found, public_name, "prompt")
@@ -248,7 +285,9 @@ class Upstreams(Mapping[str, Upstream]):
     def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
         if name not in names:
             near = get_close_matches(name[:128], names, 1)
-            raise InvalidArgument(f"There is no {noun} {name[:128]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+            down = [upstream.name for upstream in self._upstreams.values() if upstream.status == "down"]
+            message = f"There is no {noun} {name[:128]!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+            raise InvalidArgument(message + (f" Not reached: {', '.join(down)}." if down else ""))
         server, own = names[name]
         return self._upstreams[server], own
 

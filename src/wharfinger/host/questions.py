@@ -1,0 +1,206 @@
+"""What servers ask of a person or a model, on the way to the application: forms, URLs, sampling and roots.
+
+A question names the server that asks. It is bounded in time, and in number: a server cannot bury a person in forms, nor
+spend tokens without end. Each question and its outcome is in the record, without the texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
+from wharfinger.errors import Cancelled, Declined
+
+__all__ = ["Elicitation", "Questions", "Review", "SamplingRequest", "SamplingReview"]
+
+QUESTIONS_PER_MINUTE = 60
+"""Questions of one server in a minute; others are cancelled."""
+MAX_OPEN_QUESTIONS = 8
+"""Questions of one server that may be open at the same time; others are cancelled."""
+
+T = TypeVar("T")
+
+
+class Elicitation(t.ElicitRequestParams, kw_only=True):
+    """A form or a URL, with the server that asks."""
+
+    server: str = ""
+
+
+class SamplingRequest(t.CreateMessageRequestParams, kw_only=True):
+    """A request to a model, with the server that makes it."""
+
+    server: str = ""
+
+
+class SamplingReview(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show before a model is asked (`result` is None), and before its answer goes to the server."""
+
+    server: str
+    request: SamplingRequest
+    result: t.CreateMessageResult | None
+
+
+Reviewed = bool | t.CreateMessageRequestParams | t.CreateMessageResult
+Review = Callable[[SamplingReview], Awaitable[Reviewed]]
+"""Returns True to go on, False to refuse, or the changed request (before) or result (after)."""
+
+
+class Questions:
+    """The handlers of one server's client.
+
+    Args:
+        server: The server that asks.
+        elicitation: Shows a form.
+        consent: Shows a URL.
+        sampling: Asks a model.
+        review: Shows a request for sampling before it is made, and its result before the server gets it.
+        roots: The folders in which the user works.
+        timeout: Seconds that a person or a model has to answer.
+        record: Called with the server, the method, whether it was answered, and why not.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        elicitation: Elicit | None,
+        consent: Consent | None,
+        sampling: Sample | None,
+        review: Review | None,
+        roots: Roots | None,
+        timeout: float,
+        record: Callable[[str, str, bool, str], object],
+    ) -> None:
+        self.server = server
+        self._elicitation, self._consent = elicitation, consent
+        self._sampling, self._review, self._roots = sampling, review, roots
+        self._timeout = timeout
+        self._record = record
+        self._open = 0
+        self._asked_at: deque[float] = deque(maxlen=QUESTIONS_PER_MINUTE)
+
+    @property
+    def handlers(self) -> dict[str, Any]:
+        """The options of the client."""
+        found: dict[str, Any] = {}
+        if self._elicitation is not None:
+            found["elicitation"] = self._elicit
+        if self._consent is not None:
+            found["consent"] = self._ask_consent
+        if self._sampling is not None:
+            found["sampling"] = self._sample
+        if self._roots is not None:
+            found["roots"] = self._list_roots
+        return found
+
+    async def _elicit(self, params: t.ElicitRequestParams) -> Any:
+        assert self._elicitation is not None
+        return await self._bounded(
+            "elicitation/create", self._elicitation(with_server(params, Elicitation, self.server))
+        )
+
+    async def _ask_consent(self, params: t.ElicitRequestParams) -> Any:
+        assert self._consent is not None
+        question = with_server(params, Elicitation, self.server)
+        return await self._bounded("elicitation/create", self._consent(question))
+
+    async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
+        return await self._bounded("sampling/createMessage", self._reviewed_sample(params))
+
+    async def _reviewed_sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
+        assert self._sampling is not None
+        request = with_server(params, SamplingRequest, self.server)
+        if self._review is not None:
+            answer = await self._review(SamplingReview(server=self.server, request=request, result=None))
+            request = decided(answer, request, t.CreateMessageRequestParams)
+        said = await self._sampling(request)
+        if isinstance(said, str):
+            content = t.TextContent(text=said)
+            said = t.CreateMessageResult(model="unnamed", role="assistant", content=content, stop_reason="endTurn")
+        if self._review is not None:
+            answer = await self._review(SamplingReview(server=self.server, request=request, result=said))
+            said = decided(answer, said, t.CreateMessageResult)
+        return said
+
+    async def _list_roots(self) -> Sequence[Any]:
+        assert self._roots is not None
+        roots = self._roots
+        self._record(self.server, "roots/list", True, "")
+        return await roots() if callable(roots) else roots
+
+    async def _bounded(self, method: str, answer: Awaitable[T]) -> T:
+        """Wait for an answer, within the bounds, and record the outcome."""
+        reason = self._too_many()
+        if reason:
+            if inspect.iscoroutine(answer):
+                answer.close()
+            self._record(self.server, method, False, reason)
+            raise Cancelled(f"This host answers no more questions of {self.server} now: {reason}.")
+        self._open += 1
+        reason = "the handler failed"
+        accepted = False
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await answer
+            accepted, reason = outcome_of(found)
+            return found
+        except TimeoutError:
+            reason = "nobody answered"
+            raise Cancelled(f"Nobody answered within {self._timeout:g} s.") from None
+        except Declined:
+            reason = "declined"
+            raise
+        except Cancelled:
+            reason = "cancelled"
+            raise
+        except asyncio.CancelledError:
+            reason = "the request was cancelled"
+            raise
+        finally:
+            self._open -= 1
+            self._record(self.server, method, accepted, reason)
+
+    def _too_many(self) -> str:
+        now = asyncio.get_running_loop().time()
+        if self._open >= MAX_OPEN_QUESTIONS:
+            return f"{self._open} are open"
+        if len(self._asked_at) == QUESTIONS_PER_MINUTE and now - self._asked_at[0] < 60.0:
+            return f"it asked {QUESTIONS_PER_MINUTE} within a minute"
+        self._asked_at.append(now)
+        return ""
+
+
+def outcome_of(answer: Any) -> tuple[bool, str]:
+    """Return whether an answer gives the server what it asked for, and why not."""
+    action = answer.action if isinstance(answer, t.ElicitResult) else answer
+    if action is False or action == "decline":
+        return False, "declined"
+    return (False, "cancelled") if action == "cancel" else (True, "")
+
+
+def with_server(params: Any, kind: Callable[..., T], server: str) -> T:
+    """Return the params of a request with the name of its server."""
+    return kind(**{name: getattr(params, name) for name in params.__struct_fields__}, server=server)
+
+
+def decided(answer: Any, shown: Any, kind: type) -> Any:
+    """Return what was shown, or what a person made of it.
+
+    Raises:
+        Declined: the person refused.
+    """
+    if answer is True:
+        return shown
+    if answer is False:
+        raise Declined("The user refused.")
+    if isinstance(answer, kind):
+        return answer
+    raise TypeError(f"review returns True, False, or a {kind.__name__}, not {type(answer).__name__}.")
