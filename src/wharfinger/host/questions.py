@@ -103,9 +103,8 @@ class Questions:
 
     async def _elicit(self, params: t.ElicitRequestParams) -> Any:
         assert self._elicitation is not None
-        return await self._bounded(
-            "elicitation/create", self._elicitation(with_server(params, Elicitation, self.server))
-        )
+        question = with_server(params, Elicitation, self.server)
+        return await self._bounded("elicitation/create", self._elicitation(question))
 
     async def _ask_consent(self, params: t.ElicitRequestParams) -> Any:
         assert self._consent is not None

@@ -31,7 +31,7 @@ _WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prefix of each server's names, without the `_` after it, from its configured prefix or None.
 
-    Two servers never have the same prefix. A single server has none, unless it is configured.
+    Different names and prefixes stay different. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
         return {name: _usable(prefix or "") for name, prefix in servers.items()}
@@ -40,9 +40,8 @@ def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     counts = Counter(usable.values())
     found: dict[str, str] = {}
     for name, prefix in usable.items():
-        changed = prefix != wanted[name] or len(prefix) > MAX_PREFIX_CHARACTERS
-        ambiguous = counts[prefix] > 1 and (changed or prefix != name)
-        if len(prefix) > MAX_PREFIX_CHARACTERS or ambiguous:
+        changed = prefix != wanted[name]
+        if len(prefix) > MAX_PREFIX_CHARACTERS or (counts[prefix] > 1 and changed):
             prefix = _cut(prefix, name, MAX_PREFIX_CHARACTERS)
         found[name] = prefix
     return found
@@ -69,7 +68,7 @@ def public_names(
     for own, name in usable.items():
         # The tool whose own name is usable keeps it; those that were changed to the same one get a digest.
         ambiguous = counts[name] > 1 and (name != wanted[own] or own in rename)
-        if len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(longer):
+        if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(longer):
             name = _cut(name, f"{server}\0{own}", MAX_NAME_CHARACTERS)
         found[own] = name
     return found
@@ -97,7 +96,8 @@ def name_of_target(target: object) -> str:
         return os.path.splitext(os.path.basename(os.fspath(target)))[0] or "server"
     if isinstance(target, Sequence):
         return os.path.splitext(program_name([str(part) for part in target]))[0] or "server"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return str(getattr(target, "name", "") or "server")
+    info = getattr(target, "info", None)
+    return str(getattr(info, "name", "") or "server")
 
 
 def program_name(parts: Sequence[str]) -> str:

@@ -129,6 +129,8 @@ class Upstream:
         self._used_at = 0.0
         self._lists: dict[str, tuple[float, list[Any]]] = {}
         """The last lists, by their kind, with the time at which they were read."""
+        self._changed_lists: set[str] = set()
+        """The kinds of the lists that have changed since they were asked for the last time."""
         self._listing: dict[str, asyncio.Task[list[Any]]] = {}
         self._background = BackgroundTasks()
 
@@ -201,6 +203,7 @@ class Upstream:
             return []
         found: list[t.Resource] = []
         index = UriIndex()
+        self._changed_lists.discard("uris")
         async for page in self._client.list_resources().pages():
             index.add(page, UNSET)
             found += page
@@ -224,7 +227,7 @@ class Upstream:
         return self._lists[kind][1] if kind in self._lists else []
 
     def _is_fresh(self, kind: str) -> bool:
-        if kind not in self._lists:
+        if kind not in self._lists or kind in self._changed_lists:
             return False
         if self.status == "idle":  # the list of a stopped server cannot change
             return True
@@ -245,6 +248,7 @@ class Upstream:
         await self._available()
         member = "resources" if kind == "templates" else kind
         found: list[Any] = []
+        self._changed_lists.discard(kind)
         asked_at = _now()
         if getattr(self._client.capabilities, member) is not UNSET:
             async for page in listing().pages():
@@ -259,9 +263,9 @@ class Upstream:
     def _invalidate(self, kind: ChangeKind) -> None:
         """Note that a list has changed."""
         kinds = ("templates", "uris") if kind == "resources" else (kind,)
+        self._changed_lists.update(kinds)
         for name in kinds:
-            if name in self._lists:
-                self._lists[name] = (float("-inf"), self._lists[name][1])
+            self._listing.pop(name, None)  # it may have been answered before the change
         self._changed(UpstreamChange(self.name, kind))
 
     # Starting and stopping.
@@ -363,12 +367,14 @@ class Upstream:
 
     async def _stop_idle(self) -> None:
         self._wanted.clear()
-        self._set("idle")
+        self.status = "idle"  # calls wait from now on; others hear of it when the process has ended
         watching, self._watching, self._watched = self._watching, None, False
         if watching is not None:
             watching.cancel()
             await asyncio.wait((watching,))
         await self._client.close()
+        if not self._wanted.is_set():
+            self._changed(UpstreamChange(self.name, "status"))
         await self._wanted.wait()
         self._set("starting")
 
