@@ -68,7 +68,8 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
 
     Raises:
         FileNotFoundError: there is no such file.
-        InvalidConfiguration: it cannot be read, or is not JSON (or TOML, for a file named `.toml`).
+        InvalidConfiguration: it cannot be read, or is not JSON (or TOML, for a file named `.toml`); with `all_entries`
+            also if an entry is not an object.
     """
     try:
         with file.open("rb") as opened:
@@ -84,6 +85,8 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
     found: dict[str, ConfiguredServer] = {}
     for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
         for name, entry in table_at(config, path).items():
+            if all_entries and not isinstance(entry, dict):
+                raise InvalidConfiguration(f"{name!r} in {file} is not an object.")
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
             )
@@ -154,6 +157,8 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
     if server.address:
         return {"url": fill(server.address, "url"), "headers": headers(placeholders, entry)}
     command: object = entry.get("command")
+    if not command or not isinstance(command, str | list):
+        raise InvalidConfiguration(f'{placeholders.owner} needs either "url" or "command".')
     args: object = entry.get("args") or []
     words: list[object] = [*(cast("list[object]", command) if isinstance(command, list) else [command])]
     if not isinstance(args, list):
