@@ -102,7 +102,7 @@ class Host:
         """Starts nothing yet.
 
         `approve` is asked before a tool runs, whoever calls it and by whichever way; without it every tool runs.
-        Answers for good are kept in `approvals`, by default in memory, or with `SQLiteStore(path)` beyond this process.
+        Answers for good are kept in `approvals`, by default in memory, or with `SqliteStore(path)` beyond this process.
         The annotations of tools count only for the servers that are `trusted`.
 
         `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are

@@ -1,0 +1,189 @@
+"""Forms, URLs, sampling and roots reach the application with the name of their server, in both eras, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wharfinger import Context, Host, Server
+from wharfinger import types as t
+from wharfinger.errors import ToolError
+from wharfinger.host import Elicitation, SamplingRequest, SamplingReview
+from wharfinger.host import questions as module
+from wharfinger.record import AuditLog
+
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+def asking() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    async def form(ctx: Context) -> str:
+        return str(await ctx.elicit("Which berth?", str))
+
+    @server.tool
+    async def page(ctx: Context) -> str:
+        return str(await ctx.elicit_url("Sign in", "https://harbour.example/in"))
+
+    @server.tool
+    async def sample(ctx: Context) -> str:
+        return str((await ctx.sample("How deep?")).text)
+
+    @server.tool
+    async def roots(ctx: Context) -> list[str]:
+        return [str(root.uri) for root in await ctx.roots()]
+
+    return server
+
+
+@ERAS
+def test_a_form_and_a_url_name_their_server(revision: str, tmp_path: Path) -> None:
+    async def form(question: t.ElicitRequestParams) -> dict[str, str]:
+        assert isinstance(question, Elicitation)
+        assert question.requested_schema is not msgspec.UNSET
+        (name,) = question.requested_schema.properties
+        return {name: f"{question.server}: {question.message}"}
+
+    async def consent(question: t.ElicitRequestParams) -> bool:
+        assert isinstance(question, Elicitation)
+        return (question.server, question.url) == ("b", "https://harbour.example/in")
+
+    async def test() -> None:
+        servers = {"a": asking(), "b": asking()}
+        audit = AuditLog(tmp_path / "audit.jsonl")
+        async with Host(servers, elicitation=form, consent=consent, revision=revision, audit=audit) as host:
+            assert (await host.call_tool("a_form")).data == "a: Which berth?"
+            assert (await host.call_tool("b_form")).data == "b: Which berth?"
+            assert (await host.call_tool("b_page")).data == "True"
+            with pytest.raises(ToolError, match="declined"):
+                await host.call_tool("a_page")
+
+    run(test())
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    found = [(line["outcome"], line["server"]) for line in lines if line["action"] == "elicit"]
+    assert found == [("allowed", "a"), ("allowed", "b"), ("allowed", "b"), ("refused", "a")]
+    assert "Which berth" not in (tmp_path / "audit.jsonl").read_text()
+
+
+@ERAS
+def test_sampling_is_shown_and_changed_before_and_after(revision: str) -> None:
+    async def sample(request: t.CreateMessageRequestParams) -> str:
+        assert isinstance(request, SamplingRequest)
+        return f"{request.server} {request.max_tokens}: 12 m"
+
+    async def review(shown: SamplingReview) -> Any:
+        if shown.result is None:
+            return msgspec.structs.replace(shown.request, max_tokens=7)
+        assert shown.request.max_tokens == 7
+        assert isinstance(shown.result.content, t.TextContent)
+        text = t.TextContent(text=shown.result.content.text + ", at low tide")
+        return msgspec.structs.replace(shown.result, content=text)
+
+    async def test() -> None:
+        async with Host({"it": asking()}, sampling=sample, review=review, revision=revision) as host:
+            assert (await host.call_tool("sample")).data == "it 7: 12 m, at low tide"
+        async with Host({"it": asking()}, sampling=sample, revision=revision) as host:
+            assert (await host.call_tool("sample")).data == "it 1024: 12 m"
+
+    run(test())
+
+
+@ERAS
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_sampling_is_refused_before_or_after(revision: str, stage: str) -> None:
+    asked: list[Any] = []
+
+    async def sample(request: t.CreateMessageRequestParams) -> str:
+        asked.append(request)
+        return "12 m"
+
+    async def review(shown: SamplingReview) -> bool:
+        return (shown.result is None) is (stage == "after")
+
+    async def test() -> None:
+        async with Host({"it": asking()}, sampling=sample, review=review, revision=revision) as host:
+            with pytest.raises(Exception, match=r"refused|declined") as error:
+                await host.call_tool("sample")
+            assert "12 m" not in str(error.value)
+        assert len(asked) == (stage == "after")
+
+    run(test())
+
+
+@ERAS
+def test_roots_are_passed_on(revision: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Host({"it": asking()}, roots=[tmp_path], revision=revision) as host:
+            assert (await host.call_tool("roots")).data == [tmp_path.as_uri()]
+
+    run(test())
+
+
+def test_a_server_that_asks_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUESTIONS_PER_MINUTE", 3)
+    asked: list[str] = []
+
+    async def form(question: t.ElicitRequestParams) -> Any:
+        asked.append(question.message)
+        assert question.requested_schema is not msgspec.UNSET
+        return dict.fromkeys(question.requested_schema.properties, "x")
+
+    async def test() -> None:
+        async with Host({"it": asking()}, elicitation=form) as host:
+            for _ in range(3):
+                await host.call_tool("form")
+            with pytest.raises(ToolError, match="cancelled"):
+                await host.call_tool("form")
+        assert len(asked) == 3
+
+    run(test())
+
+
+def test_more_open_questions_than_a_person_can_answer_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN_QUESTIONS", 2)
+
+    async def test() -> None:
+        answered = asyncio.Event()
+        opened = 0
+
+        async def form(question: t.ElicitRequestParams) -> Any:
+            nonlocal opened
+            opened += 1
+            await answered.wait()
+            assert question.requested_schema is not msgspec.UNSET
+            return dict.fromkeys(question.requested_schema.properties, "x")
+
+        async with Host({"it": asking()}, elicitation=form) as host:
+            await host.upstreams.tools()
+            waiting = [asyncio.ensure_future(host.call_tool("form")) for _ in range(2)]
+            while opened < 2:
+                await asyncio.sleep(0.01)
+            with pytest.raises(ToolError, match="cancelled"):
+                await host.call_tool("form")
+            answered.set()
+            await asyncio.gather(*waiting)
+
+    run(test())
+
+
+def test_nobody_s_answer_is_a_cancellation() -> None:
+    async def form(question: t.ElicitRequestParams) -> Any:
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        async with Host({"it": asking()}, elicitation=form, answer_timeout=0.05) as host:
+            with pytest.raises(ToolError, match="cancelled"):
+                await host.call_tool("form")
+
+    run(test())
