@@ -1,0 +1,114 @@
+"""`wharfinger hosts`: the servers that hosts of this machine have configured. Starts none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from wharfinger.cli.options import Verbosity, json_option, verbosity_options
+
+__all__ = ["hosts"]
+
+
+class HostConfiguration(NamedTuple):
+    """A file that configures servers: `host` is the name for `Host.from_config`, or empty if only the path works."""
+
+    host: str
+    title: str
+    file: Path
+    servers: list[Any]
+    error: str
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  wharfinger hosts
+  wharfinger hosts --json""",
+)
+@json_option
+@verbosity_options
+@click.pass_context
+def hosts(ctx: click.Context, as_json: bool) -> None:
+    """List the servers that hosts have configured on this machine, and in this folder.
+
+    Nothing is started. Passwords and tokens are hidden. In Python, Host.from_config("claude-desktop") uses the servers
+    of a host by the name in the first column, and Host.from_config("path/mcp.json") those of a file.
+    """
+    found = configurations()
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        for one in found:
+            print_json(as_object(one))
+        return
+    from wharfinger.cli.render.formatting import printable
+    from wharfinger.cli.render.output import print_rows
+
+    for number, one in enumerate(found):
+        name = f"{one.host}  " if one.host else ""
+        click.echo(f"{chr(10) if number else ''}{name}{one.title}, {printable(str(one.file))}")
+        if one.error:
+            click.echo(f"  cannot be read: {printable(one.error)}")
+        elif not one.servers:
+            click.echo("  no server")
+        print_rows([("  " + server.name, shown_target(server), remark(server)) for server in one.servers])
+    quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
+    if not found and not quiet:
+        from wharfinger.upstreams.config_files import config_files
+
+        searched = ", ".join(map(str, config_files()))
+        click.echo(f"No host has a configuration of servers here. Searched {searched}.", err=True)
+
+
+def configurations() -> list[HostConfiguration]:
+    """Return the files that exist, those of the user first."""
+    from wharfinger.upstreams.config_files import config_files, servers_in
+    from wharfinger.upstreams.host_formats import HOSTS, user_file
+    from wharfinger.upstreams.placeholders import InvalidConfiguration
+
+    known = {user_file(host): (name, host.title) for name, host in HOSTS.items()}
+    projects = {Path(host.project): ("", f"{host.title}, this folder") for host in HOSTS.values() if host.project}
+    described = {**known, **{file: one for file, one in projects.items() if file not in known}}
+    found: list[HostConfiguration] = []
+    for file in sorted(config_files(), key=lambda file: file not in known):
+        host, title = described.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
+        try:
+            found.append(HostConfiguration(host, title, file, servers_in(file), ""))
+        except FileNotFoundError:
+            continue
+        except InvalidConfiguration as error:
+            found.append(HostConfiguration(host, title, file, [], str(error)))
+    return found
+
+
+def shown_target(server: Any) -> str:
+    """Return the URL or the command of a server, without secrets."""
+    from wharfinger.content.redaction import redacted, redacted_command
+
+    if server.address:
+        return redacted(server.address)
+    command, args = server.entry["command"], server.entry.get("args")
+    words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
+    return redacted_command([str(word) for word in words])
+
+
+def remark(server: Any) -> str:
+    """Return whether a server is disabled."""
+    return "(disabled)" if is_disabled(server) else ""
+
+
+def is_disabled(server: Any) -> bool:
+    """Return whether the host would not start a server."""
+    return server.entry.get("disabled") is True or server.entry.get("enabled") is False
+
+
+def as_object(one: HostConfiguration) -> dict[str, Any]:
+    """Return a configuration as one JSON object."""
+    servers = [
+        {"name": server.name, "target": shown_target(server), "disabled": is_disabled(server)} for server in one.servers
+    ]
+    error = {"error": one.error} if one.error else {}
+    return {"host": one.host, "title": one.title, "file": str(one.file), "servers": servers, **error}

@@ -1,0 +1,93 @@
+"""`wharfinger hosts` shows what hosts have configured, starts nothing, and prints no secret."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMMAND, ENVIRONMENT
+from wharfinger.upstreams.host_formats import HOSTS
+
+SAMPLES = Path(__file__).parent.parent.parent / "upstreams"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for folder in ("home", "project"):
+        (tmp_path / folder).mkdir()
+    return tmp_path / "home"
+
+
+def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    gone = ("XDG_CONFIG_HOME", "CODEX_HOME", "APPDATA")
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in gone}
+    environment |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+    return subprocess.run(
+        [*COMMAND, "hosts", *words],
+        capture_output=True, text=True, check=False, env=environment, cwd=home.parent / "project", timeout=60,
+    )  # fmt: skip
+
+
+def write(home: Path, file: str, content: str) -> None:
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text(content)
+
+
+def test_without_any_host_it_says_where_it_looked(home: Path) -> None:
+    done = run(home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "No host has a configuration of servers here. Searched mcp.json, .mcp.json" in done.stderr
+    assert str(home / ".claude.json") in done.stderr
+    assert run(home, "-q").stderr == ""
+    assert run(home, "--json").stdout == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
+def test_each_file_is_listed_with_its_servers(home: Path) -> None:
+    (home / "config" / "Claude").mkdir(parents=True)
+    shutil.copy(SAMPLES / "claude_desktop_config.json", home / "config" / HOSTS["claude-desktop"].user)
+    (home.parent / "project" / ".vscode").mkdir()
+    shutil.copy(SAMPLES / "vscode_mcp.json", home.parent / "project" / ".vscode" / "mcp.json")
+    write(home, ".cursor/mcp.json", '{"mcpServers": {}}')
+    write(home, ".gemini/settings.json", "{")
+    write(
+        home,
+        ".codex/config.toml",
+        f'[mcp_servers.touch]\ncommand = "touch"\nargs = ["{home}/touched"]\nenabled = false',
+    )
+    done = run(home)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"claude-desktop  Claude Desktop, {home}/config/Claude/claude_desktop_config.json"
+    assert "  git                  uvx mcp-server-git --repository /Users/username/code/tides" in [
+        line.rstrip() for line in lines
+    ]
+    assert any(line.startswith("  touch") and line.endswith("(disabled)") for line in lines)
+    assert "VS Code, this folder, .vscode/mcp.json" in lines
+    assert "  no server" in lines
+    assert any("cannot be read" in line and "line 1" in line for line in lines)
+    assert "ghp_example" not in done.stdout
+    assert not (home / "touched").exists()
+    found = {one["file"]: one for one in map(json.loads, run(home, "--json").stdout.splitlines())}
+    assert len(found) == 5
+    desktop = found[f"{home}/config/Claude/claude_desktop_config.json"]
+    assert (desktop["host"], len(desktop["servers"])) == ("claude-desktop", 10)
+    assert "error" in found[f"{home}/.gemini/settings.json"]
+
+
+def test_secrets_are_hidden_and_control_characters_escaped(home: Path) -> None:
+    servers = {
+        "a\x1b[2J": {"url": "https://me:s3cret@x.test/mcp?token=s3cret"},
+        "b": {"command": "x", "args": ["--api-key", "s3cret"], "env": {"A": "s3cret"}},
+    }
+    write(home, ".claude.json", json.dumps({"mcpServers": servers}))
+    for words in ((), ("--json",)):
+        done = run(home, *words)
+        assert done.returncode == 0
+        assert "s3cret" not in done.stdout
+        assert "\x1b" not in done.stdout
