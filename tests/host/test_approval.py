@@ -47,7 +47,8 @@ class Harbour:
         return self.answers.pop(0)
 
     def host(self, **options: Any) -> Host:
-        return Host({"harbour": self.server}, **{"approve": self.approve, **options})
+        given: dict[str, Any] = {"approve": self.approve, **options}
+        return Host({"harbour": self.server}, **given)
 
 
 async def refused(call: Any) -> None:

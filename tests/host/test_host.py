@@ -26,11 +26,15 @@ def command(name: str, seconds: str = "0") -> list[str]:
     return [sys.executable, str(PROGRAM), name, seconds]
 
 
+def add(a: str, b: str) -> str:
+    return a + b
+
+
 def docs() -> Server:
     server = Server("docs")
     server.resources.add("docs://a", lambda: "the text of a")
     server.tools.add(lambda: 1 / 0, name="fail")
-    server.tools.add(lambda a, b: a + b, name="add")
+    server.tools.add(add)
     return server
 
 

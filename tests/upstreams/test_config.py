@@ -51,6 +51,10 @@ def read(entry: Any, name: str = "it", **options: Any) -> ServerConfig:
     return config
 
 
+def refuse_address(address: str) -> bool:
+    return False
+
+
 async def call(host: Host, tool: str, arguments: Any = None) -> Any:
     return (await host.call_tool(tool, arguments)).data
 
@@ -92,7 +96,7 @@ def test_a_file_of_vs_code_runs_unchanged(tmp_path: Path) -> None:
     assert len(configs) == 10
 
     async def test() -> None:
-        refuse = {"allow_address": lambda address: False, "open_timeout": 5.0}
+        refuse: dict[str, Any] = {"allow_address": refuse_address, "open_timeout": 5.0}
         async with Host.from_config(".vscode/mcp.json", **options, **refuse) as host:
             await host.ready(30)
             reached = {name for name, server in host.servers.items() if server.status == "ready"}

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ async def pid_of(upstream: Upstream) -> int:
 
 
 @asynccontextmanager
-async def opened(*configs: ServerConfig) -> AsyncIterator[Upstreams]:
+async def opened(*configs: ServerConfig) -> AsyncGenerator[Upstreams]:
     async with Upstreams(configs) as upstreams:
         await upstreams.ready(30)
         yield upstreams

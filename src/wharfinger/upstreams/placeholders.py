@@ -71,7 +71,7 @@ class Placeholders(NamedTuple):
             raise InvalidConfiguration(
                 f"{self.owner} needs {match.group()} ({place}), which only its own host can fill in."
             )
-        value = self.environ.get(name, default)
+        value: str | None = self.environ.get(name, default)
         if value is None:
             raise InvalidConfiguration(f"{self.owner} needs the variable {name} ({place}), which is not set.")
         return value

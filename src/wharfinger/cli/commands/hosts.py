@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -90,8 +91,10 @@ def shown_target(server: Any) -> str:
 
     if server.address:
         return redacted(server.address)
-    command, args = server.entry["command"], server.entry.get("args")
-    words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
+    entry: Mapping[str, Any] = server.entry
+    words: list[Any] = []
+    for part in (entry["command"], entry.get("args") or []):
+        words += cast("list[Any]", part) if isinstance(part, list) else [part]
     return redacted_command([str(word) for word in words])
 
 
