@@ -1,0 +1,296 @@
+"""The model APIs, one row each: their rules for definitions of tools, for calls, and for messages with results.
+
+docs/model_apis.md has the rules, with their sources. To support another API, add a row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from wharfinger.host.model_apis.narrowing import SchemaRules
+from wharfinger.host.model_apis.schema_keywords import KEYWORDS, NARROWING
+from wharfinger.host.model_apis.tool_calls import (
+    ModelToolCall,
+    anthropic_calls,
+    chat_calls,
+    gemini_calls,
+    plain_value,
+    response_calls,
+)
+from wharfinger.host.model_apis.tool_outputs import IMAGES, PDF, FileOutput, ToolOutput
+
+__all__ = ["MODEL_APIS", "ModelAPI", "find_calls", "model_api"]
+
+Message = dict[str, Any]
+
+_ACCEPTED = frozenset(KEYWORDS) - NARROWING
+_REFUSED_AT_ROOT = frozenset(("anyOf", "oneOf", "allOf", "enum", "const", "not"))
+_STRICT_FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"))
+_STRUCTURE = frozenset(
+    ("type", "title", "description", "enum", "properties", "required", "additionalProperties", "items", "anyOf")
+)
+
+_OPENAI = SchemaRules(refused_at_root=_REFUSED_AT_ROOT)
+_OPENAI_STRICT = SchemaRules(
+    keywords=_STRUCTURE
+    | frozenset(("const", "format", "pattern", "multipleOf", "minItems", "maxItems"))
+    | frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    refused_at_root=_REFUSED_AT_ROOT,
+    formats=_STRICT_FORMATS,
+    plain_patterns=True,
+    bare_references=True,
+    known_required=True,
+    closed=True,
+    all_required=True,
+    max_nested_objects=10,
+    max_properties=5_000,
+    max_enum_values=1_000,
+    max_name_characters=120_000,
+)
+_ANTHROPIC = SchemaRules(refused_at_root=_REFUSED_AT_ROOT, property_name=r"[a-zA-Z0-9_.-]{1,64}")
+_ANTHROPIC_STRICT = SchemaRules(
+    keywords=_STRUCTURE | frozenset(("const", "format", "minItems")),
+    refused_at_root=_REFUSED_AT_ROOT,
+    property_name=r"[a-zA-Z0-9_.-]{1,64}",
+    formats=_STRICT_FORMATS | {"uri"},
+    bare_references=True,
+    recursion="none",
+    known_required=True,
+    few_min_items=True,
+    closed=True,
+)
+_GEMINI = SchemaRules(
+    keywords=_STRUCTURE | frozenset(("format", "prefixItems", "minItems", "maxItems", "minimum", "maximum")),
+    refused_at_root=_REFUSED_AT_ROOT,
+    property_name=r"[A-Za-z_][A-Za-z0-9_]{0,63}",
+    plain_enums=True,
+    bare_references=True,
+    recursion="optional",
+    known_required=True,
+)
+
+
+class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
+    """How one API wants tools, and gives calls and takes results."""
+
+    name: str
+    title: str
+    rules: SchemaRules
+    strict_rules: SchemaRules | None
+    """The rules of strict mode; None if the API has none."""
+    define: Callable[[str, str, dict[str, Any], bool], Message]
+    """Returns a definition, from a name, a description, a schema, and whether it is strict."""
+    gather: Callable[[list[Message]], list[Message]] = list
+    """Returns what the API takes as `tools`."""
+    calls: Callable[[Any], list[ModelToolCall] | None]
+    """Returns the calls of a plain value, or None if it is not of this API."""
+    messages: Callable[[list[ToolOutput]], list[Message]]
+    """Returns the messages with the results of all calls of an answer."""
+    file_types: frozenset[str]
+    """MIME types of files in results."""
+    max_tools: int | None = None
+    max_description_characters: int | None = None
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+def _chat_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
+    function: Message = {"name": name, "description": description, "parameters": schema}
+    if strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _responses_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
+    # The default of `strict` is true in this API, and then it refuses most schemas.
+    return {"type": "function", "name": name, "description": description, "parameters": schema, "strict": strict}
+
+
+def _anthropic_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
+    tool: Message = {"name": name, "description": description, "input_schema": schema}
+    if strict:
+        tool["strict"] = True
+    return tool
+
+
+def _gemini_function(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
+    declaration: Message = {"name": name, "description": description}
+    if schema.get("properties") or "additionalProperties" in schema:
+        declaration["parametersJsonSchema"] = schema  # an object without properties was refused
+    return declaration
+
+
+def _gemini_tool(declarations: list[Message]) -> list[Message]:
+    return [{"functionDeclarations": declarations}] if declarations else []
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _chat_messages(outputs: list[ToolOutput]) -> list[Message]:
+    """A message for each call, and the files in one of the user: messages of tools have only text."""
+    messages: list[Message] = []
+    files: list[Message] = []
+    for output in outputs:
+        text = f"Error: {output.text}" if output.is_error else output.text
+        if output.files:
+            text = "\n".join(filter(None, [text, f"[{_count(output.files)}: see the next message of the user]"]))
+            files.append({"type": "text", "text": f"{_count(output.files)} in the result of {output.call.name}:"})
+            files += [{"type": "image_url", "image_url": {"url": _data_url(file)}} for file in output.files]
+        messages.append({"role": "tool", "tool_call_id": output.call.id, "content": text})
+    return [*messages, {"role": "user", "content": files}] if files else messages
+
+
+def _responses_items(outputs: list[ToolOutput]) -> list[Message]:
+    items: list[Message] = []
+    for output in outputs:
+        content: str | list[Message] = f"Error: {output.text}" if output.is_error else output.text
+        if output.files:
+            content = [_responses_part(part) for part in output.parts]
+            if output.is_error:
+                content.insert(0, {"type": "input_text", "text": "Error:"})
+        items.append({"type": "function_call_output", "call_id": output.call.id, "output": content})
+    return items
+
+
+def _responses_part(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    if part.mime_type == PDF:
+        return {"type": "input_file", "filename": part.name or "document.pdf", "file_data": _data_url(part)}
+    return {"type": "input_image", "image_url": _data_url(part)}
+
+
+def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
+    """One message of the user with all results, in the order of the calls."""
+    results: list[Message] = []
+    for output in outputs:
+        content = [_anthropic_block(part) for part in output.parts]
+        result: Message = {"type": "tool_result", "tool_use_id": output.call.id, "content": content}
+        if output.is_error:
+            left_out = [f"[{_count(output.files)}: not sent with an error]"] if output.files else []
+            text = "\n".join(filter(None, [output.text, *left_out]))
+            result |= {"content": [{"type": "text", "text": text}], "is_error": True}
+        results.append(result)
+    return [{"role": "user", "content": results}] if results else []
+
+
+def _anthropic_block(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    source = {"type": "base64", "media_type": part.mime_type, "data": _base64(part)}
+    return {"type": "document" if part.mime_type == PDF else "image", "source": source}
+
+
+def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
+    """One content with as many responses as there are calls."""
+    parts: list[Message] = []
+    for output in outputs:
+        text = output.text or f"[{_count(output.files)}]"
+        response: Message = {"name": output.call.name, "response": {"error" if output.is_error else "output": text}}
+        if output.call.id:
+            response["id"] = output.call.id
+        if output.files:
+            response["parts"] = [
+                {"inlineData": {"mimeType": file.mime_type, "data": _base64(file)}} for file in output.files
+            ]
+        parts.append({"functionResponse": response})
+    return [{"role": "user", "parts": parts}] if parts else []
+
+
+def _count(files: list[FileOutput]) -> str:
+    return "1 file" if len(files) == 1 else f"{len(files)} files"
+
+
+def _base64(file: FileOutput) -> str:
+    return base64.b64encode(file.data).decode()
+
+
+def _data_url(file: FileOutput) -> str:
+    return f"data:{file.mime_type};base64,{_base64(file)}"
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+MODEL_APIS = {
+    row.name: row
+    for row in (
+        ModelAPI(
+            name="openai",
+            title="OpenAI Chat Completions",
+            rules=_OPENAI,
+            strict_rules=_OPENAI_STRICT,
+            define=_chat_tool,
+            calls=chat_calls,
+            messages=_chat_messages,
+            file_types=frozenset(IMAGES),
+            max_tools=128,
+            max_description_characters=1_024,
+        ),
+        ModelAPI(
+            name="openai-responses",
+            title="OpenAI Responses",
+            rules=_OPENAI,
+            strict_rules=_OPENAI_STRICT,
+            define=_responses_tool,
+            calls=response_calls,
+            messages=_responses_items,
+            file_types=frozenset((*IMAGES, PDF)),
+            max_tools=128,
+        ),
+        ModelAPI(
+            name="anthropic",
+            title="Anthropic Messages",
+            rules=_ANTHROPIC,
+            strict_rules=_ANTHROPIC_STRICT,
+            define=_anthropic_tool,
+            calls=anthropic_calls,
+            messages=_anthropic_messages,
+            file_types=frozenset((*IMAGES, PDF)),
+        ),
+        ModelAPI(
+            name="gemini",
+            title="Gemini generateContent",
+            rules=_GEMINI,
+            strict_rules=None,
+            define=_gemini_function,
+            gather=_gemini_tool,
+            calls=gemini_calls,
+            messages=_gemini_contents,
+            file_types=frozenset(("image/png", "image/jpeg", "image/webp", PDF)),
+        ),
+    )
+}
+"""The model APIs by the name of their format."""
+
+
+def model_api(name: str) -> ModelAPI:
+    """Return the API with this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in MODEL_APIS:
+        raise ValueError(f"There is no format {name!r}; the formats are {', '.join(MODEL_APIS)}.")
+    return MODEL_APIS[name]
+
+
+def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[ModelToolCall]]:
+    """Return the API that an answer, or a call, is of, and the calls in it, in their order.
+
+    Raises:
+        ValueError: the answer is of no known API, or not of the one that `format` names.
+        TypeError: it is no object of a client, dict or JSON.
+    """
+    plain = plain_value(answer)
+    for api in MODEL_APIS.values() if format is None else [model_api(format)]:
+        calls = api.calls(plain)
+        if calls is not None:
+            return api, calls
+    wanted = "known model API: pass format=" if format is None else f"answer of {model_api(format).title}"
+    raise ValueError(f"The answer is of no {wanted}.")

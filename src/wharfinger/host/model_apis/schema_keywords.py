@@ -1,0 +1,177 @@
+"""The keywords of JSON Schema 2020-12 that say something about a value, with a check of the form of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
+
+__all__ = [
+    "ABOUT_THE_SCHEMA",
+    "ANNOTATIONS",
+    "KEYWORDS",
+    "NAMED_SCHEMAS",
+    "NARROWING",
+    "NOT_NOTED",
+    "ONE_SCHEMA",
+    "REFERENCES",
+    "SEVERAL_SCHEMAS",
+    "is_anything",
+    "is_count",
+    "is_flag",
+    "is_full_list",
+    "is_list",
+    "is_names",
+    "is_number",
+    "is_object",
+    "is_pattern",
+    "is_schema",
+    "is_text",
+    "is_type",
+    "items_of",
+    "members_of",
+    "names_in",
+    "text_in",
+    "types_of",
+]
+
+Schema = dict[str, Any]
+
+TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_anything(value: Any) -> bool:
+    return True
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def is_full_list(value: Any) -> TypeGuard[list[Any]]:
+    return is_list(value) and bool(value)
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def is_names(value: Any) -> TypeGuard[list[str]]:
+    return is_list(value) and all(isinstance(name, str) for name in value)
+
+
+def is_type(value: Any) -> bool:
+    return value in TYPES if isinstance(value, str) else is_full_list(value) and all(item in TYPES for item in value)
+
+
+def is_pattern(value: Any) -> bool:
+    try:
+        re.compile(value if isinstance(value, str) and len(value) <= 10_000 else "(")
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
+    "type": is_type,
+    "title": is_text,
+    "description": is_text,
+    "enum": is_full_list,
+    "const": is_anything,
+    "default": is_anything,
+    "examples": is_list,
+    "format": is_text,
+    "pattern": is_pattern,
+    "minLength": is_count,
+    "maxLength": is_count,
+    "minimum": is_number,
+    "maximum": is_number,
+    "exclusiveMinimum": is_number,
+    "exclusiveMaximum": is_number,
+    "multipleOf": lambda value: is_number(value) and value > 0,
+    "items": is_schema,
+    "prefixItems": is_full_list,
+    "minItems": is_count,
+    "maxItems": is_count,
+    "uniqueItems": is_flag,
+    "contains": is_schema,
+    "minContains": is_count,
+    "maxContains": is_count,
+    "unevaluatedItems": is_schema,
+    "properties": is_object,
+    "required": is_names,
+    "additionalProperties": is_schema,
+    "patternProperties": is_object,
+    "propertyNames": is_schema,
+    "minProperties": is_count,
+    "maxProperties": is_count,
+    "dependentRequired": lambda value: is_object(value) and all(is_names(names) for names in value.values()),
+    "dependentSchemas": is_object,
+    "unevaluatedProperties": is_schema,
+    "anyOf": is_full_list,
+    "oneOf": is_full_list,
+    "allOf": is_full_list,
+    "not": is_schema,
+    "if": is_schema,
+    "then": is_schema,
+    "else": is_schema,
+}
+"""The keywords of JSON Schema 2020-12 that describe or restrict a value, each with a check of its form."""
+
+NARROWING = frozenset(
+    ("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "minContains", "maxContains", "oneOf")
+)
+"""Keywords that allow less if something in them, or beside them, is dropped. No API needs them."""
+
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+ONE_SCHEMA = frozenset(("items", "contains", "unevaluatedItems", "not", "if", "then", "else")) | frozenset(
+    ("additionalProperties", "propertyNames", "unevaluatedProperties")
+)
+SEVERAL_SCHEMAS = frozenset(("prefixItems", "anyOf", "oneOf", "allOf"))
+NAMED_SCHEMAS = frozenset(("properties", "patternProperties", "dependentSchemas"))
+ABOUT_THE_SCHEMA = frozenset(
+    ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment", "$vocabulary")
+) | frozenset(("$defs", "definitions", *REFERENCES))
+"""They say nothing about a value once references are rewritten, so dropping them is not reported."""
+NOT_NOTED = frozenset(("title", "description", "prefixItems", "unevaluatedItems", "unevaluatedProperties"))
+ANNOTATIONS = frozenset(("title", "description", "default", "examples"))
+
+
+def types_of(value: Any) -> list[Any]:
+    return value if is_list(value) else [] if value is None else [value]
+
+
+def names_in(value: Any) -> list[str]:
+    return value if is_names(value) else []
+
+
+def members_of(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if is_object(value) else []
+
+
+def items_of(value: Any) -> list[tuple[int, Any]]:
+    return list(enumerate(value)) if is_list(value) else []
+
+
+def text_in(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,282 @@
+"""Finds the tool calls in the answer of a model, in whatever form an application has it.
+
+An answer may be the object of the API's client, a dict, JSON, or the list of a stream's events. A call may also be
+given alone. Each API has one function that returns the calls of a plain value, or None if the value is not of that API.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import msgspec
+
+from wharfinger.host.model_apis.schema_keywords import is_list, is_object
+
+__all__ = [
+    "ModelToolCall",
+    "anthropic_calls",
+    "chat_calls",
+    "gemini_calls",
+    "plain_value",
+    "response_calls",
+]
+
+Plain = dict[str, Any]
+
+MAX_DEPTH = 64
+"""Nested objects of an answer."""
+MAX_ARGUMENT_CHARACTERS = 4_000_000
+"""Arguments of one call; the API's own limits on answers are far below it."""
+
+
+class ModelToolCall(msgspec.Struct, frozen=True):
+    """A model's call of a tool."""
+
+    id: str
+    """The API's identifier of the call; empty if there is none (Gemini)."""
+    name: str
+    """The name as the model wrote it."""
+    arguments: dict[str, Any]
+    fault: str = ""
+    """Why the arguments cannot be used, for the model; empty if they can."""
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Return an answer, or a call, as JSON values: from an API client's object, a struct, a dataclass, or JSON itself.
+
+    Raises:
+        ValueError: it is a text that is not JSON, or is nested too deeply.
+        TypeError: it is none of these.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError("The answer has more than 64 levels of objects.")
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str | bytes):
+        if depth:
+            return value
+        try:
+            return msgspec.json.decode(value)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"The answer of the model is not JSON: {error}") from None
+    if _is_mapping(value):
+        return {str(key): plain_value(member, depth + 1) for key, member in value.items()}
+    if _is_sequence(value):
+        return [plain_value(item, depth + 1) for item in value]
+    if hasattr(value, "model_dump"):  # pydantic, as of all three clients
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain_value(dataclasses.asdict(value), depth)
+    raise TypeError(f"The answer of a model is an object of its client, a dict or JSON, not {type(value).__name__}.")
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
+
+
+# --- OpenAI, Chat Completions -----------------------------------------------------------------------------------------
+
+
+def chat_calls(value: Any) -> list[ModelToolCall] | None:
+    """Return the calls of a completion, a message, one call, or the chunks of a stream."""
+    if is_list(value):
+        items = _objects(value)
+        if any("delta" in choice for item in items for choice in _objects(item.get("choices"))):
+            return [_chat_call(call) for call in _joined_chunks(items)]
+        if items and all("choices" in item for item in items):
+            return []  # a stream without any delta
+        return _all_calls(items, chat_calls)
+    if not is_object(value):
+        return None
+    item = value
+    if item.get("type") == "function" and is_object(item.get("function")):
+        return [_chat_call(item)]
+    if is_list(item.get("choices")):
+        choices = _objects(item["choices"])
+        if any("delta" in choice for choice in choices):
+            return [_chat_call(call) for call in _joined_chunks([item])]
+        return chat_calls(choices[0].get("message") or {}) if choices else []
+    if is_list(item.get("tool_calls")):
+        calls = _objects(item["tool_calls"])
+        return [_chat_call(call) for call in calls if is_object(call.get("function"))]
+    plain_message = item.get("role") == "assistant" and isinstance(item.get("content", ""), str)
+    return [] if item == {} or plain_message else None
+
+
+def _chat_call(call: Plain) -> ModelToolCall:
+    function: Plain = call["function"]
+    return _tool_call(call.get("id"), function.get("name"), function.get("arguments"))
+
+
+def _joined_chunks(chunks: list[Plain]) -> list[Plain]:
+    """Return the calls that a stream's chunks add up to; the pieces of a call have its index."""
+    calls: dict[int, Plain] = {}
+    pieces: dict[int, list[str]] = {}
+    for chunk in chunks:
+        choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
+        for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
+            for piece in _objects(delta.get("tool_calls")):
+                index = piece.get("index", len(calls))
+                call = calls.setdefault(index, {"id": "", "function": {"name": ""}})
+                function: Plain = piece.get("function") or {}
+                call["id"] = call["id"] or piece.get("id") or ""
+                call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
+                pieces.setdefault(index, []).append(function.get("arguments") or "")
+    for index, call in calls.items():
+        call["function"]["arguments"] = "".join(pieces.get(index, ()))
+    return [calls[index] for index in sorted(calls)]
+
+
+# --- OpenAI, Responses ------------------------------------------------------------------------------------------------
+
+
+def response_calls(value: Any) -> list[ModelToolCall] | None:
+    """Return the calls of a response, its output, one item, or the events of a stream."""
+    if is_list(value):
+        items = _objects(value)
+        if any(str(item.get("type", "")).startswith("response.") for item in items):
+            done = [item["item"] for item in items if item.get("type") == "response.output_item.done"]
+            whole = [item["response"] for item in items if item.get("type") == "response.completed"]
+            return _all_calls(done or whole, response_calls)
+        if not any(item.get("type") in _OUTPUT_ITEMS or "output" in item for item in items):
+            return None
+        return _all_calls(
+            [item for item in items if item.get("type") in _OUTPUT_ITEMS or "output" in item], response_calls
+        )
+    if not is_object(value):
+        return None
+    item = value
+    if item.get("type") == "function_call":
+        return [_tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))]
+    if is_list(item.get("output")):
+        return _all_calls(
+            [each for each in _objects(item["output"]) if each.get("type") == "function_call"], response_calls
+        )
+    return [] if item.get("type") in _OUTPUT_ITEMS and not _is_anthropic(item) else None
+
+
+_OUTPUT_ITEMS = frozenset(("function_call", "message", "reasoning"))
+
+
+# --- Anthropic, Messages ----------------------------------------------------------------------------------------------
+
+
+def anthropic_calls(value: Any) -> list[ModelToolCall] | None:
+    """Return the calls of a message, its content, one block, or the events of a stream."""
+    if is_list(value):
+        items = _objects(value)
+        if any(item.get("type") in ("message_start", "content_block_start") for item in items):
+            return _all_calls(list(_joined_blocks(items)), anthropic_calls)
+        if not any(item.get("type") in _BLOCKS or _is_anthropic(item) for item in items):
+            return None
+        return _all_calls(items, anthropic_calls)
+    if not is_object(value):
+        return None
+    item = value
+    if item.get("type") == "tool_use":
+        return [_tool_call(item.get("id"), item.get("name"), item.get("input"))]
+    if _is_anthropic(item):
+        return [call for block in _objects(item["content"]) for call in anthropic_calls(block) or ()]
+    return [] if item.get("type") in _BLOCKS else None
+
+
+_BLOCKS = frozenset(("tool_use", "text", "thinking", "redacted_thinking", "server_tool_use"))
+
+
+def _is_anthropic(item: Plain) -> bool:
+    """Return whether this is a message of Anthropic's. One of OpenAI's Responses has blocks of other types."""
+    content = item.get("content")
+    if not is_list(content) or item.get("role", "assistant") != "assistant":
+        return False
+    kinds = {block.get("type") for block in _objects(content)}
+    return not kinds & {"output_text", "refusal", "input_text"} and "tool_calls" not in item
+
+
+def _joined_blocks(events: list[Plain]) -> Iterator[Plain]:
+    """Yield the blocks of a stream; the input of a call comes as pieces of its JSON."""
+    blocks: dict[Any, Plain] = {}
+    pieces: dict[Any, list[str]] = {}
+    for event in events:
+        if event.get("type") == "content_block_start" and is_object(event.get("content_block")):
+            blocks[event.get("index")] = event["content_block"]
+        elif event.get("type") == "content_block_delta" and is_object(event.get("delta")):
+            pieces.setdefault(event.get("index"), []).append(event["delta"].get("partial_json") or "")
+    for index, block in blocks.items():
+        text = "".join(pieces.get(index, ()))
+        yield {**block, "input": text} if text and block.get("type") == "tool_use" else block
+
+
+# --- Gemini, generateContent ------------------------------------------------------------------------------------------
+
+
+def gemini_calls(value: Any) -> list[ModelToolCall] | None:
+    """Return the calls of a response, a content, its parts, one part or call, or the responses of a stream."""
+    if is_list(value):
+        return _all_calls(_objects(value), gemini_calls)
+    if not is_object(value):
+        return None
+    item = value
+    if is_list(item.get("candidates")):
+        candidates = _objects(item["candidates"])
+        return gemini_calls(candidates[0].get("content") or {"parts": []}) if candidates else []
+    if is_list(item.get("parts")):
+        return [call for part in _objects(item["parts"]) for call in gemini_calls(part) or ()]
+    call = item.get("functionCall") or item.get("function_call")
+    if is_object(call):
+        return gemini_calls(call)
+    if isinstance(item.get("name"), str) and "type" not in item and "function" not in item:
+        return [_tool_call(item.get("id"), item["name"], item.get("args"))]
+    if "usageMetadata" in item or "responseId" in item or "promptFeedback" in item:
+        return []  # an event of a stream, or an answer that was blocked
+    return [] if item.keys() & {"text", "thought", "thoughtSignature", "inlineData"} and "type" not in item else None
+
+
+# --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _objects(value: Any) -> list[Plain]:
+    """Return the objects of a list; an empty list for anything else."""
+    return [item for item in value if is_object(item)] if is_list(value) else []
+
+
+def _all_calls(items: list[Plain], calls_of: Callable[[Any], list[ModelToolCall] | None]) -> list[ModelToolCall] | None:
+    """Return the calls of several items, or None if one is not of the API."""
+    found: list[ModelToolCall] = []
+    for item in items:
+        calls = calls_of(item)
+        if calls is None:
+            return None
+        found += calls
+    return found
+
+
+def _tool_call(identifier: Any, name: Any, arguments: Any) -> ModelToolCall:
+    identifier = identifier if isinstance(identifier, str) else ""
+    name = name if isinstance(name, str) else ""
+    if isinstance(arguments, str):
+        if not arguments.strip():
+            arguments = None
+        elif len(arguments) > MAX_ARGUMENT_CHARACTERS:
+            return ModelToolCall(
+                identifier, name, {}, f"The arguments have over {MAX_ARGUMENT_CHARACTERS:,} characters."
+            )
+        else:
+            try:
+                arguments = msgspec.json.decode(arguments)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                fault = f"The arguments are not JSON ({error}). Call the tool again, with one JSON object as arguments."
+                return ModelToolCall(identifier, name, {}, fault)
+    if arguments is None:
+        arguments = {}
+    if not is_object(arguments):
+        fault = "The arguments are not a JSON object. Call the tool again, with one JSON object as arguments."
+        return ModelToolCall(identifier, name, {}, fault)
+    return ModelToolCall(identifier, name, arguments)

@@ -1,0 +1,217 @@
+"""Turns the result of a tool into what a model API takes: texts, images and documents, within bounds.
+
+Each block of the result becomes a text or a file. A file is sent only if the API takes its type and its bytes really
+have that type, since APIs refuse the whole request for one broken image. Everything else becomes a text that says what
+was there. Texts together have at most `max_characters`; a note at the end says how to get the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.content.text import printable, size_text
+from wharfinger.host.model_apis.tool_calls import ModelToolCall
+
+__all__ = ["MAX_RESULT_CHARACTERS", "FileOutput", "OutputLimits", "ToolOutput", "failed_output", "tool_output"]
+
+MAX_RESULT_CHARACTERS = 40_000
+"""Characters of a tool's result that a model gets by default, about 10,000 tokens."""
+MAX_FILE_BYTES = 3_750_000
+"""Bytes of an image or document, which are 5 MB in base64: the limit of Anthropic's API for an image."""
+MAX_FILES = 20
+"""Images and documents of one result."""
+MAX_LABEL_CHARACTERS = 300
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PDF = "application/pdf"
+
+
+class FileOutput(msgspec.Struct, frozen=True):
+    """An image or document in a result."""
+
+    data: bytes
+    mime_type: str
+    name: str
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """The result of one call, for a model API to write into its message."""
+
+    call: ModelToolCall
+    parts: list[str | FileOutput]
+    """Texts and files in their order; never empty, and no text is blank."""
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """All texts, one after the other."""
+        return "\n".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def files(self) -> list[FileOutput]:
+        """All images and documents."""
+        return [part for part in self.parts if isinstance(part, FileOutput)]
+
+
+class OutputLimits(msgspec.Struct, frozen=True):
+    """What of a result may be sent."""
+
+    max_characters: int = MAX_RESULT_CHARACTERS
+    """Characters of all texts of one result, not counting the note about what was cut."""
+    file_types: frozenset[str] = frozenset()
+    """MIME types of files that the API takes in results."""
+    max_file_bytes: int = MAX_FILE_BYTES
+
+
+def failed_output(call: ModelToolCall, reason: str, limits: OutputLimits) -> ToolOutput:
+    """Return the output of a call that failed before or without a result."""
+    text = reason.strip() or "The tool failed, without a reason."
+    if len(text) > limits.max_characters:
+        text = text[: limits.max_characters] + " […]"
+    return ToolOutput(call, [text], is_error=True)
+
+
+def tool_output(
+    call: ModelToolCall,
+    result: t.CallToolResult,
+    limits: OutputLimits,
+    *,
+    how_to_read: Callable[[str], str] = lambda uri: "",
+    how_to_continue: Callable[[str, int], str] = lambda text, shown: "",
+) -> ToolOutput:
+    """Return what a model gets of a tool's result.
+
+    `how_to_read` is called with the URI of a link, and returns a sentence for the model. `how_to_continue` is called
+    with the whole text and the number of characters that are shown, if the text is cut.
+    """
+    parts: list[str | FileOutput] = []
+    for block in result.content:
+        if _is_for_user_only(block):
+            parts.append("[A part of the result is meant for the user only.]")
+        else:
+            parts += _parts_of(block, limits, how_to_read)
+    structured: Any = result.structured_content
+    if not any(isinstance(part, FileOutput) or part.strip() for part in parts) and structured is not UNSET:
+        parts.append(msgspec.json.encode(structured).decode())
+    parts = _limited(_joined(parts), limits.max_characters, how_to_continue)
+    return ToolOutput(call, parts or ["(The tool returned nothing.)"], is_error=result.is_error is True)
+
+
+def _parts_of(block: Any, limits: OutputLimits, how_to_read: Callable[[str], str]) -> list[str | FileOutput]:
+    if isinstance(block, t.TextContent):
+        return [block.text]
+    if isinstance(block, t.ImageContent | t.AudioContent):
+        return [_file(bytes(block.data), block.mime_type, "", limits)]
+    if isinstance(block, t.ResourceLink):
+        return [" ".join(filter(None, [_link(block), how_to_read(block.uri)]))]
+    if isinstance(block, t.EmbeddedResource):
+        contents = block.resource
+        if isinstance(contents.text, str):
+            return [f"[{_label(contents.uri)}]\n{contents.text}"]
+        kind = contents.mime_type if isinstance(contents.mime_type, str) else "application/octet-stream"
+        return [_file(bytes(contents.blob or b""), kind, _label(contents.uri), limits)]
+    return [msgspec.json.encode(block).decode()]  # of a type that is newer than this library
+
+
+def _file(data: bytes, declared: str, name: str, limits: OutputLimits) -> str | FileOutput:
+    """Return the file, or a text that says why it is not sent."""
+    kind = _kind_of(data)
+    described = " ".join(filter(None, [name, f"({_label(declared)}, {size_text(len(data))})"]))
+    if not kind and declared.partition(";")[0].strip().lower() in (*IMAGES, PDF):
+        return f"[{described} is not sent: its bytes are of another type.]"
+    if kind not in limits.file_types:
+        return f"[{described} is not sent: this model takes no such file as the result of a tool.]"
+    if len(data) > limits.max_file_bytes:
+        return f"[{described} is not sent: the limit is {size_text(limits.max_file_bytes)}.]"
+    return FileOutput(data, kind, name)
+
+
+def _kind_of(data: bytes) -> str:
+    """Return the MIME type that the first bytes show; empty if it is none that models take."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return PDF if data.startswith(b"%PDF-") else ""
+
+
+def _link(link: t.ResourceLink) -> str:
+    title = link.title if isinstance(link.title, str) else link.name
+    facts = [
+        link.mime_type if isinstance(link.mime_type, str) else "",
+        size_text(link.size) if isinstance(link.size, int) else "",
+    ]
+    about = ", ".join(filter(None, facts))
+    text = f"Resource: {_label(title)} <{_label(link.uri, 2_000)}>" + (f" ({_label(about)})" if about else "")
+    return f"{text}: {_label(link.description)}" if isinstance(link.description, str) and link.description else text
+
+
+def _label(text: str, limit: int = MAX_LABEL_CHARACTERS) -> str:
+    return printable(text, limit)
+
+
+def _is_for_user_only(block: Any) -> bool:
+    annotations = getattr(block, "annotations", UNSET)
+    if isinstance(annotations, UnsetType) or annotations is None:
+        return False
+    audience: Sequence[str] | UnsetType = annotations.audience
+    return not isinstance(audience, UnsetType) and bool(audience) and "assistant" not in audience
+
+
+def _joined(parts: list[str | FileOutput]) -> list[str | FileOutput]:
+    """Return the parts with neighbouring texts as one, without blank ones, and with a limited number of files."""
+    joined: list[str | FileOutput] = []
+    files = 0
+    for part in parts:
+        if isinstance(part, FileOutput):
+            files += 1
+            if files > MAX_FILES:
+                continue
+            joined.append(part)
+        elif part.strip():
+            if joined and isinstance(joined[-1], str):
+                joined[-1] = f"{joined[-1]}\n{part}"
+            else:
+                joined.append(part)
+    if files > MAX_FILES:
+        joined.append(f"[{files - MAX_FILES} more images or documents are not sent; the limit is {MAX_FILES}.]")
+    return joined
+
+
+def _limited(
+    parts: list[str | FileOutput], limit: int, how_to_continue: Callable[[str, int], str]
+) -> list[str | FileOutput]:
+    """Return the parts with at most `limit` characters of text, cut at the end of a line if one is near."""
+    whole = "\n".join(part for part in parts if isinstance(part, str))
+    if len(whole) <= limit:
+        return parts
+    kept: list[str | FileOutput] = []
+    shown = 0
+    cut = False
+    for part in parts:
+        if isinstance(part, FileOutput):
+            kept.append(part)
+        elif not cut:
+            left = limit - shown
+            if len(part) <= left:
+                kept.append(part)
+                shown += len(part) + 1  # the line break between texts
+                continue
+            cut = True
+            end = part.rfind("\n", max(0, left - left // 5), max(0, left)) + 1 or max(0, left)
+            shown += end
+            if part[:end].strip():
+                kept.append(part[:end])
+    note = (
+        f"[Cut: {min(shown, len(whole)):,} of {len(whole):,} characters. {how_to_continue(whole, shown)}".rstrip() + "]"
+    )
+    return _joined([*kept, note])
