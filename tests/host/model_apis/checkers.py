@@ -19,14 +19,24 @@ OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-GEMINI_KEYWORDS = set(
-    ["$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "anyOf", "oneOf", "properties", "additionalProperties", "required", "propertyOrdering"]
+GEMINI_KEYWORDS = frozenset(
+    (
+        "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems "
+        "minimum maximum anyOf oneOf properties additionalProperties required propertyOrdering"
+    ).split()
 )
-OPENAI_STRICT_KEYWORDS = set(
-    ["$defs", "$ref", "type", "title", "description", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf", "pattern", "format", "multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"]
+OPENAI_STRICT_KEYWORDS = frozenset(
+    (
+        "$defs $ref type title description enum const properties required additionalProperties items "
+        "anyOf pattern format multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems "
+        "maxItems"
+    ).split()
 )
-ANTHROPIC_STRICT_KEYWORDS = set(
-    ["$defs", "$ref", "type", "title", "description", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf", "allOf", "format", "minItems"]
+ANTHROPIC_STRICT_KEYWORDS = frozenset(
+    (
+        "$defs $ref type title description enum const properties required additionalProperties items "
+        "anyOf allOf format minItems"
+    ).split()
 )
 IN_ONE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -361,7 +371,7 @@ def gemini_message_faults(contents: list[Object]) -> Iterator[str]:
         following = contents[number + 1]["parts"] if number + 1 < len(contents) else []
         responses = [part["functionResponse"] for part in following if "functionResponse" in part]
         if len(responses) != len(calls) or len(following) != len(responses):
-            yield "Please ensure that the number of function response parts is equal to the number of function call parts"
+            yield "Please ensure that the number of function response parts is equal to the number of call parts"
             continue
         for call, response in zip(calls, responses, strict=True):
             if call["name"] != response["name"] or call.get("id") != response.get("id"):
