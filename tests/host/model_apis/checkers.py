@@ -15,28 +15,27 @@ import jsonschema
 
 Object = dict[str, Any]
 
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-GEMINI_KEYWORDS = frozenset(
-    (
-        "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems "
-        "minimum maximum anyOf oneOf properties additionalProperties required propertyOrdering"
-    ).split()
+GEMINI_KEYWORDS = words(
+    "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems "
+    "minimum maximum anyOf oneOf properties additionalProperties required propertyOrdering"
 )
-OPENAI_STRICT_KEYWORDS = frozenset(
-    (
-        "$defs $ref type title description enum const properties required additionalProperties items "
-        "anyOf pattern format multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems "
-        "maxItems"
-    ).split()
+OPENAI_STRICT_KEYWORDS = words(
+    "$defs $ref type title description enum const properties required additionalProperties items "
+    "anyOf pattern format multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems "
+    "maxItems"
 )
-ANTHROPIC_STRICT_KEYWORDS = frozenset(
-    (
-        "$defs $ref type title description enum const properties required additionalProperties items "
-        "anyOf allOf format minItems"
-    ).split()
+ANTHROPIC_STRICT_KEYWORDS = words(
+    "$defs $ref type title description enum const properties required additionalProperties items "
+    "anyOf allOf format minItems"
 )
 IN_ONE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
