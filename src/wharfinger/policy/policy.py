@@ -84,7 +84,7 @@ class _ParsedRule:
             lacks = True
         if lacks and (not rule.reveal or self.denies or not principal.key):
             return None
-        # A client asks for the scopes of the answer alone, so they are all that the rule needs, not only the new ones.
+        # Name all scopes of the rule: a client requests a token with exactly the scopes that the answer names.
         missing = tuple(dict.fromkeys(needed)) if lacks else ()
         return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
 

@@ -68,12 +68,15 @@ def with_query(base: str, query: str) -> str:
 
 
 class TextEncoding(NamedTuple):
-    """How a text is encoded: its encoding, the bytes of a code unit, and the bytes of its byte order mark."""
+    """How a text is encoded; an empty `encoding` if the content is not text."""
 
     encoding: str
     unit: int = 1
+    """Bytes of a code unit."""
     big: bool = False
+    """Whether code units are big-endian."""
     bom_bytes: int = 0
+    """Bytes of the byte order mark."""
 
     @property
     def is_text(self) -> bool:

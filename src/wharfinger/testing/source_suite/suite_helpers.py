@@ -142,12 +142,12 @@ def check_resource(item: t.Resource, clause: str) -> None:
     msgspec.json.encode(item)
 
 
-def below(source: Source, ends: tuple[str, ...]) -> list[str]:
-    """Return the URI of the source with each of these ends, or an empty list if it has none."""
+def below(source: Source, paths: tuple[str, ...]) -> list[str]:
+    """Return the URIs of these paths below the source; an empty list if the source has no URI."""
     if not source.uri:
         return []
     top = source.uri if source.uri.endswith("/") else source.uri + "/"
-    return [top + end for end in ends]
+    return [top + path for path in paths]
 
 
 def completed(
