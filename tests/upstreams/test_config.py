@@ -222,6 +222,8 @@ def test_a_url_uses_the_saved_sign_in_unless_it_has_its_own_header() -> None:
 def test_targets_in_python_are_named_after_what_they_are() -> None:
     host = Host([Server("docs"), Server("docs"), "https://harbour.example/mcp", {"command": "charts"}])
     assert list(host.servers) == ["docs", "docs_2", "harbour.example", "charts"]
+    with pytest.raises(InvalidConfiguration, match=r"Give a list of targets"):
+        Host("https://harbour.example/mcp")
     with pytest.raises(InvalidConfiguration, match="'it': 'nothing' is not a target"):
         Host({"it": "nothing"})
     with pytest.raises(InvalidConfiguration, match="no server 'dcos' to trust: there is docs"):

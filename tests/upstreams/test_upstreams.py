@@ -293,6 +293,32 @@ def test_a_uri_of_two_servers_is_named() -> None:
     run(test())
 
 
+def test_a_uri_of_a_server_that_is_starting_or_new_is_found() -> None:
+    async def test() -> None:
+        one = here("a", "x")
+        server = one.target
+        assert isinstance(server, Server)
+        async with Upstreams([one, config("late", "1")]) as upstreams:
+            assert [found.name for found in await upstreams.servers_of("late://log")] == ["late"]
+            assert await upstreams.servers_of("new://uri") == []
+            changes: list[UpstreamChange] = []
+            upstreams.on_change(changes.append)
+            server.resources.add("new://uri", lambda: "new")
+            await until(lambda: UpstreamChange("a", "resources") in changes, upstreams)
+            assert [found.name for found in await upstreams.servers_of("new://uri")] == ["a"]
+
+    run(test())
+
+
+def test_the_tools_of_a_server_that_was_idle_before_they_were_listed_are_listed() -> None:
+    async def test() -> None:
+        async with opened(config("it", idle_seconds=0.05), here("b")) as upstreams:
+            await until(lambda: upstreams["it"].status == "idle", upstreams)
+            assert "it_pid" in [tool.name for tool in await upstreams.tools()]
+
+    run(test())
+
+
 def test_changes_of_lists_and_states_are_reported() -> None:
     async def test() -> None:
         one = here("a", "first")

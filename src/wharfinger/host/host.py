@@ -293,6 +293,10 @@ class Host:
 
 def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
     """Return the configurations of targets. A target without a name gets that of its server, program or host."""
+    if isinstance(servers, str | os.PathLike):
+        raise InvalidConfiguration(
+            "Give a list of targets, or a mapping of names to targets; Host.from_config reads a file."
+        )
     if isinstance(servers, Mapping):
         named: list[tuple[str, Any]] = list(servers.items())
     else:
@@ -305,7 +309,7 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
     found: list[ServerConfig] = []
     for name, target in named:
         if isinstance(target, ServerConfig):
-            found.append(target)
+            found.append(msgspec.structs.replace(target, name=name))
         elif isinstance(target, Mapping):
             found.append(server_config(name, target))
         else:

@@ -212,11 +212,19 @@ class Upstream:
         self._lists["uris"] = (_now(), [])
         return found
 
-    async def index_uris(self) -> None:
-        """Bring the index of its URIs up to date."""
-        if not self._is_fresh("uris"):
-            await self.resources()
+    async def index_uris(self, max_age: float = 0.0) -> None:
+        """Bring the index of its URIs up to date, unless it was read in the last `max_age` seconds."""
+        if self._is_fresh("uris") or ("uris" in self._lists and _now() - self._lists["uris"][0] < max_age):
+            return
+        task = self._listing.get("uris")
+        if task is None or task.done():
+            task = self._listing["uris"] = self._background.start(self._index())
+        await asyncio.shield(task)
+
+    async def _index(self) -> list[Any]:
+        await self.resources()
         await self.templates()
+        return []
 
     def knows(self, kind: str) -> bool:
         """Return whether it has listed its `tools`, `prompts`, `templates` or `uris` before."""

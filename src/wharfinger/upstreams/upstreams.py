@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -25,7 +26,9 @@ log = logging.getLogger("wharfinger.upstreams")
 LIST_SECONDS = 5.0
 """How long a list of all servers waits for each of them. What a slower one listed before is used meanwhile."""
 START_SECONDS = 60.0
-"""How long a call of an unknown tool waits for servers that are starting."""
+"""How long a call of an unknown tool, or a read of an unknown URI, waits for servers that are starting."""
+INDEX_AGE_SECONDS = 10.0
+"""How long a list of URIs that has changed is used, as long as it has the one that is wanted: it may be a long list."""
 
 Item = TypeVar("Item")
 
@@ -219,15 +222,16 @@ class Upstreams(Mapping[str, Upstream]):
         asked = [upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")]
         tasks: dict[Upstream, asyncio.Task[list[Item]]] = {}
         for upstream in asked:
-            if upstream.status == "ready" or (upstream.status == "idle" and kind == "resources"):
+            if upstream.status == "ready" or (upstream.status == "idle" and not upstream.knows(kind)):
                 tasks[upstream] = asyncio.get_running_loop().create_task(listing(upstream))
                 tasks[upstream].add_done_callback(retrieve)
         if tasks:
-            await asyncio.wait(tasks.values(), timeout=LIST_SECONDS)
+            _, late = await asyncio.wait(tasks.values(), timeout=LIST_SECONDS)
+            for task in late:  # a list that several wait for is read on
+                task.cancel()
         found: list[tuple[Upstream, list[Item]]] = []
         for upstream in asked:
-            task = tasks.get(upstream)
-            items = _result(upstream, kind, task)
+            items = _result(upstream, kind, tasks.get(upstream))
             if items is None:
                 items = [] if kind == "resources" else upstream.last_listed(kind)
             found.append((upstream, items))
@@ -300,13 +304,19 @@ class Upstreams(Mapping[str, Upstream]):
         usable = [upstream for upstream in usable if upstream.offers_uri(uri)]
         if len(self._upstreams) == 1:
             return usable
-        await self._each("uris", _index_uris)
-        exact = [upstream for upstream in usable if upstream.uris.has(uri)]
-        return exact or [upstream for upstream in usable if upstream.uris.covers(uri)]
+        for max_age in (INDEX_AGE_SECONDS, 0.0):
+            await self._each("uris", partial(_index_uris, max_age))
+            exact = [upstream for upstream in usable if upstream.uris.has(uri)]
+            if exact:
+                return exact
+        if any(upstream.status == "starting" for upstream in usable):  # one of them may have it
+            await self.ready(START_SECONDS)
+            return await self.servers_of(uri)
+        return [upstream for upstream in usable if upstream.uris.covers(uri)]
 
 
-async def _index_uris(upstream: Upstream) -> list[Any]:
-    await upstream.index_uris()
+async def _index_uris(max_age: float, upstream: Upstream) -> list[Any]:
+    await upstream.index_uris(max_age)
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import click
 
@@ -94,7 +94,7 @@ def shown_target(server: Any) -> str:
     entry: Mapping[str, Any] = server.entry
     words: list[Any] = []
     for part in (entry["command"], entry.get("args") or []):
-        words += cast("list[Any]", part) if isinstance(part, list) else [part]
+        words += part if isinstance(part, list) else [part]  # pyright: ignore[reportUnknownArgumentType]
     return redacted_command([str(word) for word in words])
 
 
