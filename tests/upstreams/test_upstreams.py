@@ -298,6 +298,7 @@ def test_a_uri_of_a_server_that_is_starting_or_new_is_found() -> None:
         one = here("a", "x")
         server = one.target
         assert isinstance(server, Server)
+        server.resources.add("old://uri", lambda: "old")
         async with Upstreams([one, config("late", "1")]) as upstreams:
             assert [found.name for found in await upstreams.servers_of("late://log")] == ["late"]
             assert await upstreams.servers_of("new://uri") == []
