@@ -67,4 +67,4 @@ def notes() -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    server.run(http=sys.argv[4]) if len(sys.argv) == 5 and ":" in sys.argv[4] else server.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -172,6 +173,33 @@ def test_what_flaps_is_refused_until_it_runs_again(tmp_path: Path) -> None:
             await until(lambda: upstream.status == "ready", upstreams)
             assert (await upstream.client.call_tool("end")).data == "well"
             assert upstream.restarts == 3
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_server_at_a_url_that_goes_away_is_down_and_comes_back(revision: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    serve = [sys.executable, str(PROGRAM), "far", "0", os.devnull, address]
+
+    async def test() -> None:
+        far = ServerConfig(name="far", target=f"http://{address}/mcp")
+        async with Upstreams([far], options=lambda config: {"revision": revision}) as upstreams:
+            upstream = upstreams["far"]
+            await upstreams.ready(30)
+            assert upstream.status == "down"  # nobody listens there yet
+            for _ in range(2):
+                process = await asyncio.create_subprocess_exec(*serve, stderr=asyncio.subprocess.DEVNULL)
+                await until(lambda: upstream.status == "ready", upstreams)
+                assert await pid_of(upstream) == process.pid
+                process.kill()
+                await process.wait()
+                await until(lambda: upstream.status == "down", upstreams)
+                with pytest.raises(UpstreamUnreachable, match="far cannot be reached"):
+                    await pid_of(upstream)
+                assert await upstreams.tools() == []
 
     run(test())
 

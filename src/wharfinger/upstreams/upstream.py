@@ -10,6 +10,9 @@
 A call of a server that is starting waits for it, within the call's own timeout. A call of a server that is down fails
 at once with the reason, so that a dead server costs its callers nothing, and attempts go on, less and less often.
 
+A connection to a program ends with the program. A server at a URL can go away without that: a failed call, or the end
+of the stream of list changes, then leads to a ping, and pings go on until it answers.
+
 There is one `Client` for the whole time. It opens a lost connection again by itself (`client.connection`), so a watch
 continues after a restart. The supervisor asks it to do so at once, and keeps the state. It is also middleware around
 every call: there it waits for the start, counts what is in use, and leaves out what the configuration hides.
@@ -22,6 +25,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -31,7 +35,15 @@ from wharfinger import types as t
 from wharfinger.client import Call, Client, ClientOptions, Next, Retry
 from wharfinger.content.globs import compile_glob
 from wharfinger.content.redaction import redacted_text
-from wharfinger.errors import InvalidParams, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidParams,
+    RemoteError,
+    RequestTimeout,
+    ResourceNotFound,
+    WharfingerError,
+)
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.source import SourceUnavailable
 from wharfinger.transports.background import BackgroundTasks
@@ -46,6 +58,8 @@ log = logging.getLogger("wharfinger.upstreams")
 Status = Literal["disabled", "starting", "ready", "idle", "down"]
 ChangeKind = Literal["status", "tools", "prompts", "resources"]
 
+LISTS: tuple[ChangeKind, ...] = ("tools", "prompts", "resources")
+
 RESTART_SECONDS, MAX_RESTART_SECONDS = 0.2, 60.0
 """The first and the longest delay before another attempt to start a server. Each failure doubles it."""
 STABLE_SECONDS = 10.0
@@ -59,6 +73,10 @@ LIST_AGE_SECONDS = 60.0
 MAX_LISTED = 10_000
 """Tools, prompts or templates of one server. The list of resources is bounded by the client's `max_pages`."""
 MAX_ERROR_CHARACTERS = 500
+PING_SECONDS = 10.0
+
+_pings: ContextVar[bool] = ContextVar("_pings", default=False)
+"""Whether this task finds out by pings whether the server answers: they are not calls that wait for it."""
 
 
 class UpstreamUnreachable(SourceUnavailable):
@@ -123,6 +141,7 @@ class Upstream:
         self._watching: asyncio.Task[None] | None = None
         self._watched = False
         """Whether changes of the lists are reported now."""
+        self._pinging: asyncio.Task[None] | None = None
         self._connected_at = 0.0
         self._quick_ends = 0
         self._in_use = 0
@@ -330,9 +349,8 @@ class Upstream:
             self._lost.clear()
             self._connected_at = _now()
             if self.status != "ready":
-                for kind in ("tools", "prompts", "resources"):
-                    if self._lists:
-                        self._invalidate(kind)
+                for kind in LISTS if self._lists else ():
+                    self._invalidate(kind)
                 self._set("ready")
             return
         self._lost.set()
@@ -389,7 +407,9 @@ class Upstream:
     async def _watch_lists(self) -> None:
         """Follow the changes of its lists; a server that does not report them is asked again after a while."""
         try:
-            async with self._client.watch_lists() as changes:
+            watch = self._client.watch_lists()
+            watch.interrupted = self._doubt
+            async with watch as changes:
                 self._watched = True
                 async for change in changes:
                     if change.kind != "resource":
@@ -398,6 +418,31 @@ class Upstream:
             log.debug("%s does not report changes of its lists: %s", self.name, error)
         finally:
             self._watched = False
+
+    def _doubt(self, error: WharfingerError) -> None:
+        """Find out by a ping whether a server still answers that has failed to, although its connection is not lost."""
+        pinging = self._pinging is not None and not self._pinging.done()
+        if self.status == "ready" and not self._lost.is_set() and not pinging:
+            self._pinging = self._background.start(self._ping_until_answered())
+
+    async def _ping_until_answered(self) -> None:
+        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
+        _pings.set(True)
+        while self.status in ("ready", "down") and not self._lost.is_set():
+            try:
+                await self._client.ping(timeout=PING_SECONDS)
+            except RemoteError:
+                pass  # it answers
+            except WharfingerError as error:
+                self._failed(error)
+                await asyncio.sleep(backoff.failed())
+                continue
+            if self.status == "down":
+                self.restarts += 1
+                for kind in LISTS:
+                    self._invalidate(kind)
+                self._set("ready")
+            return
 
     # Calls.
 
@@ -417,6 +462,8 @@ class Upstream:
 
     async def _supervised(self, call: Call, next: Next) -> Any:
         """Make a call as soon as the server is ready, and without what is hidden. This is middleware of the client."""
+        if _pings.get():
+            return await next(call)
         self._in_use += 1
         try:
             if self.status != "ready":
@@ -429,6 +476,9 @@ class Upstream:
                     ) from None
             self._check_offered(call)
             return self._without_hidden(call, await next(call))
+        except (ConnectionFailed, ConnectionLost) as error:
+            self._doubt(error)
+            raise
         finally:
             self._in_use -= 1
             self._used_at = _now()
