@@ -277,6 +277,7 @@ MAY_LOAD = frozenset(
 
 
 @pytest.mark.parametrize("code", ["import wharfinger", "from wharfinger import Server", "from wharfinger import Client",
+                                  "from wharfinger import Host",
                                   "from wharfinger import Server, Client, Context, Complete, ToolError"])  # fmt: skip
 def test_an_import_loads_nothing_heavy(code: str) -> None:
     """Web servers, web clients, watchers, TLS and terminals are loaded when they are used."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -190,6 +189,8 @@ def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
     for key in entry:
         if key in HOST_KEYS or key in OTHER_KEYS:
             continue
+        from difflib import get_close_matches
+
         near = get_close_matches(key[:64], HOST_KEYS, 1, SIMILARITY)
         if near:
             raise InvalidConfiguration(f"{owner} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
@@ -254,5 +255,7 @@ def names(owner: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] |
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a sentence that names the nearest of the known names, or else all of them."""
     known = list(known)
+    from difflib import get_close_matches
+
     near = get_close_matches(name[:64], known, 1, 0.6)
     return f" Did you mean {near[0]!r}?" if near else f" There is {', '.join(known)}."

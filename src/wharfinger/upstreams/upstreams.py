@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -288,6 +287,8 @@ class Upstreams(Mapping[str, Upstream]):
 
     def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
         if name not in names:
+            from difflib import get_close_matches
+
             near = get_close_matches(name[:128], names, 1)
             down = [upstream.name for upstream in self._upstreams.values() if upstream.status == "down"]
             message = f"There is no {noun} {name[:128]!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
