@@ -20,7 +20,7 @@ from tests.client.example_server import example_server
 from tests.client.test_connect import OLD, PRELUDE, STATELESS
 from wharfinger.client import Change, Client, Retry
 from wharfinger.client.retry import NEVER
-from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout
+from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
 
 PROGRAM = str(Path(__file__).with_name("crashing_server.py"))
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -100,6 +100,38 @@ def test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds(tmp_path
         for pid in (first, second):
             with pytest.raises(ProcessLookupError):
                 os.killpg(pid, 0)
+
+    run(test())
+
+
+def test_reconnect_opens_the_next_child_at_once_and_both_changes_are_observed(tmp_path: Path) -> None:
+    async def test() -> None:
+        client = child(tmp_path)
+        seen: list[str] = []
+        lost = asyncio.Event()
+
+        def changed(error: WharfingerError | None) -> None:
+            seen.append(str(error))
+            if error is not None:
+                lost.set()
+
+        client.observe_connection(changed)
+        async with client:
+            first = await pid_of(client)
+            os.kill(first, signal.SIGKILL)
+            await lost.wait()
+            await client.reconnect()
+            assert seen[0] == seen[2] == "None"
+            assert "ended with signal SIGKILL" in seen[1]
+            assert len(seen) == 3
+            await client.reconnect()  # does nothing while it is connected
+            assert await pid_of(client) != first
+            assert client.watch_count == 0
+            async with client.watch("log://today"):
+                assert client.watch_count == 1
+            assert client.watch_count == 0
+        with pytest.raises(ConnectionLost, match="not open"):
+            await client.reconnect()
 
     run(test())
 
