@@ -311,7 +311,7 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
         if isinstance(target, ServerConfig):
             found.append(msgspec.structs.replace(target, name=name))
         elif isinstance(target, Mapping):
-            found.append(server_config(name, target))
+            found.append(server_config(name, target))  # pyright: ignore[reportUnknownArgumentType]
         else:
             found.append(ServerConfig(name=name, target=target))
     return found

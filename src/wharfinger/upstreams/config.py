@@ -110,7 +110,7 @@ def read_config(
     if len(found) > MAX_SERVERS:
         raise InvalidConfiguration(f"{file} configures {len(found):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
-    answered = dict(inputs) if isinstance(inputs, Mapping) else {}
+    answered: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
     return [configured(server, environ, ask, answered) for server in found]
 
 

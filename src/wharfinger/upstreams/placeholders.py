@@ -71,7 +71,9 @@ class Placeholders(NamedTuple):
             raise InvalidConfiguration(
                 f"{self.owner} needs {match.group()} ({place}), which only its own host can fill in."
             )
-        value: str | None = self.environ.get(name, default)
+        value = self.environ.get(name)
+        if value is None:
+            value = default
         if value is None:
             raise InvalidConfiguration(f"{self.owner} needs the variable {name} ({place}), which is not set.")
         return value

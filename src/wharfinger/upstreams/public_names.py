@@ -13,6 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 from urllib.parse import urlsplit
 
 __all__ = ["MAX_NAME_CHARACTERS", "name_of_target", "prefixes_of", "program_name", "public_names"]
@@ -93,7 +94,8 @@ def name_of_target(target: object) -> str:
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return urlsplit(target).hostname or "server"
     if isinstance(target, str | os.PathLike):
-        return os.path.splitext(os.path.basename(os.fspath(target)))[0] or "server"
+        path = str(cast("str | os.PathLike[str]", target))
+        return os.path.splitext(os.path.basename(path))[0] or "server"
     if isinstance(target, Sequence):
         return os.path.splitext(program_name([str(part) for part in target]))[0] or "server"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     info = getattr(target, "info", None)

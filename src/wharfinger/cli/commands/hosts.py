@@ -93,7 +93,8 @@ def shown_target(server: Any) -> str:
         return redacted(server.address)
     entry: Mapping[str, Any] = server.entry
     words: list[Any] = []
-    for part in (entry["command"], entry.get("args") or []):
+    parts: list[Any] = [entry["command"], entry.get("args") or []]
+    for part in parts:
         words += part if isinstance(part, list) else [part]  # pyright: ignore[reportUnknownArgumentType]
     return redacted_command([str(word) for word in words])
 
