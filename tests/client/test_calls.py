@@ -340,6 +340,51 @@ def test_read_many_raises_one_error_or_gives_errors_back_in_their_places() -> No
     run(test())
 
 
+def test_call_many_keeps_the_order_and_a_bound() -> None:
+    async def test() -> None:
+        server, now, most = Server("many"), 0, 0
+
+        @server.tool
+        async def double(n: int = 21) -> int:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.001 * (7 - n % 7))
+            now -= 1
+            return 2 * n
+
+        async with Client(server) as client:
+            results = await client.call_many((("double", {"n": n}) for n in range(50)), concurrency=5)
+            assert [result.data for result in results] == [2 * n for n in range(50)]
+            assert most == 5
+            assert [result.data for result in await client.call_many(["double", ("double", None)])] == [42, 42]
+            assert await client.call_many([]) == []
+            with pytest.raises(ValueError, match="concurrency"):
+                await client.call_many(["double"], concurrency=0)
+
+    run(test())
+
+
+def test_call_many_raises_one_error_or_gives_errors_back_in_their_places() -> None:
+    async def test() -> None:
+        server = Server("many")
+
+        @server.tool
+        async def even(n: int) -> int:
+            if n % 2:
+                raise ToolError(f"{n} is odd.")
+            return n
+
+        calls = [("even", {"n": n}) for n in range(3)]
+        async with Client(server) as client:
+            with pytest.raises(ToolError, match="1 is odd"):
+                await client.call_many(calls)
+            results = await client.call_many(calls, errors="return")
+            assert [isinstance(result, WharfingerError) for result in results] == [False, True, False]
+
+    run(test())
+
+
 # Templates.
 
 

@@ -31,6 +31,7 @@ from wharfinger.transports.timeouts import PausableTimeout
 
 __all__ = [
     "Call",
+    "CallManyOptions",
     "CallOptions",
     "Middleware",
     "Next",
@@ -58,6 +59,15 @@ class ReadManyOptions(TypedDict, total=False):
     """Seconds for each read."""
     bypass_cache: bool
     """Whether to send the request even if a result is cached."""
+
+
+class CallManyOptions(TypedDict, total=False):
+    """Options of `Client.call_many`."""
+
+    concurrency: int
+    """Calls at a time (16)."""
+    timeout: float | None
+    """Seconds for each call."""
 
 
 class CallOptions(TypedDict, total=False):

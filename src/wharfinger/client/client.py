@@ -13,7 +13,15 @@ from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.client.cache import Cache
-from wharfinger.client.calls import Call, CallOptions, Middleware, Progress, ReadManyOptions, check_middleware
+from wharfinger.client.calls import (
+    Call,
+    CallManyOptions,
+    CallOptions,
+    Middleware,
+    Progress,
+    ReadManyOptions,
+    check_middleware,
+)
 from wharfinger.client.concurrency import gather_limited
 from wharfinger.client.connect import Settings, Target, check_target
 from wharfinger.client.host_entry import read_entry
@@ -44,8 +52,13 @@ MAX_TIMEOUT_SECONDS = 3600.0
 """The maximum seconds of a call, even if its deadline is extended."""
 CONCURRENT_READS = 32
 """Resources that `read_many` reads at the same time."""
+CONCURRENT_CALLS = 16
+"""Calls that `call_many` makes at the same time."""
 
 _READ, _CALL = METHODS["resources/read"], METHODS["tools/call"]
+
+ManyCall = str | tuple[str, Any]
+"""A call of `call_many`: the name of a tool, alone or with its arguments."""
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
 """The prompt or template whose argument to complete. A string with "://" or "{" is a template, else a prompt's name."""
@@ -407,6 +420,39 @@ class Client:
         if tools.schemas is not None and name in tools.schemas.by_tool:
             tools.schemas.check(name, result)
         return ToolResult(data_of(result, returns), result)
+
+    @overload
+    async def call_many(
+        self, calls: Iterable[ManyCall], *, errors: Literal["raise"] = "raise", **options: Unpack[CallManyOptions]
+    ) -> list[ToolResult[Any]]: ...
+    @overload
+    async def call_many(
+        self, calls: Iterable[ManyCall], *, errors: Literal["return"], **options: Unpack[CallManyOptions]
+    ) -> list[ToolResult[Any] | WharfingerError]: ...
+    async def call_many(
+        self,
+        calls: Iterable[ManyCall],
+        *,
+        concurrency: int = CONCURRENT_CALLS,
+        errors: Literal["raise", "return"] = "raise",
+        timeout: float | None = None,
+    ) -> Any:
+        """Make several calls of tools, at most `concurrency` at a time. Returns the results in the order of `calls`.
+
+        A call is a tool's name, or the name with arguments: `[("tide", {"hour": 7}), ("tide", {"hour": 8})]`. The first
+        failure cancels the other calls and is raised, although tools may have run; with `errors="return"` errors
+        are put into the list instead. `timeout` is for each call.
+
+        Raises:
+            ToolError: as `call_tool`.
+            ValueError: `concurrency` is not positive.
+        """
+
+        async def call(one: ManyCall) -> ToolResult[Any]:
+            name, arguments = (one, None) if isinstance(one, str) else one
+            return await self.call_tool(name, arguments, timeout=timeout)
+
+        return await gather_limited(call, calls, concurrency, return_errors=errors == "return")
 
     def list_prompts(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Prompt]:
         """Return every prompt; as `list_resources`."""

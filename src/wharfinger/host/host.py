@@ -27,6 +27,7 @@ from wharfinger.client.connect import Target
 from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.host.approval import Approvals, Approve
+from wharfinger.host.function_calling import FunctionCalling
 from wharfinger.host.host_record import HostRecord
 from wharfinger.host.questions import Questions, Review
 from wharfinger.protocol.interfaces import Authorize, Store
@@ -68,7 +69,7 @@ class HostClientOptions(TypedDict, total=False):
     limits: Limits
 
 
-class Host:
+class Host(FunctionCalling):
     """The servers of one application, which runs a model: `async with Host.from_config("mcp.json") as host`.
 
     `servers` are targets by name, as `Client` takes them, or a list of them; each is started, supervised, and restarted

@@ -1,0 +1,100 @@
+"""The part of `Host` that applications with a model use: tools for its API, its calls, and the whole as a server."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+from wharfinger import types as t
+from wharfinger.client import CallOptions, ReadResult, ToolResult
+from wharfinger.host.function_calls import AnswerOptions, FunctionCalls
+from wharfinger.host.model_apis import ToolDefinitions
+from wharfinger.host.resource_tools import ResourceTools
+from wharfinger.upstreams.upstreams import Upstreams
+
+if TYPE_CHECKING:
+    from wharfinger.server import Server
+
+__all__ = ["FunctionCalling"]
+
+
+class FunctionCalling(ABC):
+    """What a host offers to a model, made from its lists and calls."""
+
+    upstreams: Upstreams
+
+    @abstractmethod
+    async def call_tool(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult[Any]:
+        """Call a tool by its public name, if it is approved."""
+
+    @abstractmethod
+    async def read(self, uri: str, *, server: str | None = None, timeout: float | None = None) -> ReadResult:
+        """Read a resource of the server that publishes it, or of the named one."""
+
+    @abstractmethod
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> t.GetPromptResult:
+        """Get a prompt by its public name."""
+
+    @cached_property
+    def _function_calls(self) -> FunctionCalls:
+        resource_tools = ResourceTools(self.upstreams, lambda uri, server: self.read(uri, server=server))
+        return FunctionCalls(self.upstreams, self.call_tool, resource_tools)
+
+    async def tools(
+        self, *, format: str, resources: bool = False, strict: bool = False, servers: Collection[str] | None = None
+    ) -> ToolDefinitions:
+        """Return the tools of all servers, or of some, as definitions that a model API accepts.
+
+        `format` is `openai` (Chat Completions), `openai-responses`, `anthropic` or `gemini`. The list is for the
+        `tools` of the API's client; its `dropped` says what the API does not accept of the servers' schemas. With
+        `resources` there are tools to list, search and read resources. With `strict` the API makes sure that arguments
+        match the schemas, if these can be expressed in strict mode.
+
+        Raises:
+            ValueError: there is no such format or server, or the API has no strict mode.
+        """
+        return await self._function_calls.define(format, resources=resources, strict=strict, servers=servers)
+
+    async def call(
+        self, tool_call: Any, format: str | None = None, **options: Unpack[AnswerOptions]
+    ) -> list[dict[str, Any]]:
+        """Run one tool call of a model. Returns the messages to append, usually one.
+
+        `tool_call` is the object of the API's client, a dict, or JSON. `format` is found out if it is not given. An
+        error, such as wrong arguments or a user who does not approve, is a result for the model, not an exception. If
+        an answer has several calls, pass it to `call_all`: APIs want their results together.
+
+        Raises:
+            ValueError: it is not one call of a known API.
+            TypeError: it is no object of an API's client, dict or JSON.
+        """
+        return await self._function_calls.messages(tool_call, format, single=True, **options)
+
+    async def call_all(
+        self, response: Any, format: str | None = None, **options: Unpack[AnswerOptions]
+    ) -> list[dict[str, Any]]:
+        """Run all tool calls in an answer of a model, side by side. Returns the messages to append after the answer.
+
+        `response` is the object of the API's client, a dict, JSON, or a list of the events of a stream. The results are
+        in the order of the calls. Without a call the list is empty: the answer is the last one.
+
+        Raises:
+            ValueError: the answer is of no known API.
+            TypeError: it is no object of an API's client, dict or JSON.
+        """
+        return await self._function_calls.messages(response, format, single=False, **options)
+
+    def as_server(self, name: str = "host") -> Server:
+        """Return a server that offers the tools, resources and prompts of all servers, under their public names.
+
+        It reports changes of their lists and resources. Serve it while this host is open; closing the server does not
+        close the host. Tools run through `call_tool`, so `approve` is asked. A URI that several servers publish is
+        listed once, and reading it is an error that names them.
+        """
+        from wharfinger.host.host_server import host_server
+
+        return host_server(self, name)

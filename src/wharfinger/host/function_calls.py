@@ -1,0 +1,208 @@
+"""Function calling: the host's tools for a model API, and the calls in its answers.
+
+Nothing has to be remembered between `tools` and `call`: the name that a model writes, and the names of its arguments,
+lead back to the server's own by the same rules that made them. `tools=` of a call restricts it to definitions that were
+given to the model.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.client import ToolResult
+from wharfinger.client.concurrency import gather_limited
+from wharfinger.content.text import printable
+from wharfinger.errors import ToolError, WharfingerError
+from wharfinger.host.model_apis import (
+    MAX_RESULT_CHARACTERS,
+    ModelAPI,
+    ModelToolCall,
+    OfferedTool,
+    OutputLimits,
+    ToolDefinitions,
+    ToolOutput,
+    define_tools,
+    find_calls,
+    model_api,
+    tool_output,
+)
+from wharfinger.host.model_apis.definitions import accepted_names, narrowed_schema
+from wharfinger.host.model_apis.schema_arguments import restore
+from wharfinger.host.model_apis.tool_outputs import failed_output
+from wharfinger.host.resource_tools import READ_RESOURCE, READ_RESULT, ResourceTools
+from wharfinger.upstreams import Upstreams
+
+__all__ = ["AnswerOptions", "FunctionCalls"]
+
+CONCURRENT_CALLS = 16
+"""Calls of one answer that run at the same time."""
+MAX_CALLS = 128
+"""Calls of one answer that are run; models get an error for any others."""
+_SELECTING = ("limit", "offset", "page", "cursor", "start", "end", "head", "tail", "count", "max_results", "per_page")
+"""Arguments that select a part of a result in many tools."""
+
+CallTool = Callable[..., Awaitable[ToolResult[Any]]]
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Options of `Host.call` and `Host.call_all`."""
+
+    tools: ToolDefinitions | None
+    """The definitions that the model was given: other tools are refused. By default, any tool may be called."""
+    max_characters: int
+    """Characters of text in the result of each call (40,000). A longer one is cut, and says how to get the rest."""
+    files: bool
+    """Whether images and documents are sent; False for models that take only text."""
+    timeout: float | None
+    """Seconds for each call; by default those of the server's client."""
+
+
+class _Known(NamedTuple):
+    """The tools that may be called now."""
+
+    tools: Mapping[str, t.Tool]
+    """Tools of servers, by the host's name."""
+    names: Mapping[str, str]
+    """The host's name of each tool, by its name for models."""
+    own: Mapping[str, str]
+    """The own names of the tools for resources, by the host's name."""
+
+
+class FunctionCalls:
+    """The function calling of one host."""
+
+    def __init__(self, upstreams: Upstreams, call_tool: CallTool, resource_tools: ResourceTools) -> None:
+        """`call_tool(name, arguments, timeout=…)` calls a tool by its public name, if it is approved."""
+        self._upstreams = upstreams
+        self._call_tool = call_tool
+        self._resource_tools = resource_tools
+        self._gave_resource_tools = False
+
+    async def define(
+        self, format: str, *, resources: bool, strict: bool, servers: Collection[str] | None
+    ) -> ToolDefinitions:
+        """Return the definitions of the tools for an API; see `Host.tools`."""
+        api = model_api(format)
+        tools = await self._upstreams.tools()
+        unknown = [name for name in servers or () if name not in self._upstreams]
+        if unknown:
+            raise ValueError(f"There is no server {unknown[0]!r}: there is {', '.join(self._upstreams)}.")
+        offered = [OfferedTool(one.name, one.tool) for one in tools if servers is None or one.server in servers]
+        if resources:
+            own = self._resource_tools.offered(self._resource_tools.names(one.name for one in tools))
+            offered = [*own, *offered]
+        self._gave_resource_tools = resources
+        return define_tools(offered, api, strict=strict)
+
+    async def messages(
+        self, answer: Any, format: str | None, *, single: bool, **options: Unpack[AnswerOptions]
+    ) -> list[dict[str, Any]]:
+        """Run the calls of an answer, or (`single`) exactly one, and return the messages with their results.
+
+        Raises:
+            ValueError: the answer is of no known API, or is not one call although it should be.
+            TypeError: it is no object of an API's client, dict or JSON.
+        """
+        limit = options.get("max_characters", MAX_RESULT_CHARACTERS)
+        if limit < 1:
+            raise ValueError(f"max_characters must be positive, not {limit}.")
+        api, calls = find_calls(answer, format)
+        if single and len(calls) != 1:
+            raise ValueError(f"This is not one call, but {len(calls)}: pass the whole answer to call_all().")
+        if not calls:
+            return []
+        known = await self._known()
+        limits = OutputLimits(limit, api.file_types if options.get("files", True) else frozenset())
+        given = options.get("tools")
+        seconds = options.get("timeout")
+
+        async def run(call: ModelToolCall) -> ToolOutput:
+            return await self._output(call, api, known, limits, given, seconds)
+
+        outputs: list[Any] = await gather_limited(run, calls[:MAX_CALLS], CONCURRENT_CALLS, return_errors=False)
+        reason = f"An answer may have {MAX_CALLS} calls. Make the others in your next answer."
+        outputs += [failed_output(call, reason, limits) for call in calls[MAX_CALLS:]]
+        return api.messages(outputs)
+
+    async def _known(self) -> _Known:
+        tools = {one.name: one.tool for one in await self._upstreams.tools()}
+        own = {name: original for original, name in self._resource_tools.names(tools).items()}
+        return _Known(tools, accepted_names([*own, *tools]), own)
+
+    async def _output(
+        self,
+        call: ModelToolCall,
+        api: ModelAPI,
+        known: _Known,
+        limits: OutputLimits,
+        given: ToolDefinitions | None,
+        seconds: float | None,
+    ) -> ToolOutput:
+        """Run one call. Every error that is not a fault of the application is an output for the model."""
+        names = known.names if given is None else given.names
+        name = names.get(call.name)
+        if name is None or (name not in known.tools and name not in known.own):
+            near = difflib.get_close_matches(call.name[:128], names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near and near[0] != call.name else ""
+            return failed_output(call, f"There is no tool {printable(call.name, 128)!r} now.{hint}", limits)
+        if call.fault:
+            return failed_output(call, call.fault, limits)
+        how_to_read, how_to_continue = self._hints(call, name, known, given)
+        try:
+            if name in known.own:
+                result = await self._resource_tools.call(known.own[name], call.arguments)
+            else:
+                tool = known.tools[name]
+                renamed = narrowed_schema(tool, api)[0].renamed
+                arguments = restore(call.arguments, tool.input_schema, renamed)
+                options = {} if seconds is None else {"timeout": seconds}
+                result = (await self._call_tool(name, arguments, **options)).result
+        except ToolError as error:
+            if not isinstance(error.result, t.CallToolResult):
+                return failed_output(call, str(error), limits)
+            result = error.result
+        except WharfingerError as error:
+            return failed_output(call, str(error), limits)
+        return tool_output(call, result, limits, how_to_read=how_to_read, how_to_continue=how_to_continue)
+
+    def _hints(
+        self, call: ModelToolCall, name: str, known: _Known, given: ToolDefinitions | None
+    ) -> tuple[Callable[[str], str], Callable[[str, int], str]]:
+        """Return the functions that say how to read a link, and how to get the rest of a result."""
+        names_for_model = {host: model for model, host in (known.names if given is None else given.names).items()}
+        host_names = {own: host for host, own in known.own.items()}
+        has_own = self._gave_resource_tools if given is None else host_names[READ_RESULT] in given.names.values()
+        server = self._upstreams.find_tool(name)[0].name if name in known.tools else ""
+
+        def how_to_read(uri: str) -> str:
+            if not has_own:
+                return ""
+            arguments = {"uri": uri, **({"server": server} if server and len(self._upstreams) > 1 else {})}
+            return f"Read it with {names_for_model[host_names[READ_RESOURCE]]} {_json(arguments)}."
+
+        def how_to_continue(text: str, shown: int) -> str:
+            own = known.own.get(name)
+            if own in (READ_RESOURCE, READ_RESULT):
+                start = call.arguments.get("start") or 0
+                following = {**call.arguments, "start": int(start) + shown}
+                return f"To get the rest, call {call.name} with {_json(following)}."
+            if has_own:
+                arguments = {"id": self._resource_tools.keep(text), "start": shown}
+                return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
+            schema = known.tools[name].input_schema if name in known.tools else {}
+            properties: Any = schema.get("properties")
+            selecting = [one for one in _SELECTING if isinstance(properties, dict) and one in properties]
+            if selecting:
+                return f"To get another part, call {call.name} again with another value of {' or '.join(selecting)}."
+            return f"To see the rest, call {call.name} again with arguments that select less."
+
+        return how_to_read, how_to_continue
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

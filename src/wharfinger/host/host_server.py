@@ -1,0 +1,281 @@
+"""A host as one MCP server: what agent frameworks, and other hosts, use instead of many servers.
+
+Tools and prompts are answered by middleware, since their definitions are those of other servers and may change at any
+time: nothing is registered here, and no schema is compiled twice. Resources are a source. A change that a server
+reports is passed on: its lists at once, its resources while somebody watches them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound, ToolError, WharfingerError
+from wharfinger.server import Server
+from wharfinger.server.middleware.chain import Call, Next, Result
+from wharfinger.source import Changed, Document, Source, document_of
+from wharfinger.upstreams import Upstream, UpstreamChange
+
+if TYPE_CHECKING:
+    from wharfinger.host.function_calling import FunctionCalling
+
+__all__ = ["host_server"]
+
+log = logging.getLogger("wharfinger.host")
+
+LIST_SECONDS = 1.0
+"""How long the list of resources is used for further pages, and for other callers."""
+MAX_WATCHED = 1_000
+"""Resources that are watched at the servers at the same time."""
+WATCH_AGAIN_SECONDS = 2.0
+CONNECTION_META = "io.modelcontextprotocol/"
+"""Prefix of the members of a result's `_meta` that are about one connection, and are not passed on."""
+
+
+def host_server(host: FunctionCalling, name: str) -> Server:
+    """Return the server of a host; see `Host.as_server`."""
+    server = Server(name, title=name)
+    resources = _HostResources(host)
+    server.include(resources)
+    server.serve("tools")
+    server.serve("prompts")
+    upstreams = host.upstreams
+
+    @server.middleware("tools/list")
+    async def list_tools(call: Call, next: Next) -> Result:
+        listed = _decoded(await next(call), t.ListToolsResult)
+        if _has_cursor(call):
+            return listed
+        tools = [
+            msgspec.structs.replace(one.tool, name=one.name, execution=UNSET, meta=_passed_on(one.tool.meta))
+            for one in await upstreams.tools()
+        ]
+        return msgspec.structs.replace(listed, tools=[*tools, *listed.tools])
+
+    @server.middleware("tools/call")
+    async def call_tool(call: Call, next: Next) -> Result:
+        params: t.CallToolRequestParams = call.params
+        if all(one.name != params.name for one in await upstreams.tools()):
+            return await next(call)
+        arguments = params.arguments
+        given = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
+        try:
+            result = (await host.call_tool(params.name, given)).result
+        except ToolError as error:
+            if not isinstance(error.result, t.CallToolResult):
+                raise
+            result = error.result
+        except ProtocolError as error:
+            if not getattr(error, "remote", False):
+                raise
+            return _failed(error)
+        except WharfingerError as error:
+            return _failed(error)
+        return msgspec.structs.replace(result, meta=_passed_on(result.meta))
+
+    @server.middleware("prompts/list")
+    async def list_prompts(call: Call, next: Next) -> Result:
+        listed = _decoded(await next(call), t.ListPromptsResult)
+        if _has_cursor(call):
+            return listed
+        prompts = [
+            msgspec.structs.replace(one.prompt, name=one.name, meta=_passed_on(one.prompt.meta))
+            for one in await upstreams.prompts()
+        ]
+        return msgspec.structs.replace(listed, prompts=[*prompts, *listed.prompts])
+
+    @server.middleware("prompts/get")
+    async def get_prompt(call: Call, next: Next) -> Result:
+        params: t.GetPromptRequestParams = call.params
+        if all(one.name != params.name for one in await upstreams.prompts()):
+            return await next(call)
+        arguments = None if isinstance(params.arguments, UnsetType) else params.arguments
+        try:
+            result = await host.prompt(params.name, arguments)
+        except WharfingerError as error:
+            raise InvalidArgument(str(error)) from None
+        return msgspec.structs.replace(result, meta=_passed_on(result.meta))
+
+    def changed(change: UpstreamChange) -> None:
+        resources.forget()
+        for kind in ("tools", "prompts", "resources") if change.kind == "status" else (change.kind,):
+            server.list_changed(kind)
+
+    upstreams.on_change(changed)
+    return server
+
+
+def _failed(error: WharfingerError) -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text=str(error))], is_error=True)
+
+
+def _has_cursor(call: Call) -> bool:
+    return not isinstance(call.params.cursor, UnsetType)
+
+
+def _decoded(result: Any, kind: Any) -> Any:
+    """Return the page of a list, which may be encoded already."""
+    return msgspec.json.decode(result, type=kind) if isinstance(result, Raw) else result
+
+
+def _passed_on(meta: Any) -> Any:
+    """Return what of a `_meta` is about the data, and not about a connection."""
+    if isinstance(meta, UnsetType):
+        return UNSET
+    return {key: value for key, value in meta.items() if not key.startswith(CONNECTION_META)} or UNSET
+
+
+class _HostResources(Source):
+    """The resources and templates of all servers of a host."""
+
+    name = "host"
+    noun = "host"
+    cache_scope = "private"
+
+    def __init__(self, host: FunctionCalling) -> None:
+        self._host = host
+        self._upstreams = host.upstreams
+        self._listed: tuple[float, list[t.Resource]] = (-LIST_SECONDS, [])
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self.templates: list[t.ResourceTemplate] = []
+
+    async def start(self) -> None:
+        """Read the templates; later ones are read when the list is."""
+        await self._refresh_templates()
+
+    async def close(self) -> None:
+        """End every watch."""
+        for uri in list(self._watches):
+            self.unwatch(uri)
+
+    def matches(self, uri: str) -> bool:
+        """Return whether a server may have this URI."""
+        usable = [one for one in self._upstreams.values() if one.status not in ("down", "disabled")]
+        return any(one.offers_uri(uri) and self._may_have(one, uri) for one in usable)
+
+    def _may_have(self, upstream: Upstream, uri: str) -> bool:
+        only = len(self._upstreams) == 1 or not upstream.knows("uris")
+        return only or upstream.uris.has(uri) or upstream.uris.covers(uri)
+
+    async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """Return a page of the resources of all servers, in the order of their URIs."""
+        resources = await self._resources()
+        first = 0 if after is None else bisect.bisect_right(resources, after, key=_uri)
+        page = resources[first : first + limit]
+        return page, page[-1].uri if page and first + limit < len(resources) else None
+
+    async def _resources(self) -> list[t.Resource]:
+        now = time.monotonic()
+        if now - self._listed[0] >= LIST_SECONDS:
+            await self._refresh_templates()
+            by_uri: dict[str, t.Resource] = {}
+            for one in await self._upstreams.resources():
+                resource = one.resource
+                by_uri.setdefault(resource.uri, msgspec.structs.replace(resource, meta=_passed_on(resource.meta)))
+            resources = sorted(by_uri.values(), key=_uri)
+            self._listed = (now, resources)
+            return resources
+        return self._listed[1]
+
+    def forget(self) -> None:
+        """Read the list again when it is next needed."""
+        self._listed = (-LIST_SECONDS, [])
+
+    async def _refresh_templates(self) -> None:
+        by_template = {one.template.uri_template: one.template for one in await self._upstreams.templates()}
+        self.templates[:] = by_template.values()
+
+    async def stat(self, uri: str) -> t.Resource:
+        """Return the resource as it is listed, or else as its content describes it.
+
+        Raises:
+            ResourceNotFound: no server has it.
+        """
+        resources = await self._resources()
+        place = bisect.bisect_left(resources, uri, key=_uri)
+        if place < len(resources) and resources[place].uri == uri:
+            return resources[place]
+        contents = (await self.read(uri)).contents
+        name = uri.rstrip("/").rpartition("/")[2] or uri
+        return t.Resource(uri=uri, name=name, mime_type=contents[0].mime_type if contents else UNSET)
+
+    async def read(self, uri: str) -> t.ReadResourceResult:
+        """Read a resource of the server that has it.
+
+        Raises:
+            ResourceNotFound: no server has it.
+            InvalidArgument: several servers have it, or the server refuses to read it.
+        """
+        try:
+            result = (await self._host.read(uri)).result
+        except ResourceNotFound:
+            raise ResourceNotFound(uri) from None
+        except InvalidArgument:
+            raise
+        except WharfingerError as error:
+            raise InvalidArgument(str(error)) from None
+        return t.ReadResourceResult(
+            contents=result.contents,
+            meta=_passed_on(result.meta),
+            ttl_ms=0 if isinstance(result.ttl_ms, UnsetType) else max(0, result.ttl_ms),
+            cache_scope="private",
+        )
+
+    async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Return every resource with its title; texts of other servers are not searched here."""
+        resources, key = await self.page(after, limit)
+        return [document_of(resource) for resource in resources], key
+
+    async def text(self, uri: str) -> tuple[str, ...]:
+        """Return no text."""
+        return ()
+
+    async def complete(
+        self, template: str, argument: str, value: str, context: Mapping[str, str]
+    ) -> t.Completion | list[str]:
+        """Return the suggestions of the server that has the template; none if it cannot be asked."""
+        for one in await self._upstreams.templates():
+            if one.template.uri_template == template:
+                try:
+                    client = self._upstreams[one.server].client
+                    return await client.complete(one.template, argument, value, context or None)
+                except WharfingerError:
+                    return []
+        return []
+
+    def watch(self, uri: str | None, changed: Changed) -> None:
+        """Watch a resource at its server. The list needs no watch: servers' changes are always reported."""
+        if uri is not None and uri not in self._watches and len(self._watches) < MAX_WATCHED:
+            self._watches[uri] = asyncio.get_running_loop().create_task(self._follow(uri, changed))
+
+    def unwatch(self, uri: str | None) -> None:
+        """Stop watching a resource."""
+        task = self._watches.pop(uri, None) if uri is not None else None
+        if task is not None:
+            task.cancel()
+
+    async def _follow(self, uri: str, changed: Changed) -> None:
+        """Report the changes of a resource, also after its server was away."""
+        while True:
+            try:
+                owners = await self._upstreams.servers_of(uri)
+                if owners:
+                    async with owners[0].client.watch(uri) as changes:
+                        changed(uri)  # it may have changed since it was last read
+                        async for change in changes:
+                            changed(change.uri)
+            except WharfingerError as error:
+                log.debug("%s cannot be watched now: %s", uri, error)
+            await asyncio.sleep(WATCH_AGAIN_SECONDS)
+
+
+def _uri(resource: t.Resource) -> str:
+    return resource.uri

@@ -1,0 +1,263 @@
+"""Resources as tools, for models whose application does not choose resources for them.
+
+Four tools: list and search the resources of all servers, read one, and read on in a result that was cut. They read
+only what every server publishes, so they need no approval.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.client import ReadResult
+from wharfinger.client.results import text_of
+from wharfinger.content.text import printable, size_text
+from wharfinger.errors import InvalidArgument
+from wharfinger.host.model_apis.definitions import OfferedTool
+from wharfinger.upstreams import Upstreams
+
+__all__ = ["LIST_RESOURCES", "READ_RESOURCE", "READ_RESULT", "SEARCH_RESOURCES", "FoundResource", "ResourceTools"]
+
+LIST_RESOURCES, SEARCH_RESOURCES = "list_resources", "search_resources"
+READ_RESOURCE, READ_RESULT = "read_resource", "read_result"
+
+ROWS_PER_PAGE = 100
+FOUND_ROWS = 20
+MAX_KEPT_RESULTS = 32
+MAX_KEPT_CHARACTERS = 16_000_000
+"""Characters of all results that are kept for `read_result`; the oldest are forgotten."""
+
+_SERVER = {"type": "string", "description": "Name of a server; only needed if several have the URI."}
+_START = {"type": "integer", "minimum": 0, "description": "Character at which to begin; 0 if it is left out."}
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], required: Sequence[str] = ()) -> t.Tool:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = list(required)
+    return t.Tool(
+        name=name, description=description, input_schema=schema, annotations=t.ToolAnnotations(read_only_hint=True)
+    )
+
+
+_TOOLS = (
+    _tool(
+        LIST_RESOURCES,
+        "List the resources (files, records, documents) that can be read, with their URIs.",
+        {
+            "server": {"type": "string", "description": "Only those of this server."},
+            "under": {"type": "string", "description": "Only URIs that begin with this."},
+            "page": {"type": "integer", "minimum": 1, "description": f"Page of {ROWS_PER_PAGE} resources; 1 is first."},
+        },
+    ),
+    _tool(
+        SEARCH_RESOURCES,
+        "Find resources by words in their names and contents. The best come first.",
+        {"query": {"type": "string", "description": "Words to look for."}},
+        ["query"],
+    ),
+    _tool(
+        READ_RESOURCE,
+        "Read a resource by its URI.",
+        {"uri": {"type": "string"}, "server": _SERVER, "start": _START},
+        ["uri"],
+    ),
+    _tool(
+        READ_RESULT,
+        "Read on in the result of a tool that was cut.",
+        {"id": {"type": "string", "description": "As the cut result says."}, "start": _START},
+        ["id"],
+    ),
+)
+
+
+class FoundResource(NamedTuple):
+    """A resource, or a template, of a server."""
+
+    server: str
+    uri: str
+    resource: t.Resource | t.ResourceTemplate
+    snippet: str = ""
+
+    def row(self, *, with_server: bool) -> str:
+        """Describe it in one line, with the URI first."""
+        resource = self.resource
+        title = resource.title if isinstance(resource.title, str) else resource.name
+        facts = [resource.mime_type if isinstance(resource.mime_type, str) else ""]
+        if isinstance(resource, t.Resource) and isinstance(resource.size, int):
+            facts.append(size_text(resource.size))
+        if with_server:
+            facts.append(f"server {self.server}")
+        about = ", ".join(filter(None, facts))
+        text = self.snippet or (resource.description if isinstance(resource.description, str) else "")
+        line = f"{printable(self.uri, 2_000)} {printable(title, 200)}" + (
+            f" ({printable(about, 200)})" if about else ""
+        )
+        return f"{line}: {printable(text.replace(chr(10), ' '), 300)}" if text else line
+
+
+Search = Callable[[str, int], Awaitable[Sequence[FoundResource]]]
+Read = Callable[[str, str | None], Awaitable[ReadResult]]
+
+
+class ResourceTools:
+    """The tools, and the results that can be read on.
+
+    `search` is called with words and a number of results; `read` with a URI and the name of a server or None.
+    """
+
+    def __init__(self, upstreams: Upstreams, read: Read, search: Search | None = None) -> None:
+        self._upstreams = upstreams
+        self._read = read
+        self._search = search or self._search_names
+        self._kept: OrderedDict[str, str] = OrderedDict()
+        self._number = 0
+
+    @staticmethod
+    def names(taken: Iterable[str]) -> dict[str, str]:
+        """Return the names under which the tools are offered, by their own; other tools may have these already."""
+        others = frozenset(taken)
+        names: dict[str, str] = {}
+        for tool in _TOOLS:
+            name = tool.name
+            while name in others:
+                name = f"host_{name}"
+            names[tool.name] = name
+        return names
+
+    def offered(self, names: dict[str, str]) -> list[OfferedTool]:
+        """Return the tools with these names."""
+        return [OfferedTool(names[tool.name], tool) for tool in _TOOLS]
+
+    def keep(self, text: str) -> str:
+        """Keep a result that was cut. Returns its identifier."""
+        self._number += 1
+        identifier = f"result-{self._number}"
+        self._kept[identifier] = text
+        while len(self._kept) > MAX_KEPT_RESULTS or sum(map(len, self._kept.values())) > MAX_KEPT_CHARACTERS:
+            self._kept.popitem(last=False)
+        return identifier
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> t.CallToolResult:
+        """Call one of the tools, by its own name.
+
+        Raises:
+            InvalidArgument: an argument is missing or wrong.
+            WharfingerError: the resource cannot be read.
+        """
+        if name == LIST_RESOURCES:
+            return _text(await self._list(_given(arguments, _ListArguments)))
+        if name == SEARCH_RESOURCES:
+            return _text(await self._found(_given(arguments, _SearchArguments).query))
+        if name == READ_RESOURCE:
+            asked = _given(arguments, _ReadArguments)
+            return _from(_contents(await self._read(asked.uri, asked.server or None)), asked.start)
+        rest = _given(arguments, _RestArguments)
+        if rest.id not in self._kept:
+            raise InvalidArgument(f"There is no result {rest.id[:100]!r} any more: call its tool again.")
+        return _from(_text(self._kept[rest.id]), rest.start)
+
+    async def _list(self, asked: _ListArguments) -> str:
+        if asked.server and asked.server not in self._upstreams:
+            raise InvalidArgument(f"There is no server {asked.server[:100]!r}: there is {', '.join(self._upstreams)}.")
+        found = [
+            one for one in await self._all() if asked.server in ("", one.server) and one.uri.startswith(asked.under)
+        ]
+        first = (asked.page - 1) * ROWS_PER_PAGE
+        rows = [one.row(with_server=len(self._upstreams) > 1) for one in found[first : first + ROWS_PER_PAGE]]
+        if not rows:
+            return "There are no such resources." if not found else f"There are only {len(found)} resources."
+        if first + len(rows) < len(found):
+            rows.append(f"[{first + 1} to {first + len(rows)} of {len(found):,}. Continue with page {asked.page + 1}.]")
+        return "\n".join(rows)
+
+    async def _all(self) -> list[FoundResource]:
+        resources = [
+            FoundResource(one.server, one.resource.uri, one.resource) for one in await self._upstreams.resources()
+        ]
+        templates = [
+            FoundResource(one.server, one.template.uri_template, one.template)
+            for one in await self._upstreams.templates()
+        ]
+        return [*resources, *templates]
+
+    async def _found(self, words: str) -> str:
+        found = await self._search(words, FOUND_ROWS)
+        rows = [one.row(with_server=len(self._upstreams) > 1) for one in found]
+        return "\n".join(rows) or f"Nothing was found for {words[:200]!r}. Try other words, or list_resources."
+
+    async def _search_names(self, words: str, limit: int) -> list[FoundResource]:
+        """Search names, titles, descriptions and URIs: those with most of the words come first."""
+        wanted = {word for word in words.casefold().split()[:20] if word}
+        scored: list[tuple[int, int, FoundResource]] = []
+        for number, one in enumerate(await self._all()):
+            texts = (one.uri, one.resource.name, one.resource.title, one.resource.description)
+            text = " ".join(part for part in texts if isinstance(part, str)).casefold()
+            score = sum(word in text for word in wanted)
+            if score:
+                scored.append((-score, number, one))
+        return [one for _, _, one in sorted(scored)[:limit]]
+
+
+class _ListArguments(msgspec.Struct):
+    server: str = ""
+    under: str = ""
+    page: int = 1
+
+
+class _SearchArguments(msgspec.Struct):
+    query: str
+
+
+class _ReadArguments(msgspec.Struct):
+    uri: str
+    server: str | None = None
+    start: int = 0
+
+
+class _RestArguments(msgspec.Struct):
+    id: str
+    start: int = 0
+
+
+def _given(arguments: dict[str, Any], kind: Any) -> Any:
+    """Return the arguments as a struct of this kind; numbers may be strings, as models sometimes write them."""
+    present = {key: value for key, value in arguments.items() if value is not None}
+    try:
+        given = msgspec.convert(present, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"Invalid arguments: {error}") from None
+    if getattr(given, "start", 0) < 0 or getattr(given, "page", 1) < 1:
+        raise InvalidArgument("Invalid arguments: start is 0 or more, and page is 1 or more.")
+    return given
+
+
+def _text(text: str) -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text=text)])
+
+
+def _contents(result: ReadResult) -> t.CallToolResult:
+    """Return the contents of a resource as the content of a result: one text, and the files."""
+    several = len(result.contents) > 1
+    texts = [
+        f"[{printable(contents.uri, 2_000)}]\n{contents.text}" if several else contents.text
+        for contents in result.contents
+        if isinstance(contents.text, str)
+    ]
+    files = [t.EmbeddedResource(resource=contents) for contents in result.contents if contents.text is UNSET]
+    return t.CallToolResult(content=[*([t.TextContent(text="\n".join(texts))] if texts else []), *files])
+
+
+def _from(result: t.CallToolResult, start: int) -> t.CallToolResult:
+    """Return the text of a result from this character on; from 0, the whole result."""
+    if not start:
+        return result
+    text = text_of(result)
+    if start >= len(text):
+        raise InvalidArgument(f"The text ends at character {len(text)}: start must be less.")
+    return _text(text[start:])

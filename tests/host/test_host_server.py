@@ -1,0 +1,143 @@
+"""A host as one server: what each of its servers has, under the host's names, and told when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.host.model_apis.harbour import LOG, PNG, harbour, library
+from wharfinger import Client, ResourceNotFound, Server, ToolError
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams
+from wharfinger.host import Host
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_tools_are_listed_and_called_by_the_names_of_the_host(revision: str) -> None:
+    async def test() -> None:
+        async with Host({"harbour": harbour(), "library": library()}) as host:
+            await host.ready()
+            async with Client(host.as_server(), revision=revision) as client:
+                tools = {tool.name: tool for tool in await client.list_tools()}
+                assert {"harbour_berth", "harbour_refuse"} <= tools.keys()
+                assert tools["harbour_berth"].description == "Find a berth for a ship."
+                result = await client.call_tool("harbour_berth", {"ship": "Amber"})
+                assert result.structured == {"ship": "Amber", "berth": "north 4"}
+                picture = await client.call_tool("harbour_photograph", {"quay": "north"})
+                assert [block.data for block in picture.content if isinstance(block, t.ImageContent)] == [PNG]
+                with pytest.raises(ToolError, match="The Amber is not expected"):
+                    await client.call_tool("harbour_refuse", {"ship": "Amber"})
+                with pytest.raises(InvalidParams, match="Unknown tool"):
+                    await client.call_tool("berth", {"ship": "Amber"})
+
+    run(test())
+
+
+def test_a_call_that_is_not_approved_is_an_error_for_the_model() -> None:
+    async def test() -> None:
+        async with Host({"harbour": harbour()}, approve=lambda approval: False) as host:
+            await host.ready()
+            async with Client(host.as_server()) as client:
+                with pytest.raises(ToolError):
+                    await client.call_tool("berth", {"ship": "Amber"})
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_resources_and_prompts_of_all_servers_are_one_list(revision: str) -> None:
+    async def test() -> None:
+        first, second = library(), harbour()
+
+        @second.resource("berth://{number}", name="berth")
+        async def berth(number: str) -> str:
+            return f"berth {number} is free"
+
+        @second.prompt
+        async def plan(ship: str) -> str:
+            """Plan a visit."""
+            return f"Plan the visit of the {ship}."
+
+        async with Host({"harbour": second, "library": first}) as host:
+            await host.ready()
+            async with Client(host.as_server(), revision=revision) as client:
+                assert [one.uri for one in await client.list_resources()] == ["log://today", "picture://quay"]
+                templates = {one.uri_template for one in await client.list_resource_templates()}
+                assert {"ship://{name}", "berth://{number}"} <= templates
+                assert (await client.read_resource("log://today")).text == LOG
+                assert (await client.read_resource("picture://quay")).bytes == PNG
+                assert (await client.read_resource("berth://4")).text == "berth 4 is free"
+                with pytest.raises(ResourceNotFound):
+                    await client.read_resource("tide://now")
+                assert [prompt.name for prompt in await client.list_prompts()] == ["harbour_plan"]
+                filled = await client.get_prompt("harbour_plan", {"ship": "Amber"})
+                assert isinstance(filled.messages[0].content, t.TextContent)
+                assert filled.messages[0].content.text == "Plan the visit of the Amber."
+
+    run(test())
+
+
+def test_a_uri_of_two_servers_is_listed_once_and_named_when_it_is_read() -> None:
+    async def test() -> None:
+        async with Host({"one": library(), "two": library()}) as host:
+            await host.ready()
+            async with Client(host.as_server()) as client:
+                assert [one.uri for one in await client.list_resources()] == ["log://today", "picture://quay"]
+                with pytest.raises(InvalidParams, match="'one' and 'two'"):
+                    await client.read_resource("log://today")
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_changes_are_told(revision: str) -> None:
+    async def test() -> None:
+        server, text = Server("tides"), "low"
+
+        @server.resource("tide://now")
+        async def now() -> str:
+            return text
+
+        @server.tool
+        async def look() -> str:
+            return text
+
+        async with Host({"tides": server, "library": library()}) as host:
+            await host.ready()
+            async with Client(host.as_server(), revision=revision) as client, client.watch("tide://now") as changes:
+                await anext(changes)  # the watch begins with a first reading
+                text = "high"
+                server.resource_updated("tide://now")
+                assert (await anext(changes)).uri == "tide://now"
+                assert (await client.read_resource("tide://now")).text == "high"
+                async with client.watch_lists() as lists:
+                    server.tools.add(lambda: "wet", name="feel")
+                    while "tides_feel" not in {tool.name for tool in await client.list_tools(bypass_cache=True)}:
+                        await anext(lists)
+                    assert (await client.call_tool("tides_feel")).text == "wet"
+
+    run(test())
+
+
+def test_tools_that_are_added_to_the_server_are_listed_too() -> None:
+    async def test() -> None:
+        async with Host({"harbour": harbour()}) as host:
+            await host.ready()
+            server = host.as_server("all")
+
+            @server.tool
+            async def own() -> str:
+                return "own"
+
+            async with Client(server) as client:
+                assert {"own", "berth"} <= {tool.name for tool in await client.list_tools()}
+                assert (await client.call_tool("own")).text == "own"
+
+    run(test())
