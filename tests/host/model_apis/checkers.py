@@ -228,7 +228,10 @@ def gemini_tool_faults(tools: list[Object]) -> Iterator[str]:
 
 
 def gemini_schema_faults(schema: Object) -> Iterator[str]:
-    yield from schema_faults(schema)
+    faults = [*schema_faults(schema)]
+    yield from faults
+    if faults:
+        return
     if not schema["properties"] and "additionalProperties" not in schema:
         yield "properties: should be non-empty for OBJECT type"
     for name in schema["properties"]:

@@ -1,0 +1,115 @@
+"""No API refuses a definition that is made from the tools of servers that people have.
+
+The lists were recorded from the published servers (record_servers.py); those that are installed for the tests of
+interoperability are also asked now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.host.model_apis.checkers import tool_faults
+from tests.host.model_apis.record_servers import RECORDED, SERVERS, recorded_tools
+from tests.interop.places import SLOW, installed, node
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.host.model_apis import MODEL_APIS, OfferedTool, define_tools
+from wharfinger.host.model_apis.narrowing import narrow
+
+LISTS = {path.stem: recorded_tools(path) for path in sorted(RECORDED.glob("*.json"))}
+FORMATS = tuple(MODEL_APIS)
+
+
+def check(tools: list[t.Tool]) -> None:
+    """Check the definitions for each API, also in strict mode."""
+    offered = [OfferedTool(f"server_{tool.name}"[:64], tool) for tool in tools]
+    for format, api in MODEL_APIS.items():
+        for strict in (False, True) if api.strict_rules is not None else (False,):
+            definitions = define_tools(offered, api, strict=strict)
+            assert tool_faults(format, definitions) == []
+            assert len(definitions.names) == len(tools)
+
+
+def test_ten_servers_and_more_are_recorded() -> None:
+    assert len(LISTS) >= 10 and LISTS.keys() <= SERVERS.keys()
+    assert sum(map(len, LISTS.values())) > 100
+
+
+@pytest.mark.parametrize("server", LISTS)
+def test_no_definition_of_a_published_server_is_refused(server: str) -> None:
+    check(LISTS[server])
+
+
+def test_all_of_them_together_are_too_many_for_openai_and_that_is_reported() -> None:
+    offered = [OfferedTool(f"{name}_{tool.name}", tool) for name, tools in LISTS.items() for tool in tools]
+    for format in FORMATS:
+        definitions = define_tools(offered, MODEL_APIS[format])
+        assert tool_faults(format, definitions) == []
+        left_out = [each for each in definitions.dropped if each.reason.startswith("left out")]
+        assert len(definitions.names) + len(left_out) == len(offered)
+        assert bool(left_out) is format.startswith("openai")
+
+
+def test_gemini_would_refuse_most_of_them_as_they_are() -> None:
+    api = MODEL_APIS["gemini"]
+    tools = [tool for tools in LISTS.values() for tool in tools]
+    raw = [api.gather([api.define("x", tool.name, dict(tool.input_schema), False)]) for tool in tools]
+    assert sum(bool(tool_faults("gemini", definitions)) for definitions in raw) > len(tools) / 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "formats"),
+    [
+        ({"type": "object"}, FORMATS),
+        ({"type": "string", "properties": {}}, FORMATS),
+        ({"type": "object", "properties": {"x": {"type": "array"}}}, FORMATS),
+        ({"type": "object", "properties": {"x": {"type": "any"}}}, FORMATS),
+        ({"type": "object", "properties": {"x": {"$ref": "#/$defs/y"}}}, FORMATS),
+        ({"type": "object", "properties": {"x": {}}, "anyOf": [{"required": ["x"]}]}, FORMATS),
+        ({"type": "object", "properties": {"$x": {}}}, ("anthropic", "gemini")),
+        ({"type": "object", "properties": {"x": {"const": 1}}}, ("gemini",)),
+    ],
+)
+def test_the_checkers_refuse_what_the_apis_refuse(schema: dict[str, Any], formats: tuple[str, ...]) -> None:
+    for format, api in MODEL_APIS.items():
+        definitions = [{"name": "x", "description": "x", "parametersJsonSchema": schema}]
+        raw = api.gather(definitions if format == "gemini" else [api.define("x", "x", schema, False)])
+        assert bool(tool_faults(format, raw)) is (format in formats)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_dropped_of_them_is_little_and_said_in_words(format: str) -> None:
+    for tool in (tool for tools in LISTS.values() for tool in tools):
+        narrowed = narrow(tool.input_schema, MODEL_APIS[format].rules)
+        given = tool.input_schema.get("properties", {})
+        assert set(given) <= {narrowed.renamed.get(name, name) for name in narrowed.schema["properties"]}
+        for each in narrowed.dropped:
+            assert each.reason and (each.keyword or each.path)
+
+
+INSTALLED = {
+    "filesystem": lambda folder: [*node("servers_js", "@modelcontextprotocol/server-filesystem/dist/index.js"), folder],
+    "memory": lambda folder: node("servers_js", "@modelcontextprotocol/server-memory/dist/index.js"),
+    "git": lambda folder: [installed("mcp2", "bin/mcp-server-git")],
+    "time": lambda folder: [installed("mcp2", "bin/mcp-server-time")],
+    "sqlite": lambda folder: [installed("mcp1", "bin/mcp-server-sqlite")],
+}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("server", INSTALLED)
+def test_an_installed_server_still_has_these_tools(server: str, tmp_path: Path) -> None:
+    async def listed() -> list[t.Tool]:
+        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        command = INSTALLED[server](str(tmp_path))
+        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=SLOW) as client:
+            return await client.list_tools()
+
+    tools = asyncio.run(listed())
+    check(tools)
+    assert {tool.name for tool in tools} == {tool.name for tool in LISTS[server]}
