@@ -32,6 +32,9 @@ def test_tools_are_listed_and_called_by_the_names_of_the_host(revision: str) -> 
                 assert result.structured == {"ship": "Amber", "berth": "north 4"}
                 picture = await client.call_tool("harbour_photograph", {"quay": "north"})
                 assert [block.data for block in picture.content if isinstance(block, t.ImageContent)] == [PNG]
+                number = await client.call_tool("harbour_number", {"of": 5})  # checked against its output schema
+                assert number.data == 5
+                assert number.structured == (5 if revision == "2026-07-28" else {"result": 5})
                 with pytest.raises(ToolError, match="The Amber is not expected"):
                     await client.call_tool("harbour_refuse", {"ship": "Amber"})
                 with pytest.raises(InvalidParams, match="Unknown tool"):

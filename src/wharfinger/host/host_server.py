@@ -20,9 +20,10 @@ from msgspec import UNSET, Raw, UnsetType
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound, ToolError, WharfingerError
 from wharfinger.server import Server
+from wharfinger.server.features.tool_results import wrap_schema
 from wharfinger.server.middleware.chain import Call, Next, Result
 from wharfinger.source import Changed, Document, Source, document_of
-from wharfinger.upstreams import Upstream, UpstreamChange
+from wharfinger.upstreams import Upstream, UpstreamChange, UpstreamTool
 
 if TYPE_CHECKING:
     from wharfinger.host.function_calling import FunctionCalling
@@ -54,17 +55,17 @@ def host_server(host: FunctionCalling, name: str) -> Server:
         listed = _decoded(await next(call), t.ListToolsResult)
         if _has_cursor(call):
             return listed
-        tools = [
-            msgspec.structs.replace(one.tool, name=one.name, execution=UNSET, meta=_passed_on(one.tool.meta))
-            for one in await upstreams.tools()
-        ]
+        only_objects = not call.caller.rules.any_structured_content
+        tools = [_definition(one, only_objects) for one in await upstreams.tools()]
         return msgspec.structs.replace(listed, tools=[*tools, *listed.tools])
 
     @server.middleware("tools/call")
-    async def call_tool(call: Call, next: Next) -> Result:
+    async def call_tool(call: Call, following: Next) -> Result:
         params: t.CallToolRequestParams = call.params
-        if all(one.name != params.name for one in await upstreams.tools()):
-            return await next(call)
+        tool = next((one.tool for one in await upstreams.tools() if one.name == params.name), None)
+        if tool is None:
+            return await following(call)
+        call.wraps = _wraps(tool)
         arguments = params.arguments
         given = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
         try:
@@ -111,6 +112,22 @@ def host_server(host: FunctionCalling, name: str) -> Server:
 
     upstreams.on_change(changed)
     return server
+
+
+def _definition(offered: UpstreamTool, only_objects: bool) -> t.Tool:
+    """Return the tool as it is listed here; older revisions allow only objects as structured content."""
+    tool = offered.tool
+    schema = tool.output_schema
+    if only_objects and _wraps(tool) and not isinstance(schema, UnsetType):
+        schema = wrap_schema(schema)
+    return msgspec.structs.replace(
+        tool, name=offered.name, output_schema=schema, execution=UNSET, meta=_passed_on(tool.meta)
+    )
+
+
+def _wraps(tool: t.Tool) -> bool:
+    """Return whether older revisions get the structured content as `{"result": …}`."""
+    return not isinstance(tool.output_schema, UnsetType) and tool.output_schema.get("type") != "object"
 
 
 def _failed(error: WharfingerError) -> t.CallToolResult:

@@ -59,6 +59,11 @@ def harbour() -> Server:
                 await asyncio.sleep(0.001)
         return number
 
+    @server.tool
+    async def number(of: int) -> int:
+        """A result that is not an object."""
+        return of
+
     @server.tool(name="read.log")
     async def read_log(limit: int = 10_000) -> str:
         """The log of today."""

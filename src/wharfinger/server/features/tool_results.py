@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.protocol.json_schema import CompiledSchema
     from wharfinger.server.services import Services
 
-__all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
+__all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read", "wrap_schema"]
 
 BLOCKS = get_args(t.ContentBlock)
 _CONTENT = (*BLOCKS, Media)
@@ -135,7 +135,7 @@ class Output:
         if self.schema is None or not self.wraps:
             return self.schema
         if self._wrapped is None:
-            self._wrapped = _wrapped(self.schema)
+            self._wrapped = wrap_schema(self.schema)
         return self._wrapped
 
     def result(self, value: Any) -> t.CallToolResult:
@@ -206,7 +206,7 @@ def _permits_none(annotation: Any) -> bool:
 _PERMITTING_NONE = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolResult)
 
 
-def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+def wrap_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of `{"result": …}` around what `schema` describes; its references are adjusted."""
     root = {name: schema[name] for name in ("$schema", "$defs", "definitions") if name in schema}
     inner = {name: value for name, value in schema.items() if name not in root}

@@ -1,0 +1,29 @@
+"""A host with two servers, offered as one over HTTP: `python host_program.py PORT FOLDER`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from tests.interop.places import ours
+from wharfinger.host import Host
+
+FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
+
+
+async def main(port: int, folder: str) -> None:
+    servers = {
+        "features": [sys.executable, str(FEATURE_SERVER), "stdio"],
+        "papers": [*ours(), "serve", "--stdio", folder],
+    }
+    async with Host(servers) as host:
+        await host.ready(60)
+        config = uvicorn.Config(host.as_server("all").asgi(), host="127.0.0.1", port=port, log_level="warning")
+        await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,77 @@
+"""Agents use all servers of a host as one: OpenAI Agents, Pydantic AI and LangChain, with a scripted model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.interop import model
+from tests.interop.frameworks import FRAMEWORKS, Framework
+from tests.interop.places import ROOT, free_port, printed, running
+from tests.interop.test_agents import PATIENCE, POEM, Calls
+
+pytestmark = pytest.mark.timeout(PATIENCE + 30)
+
+AMBER = {"ship": "amber"}
+RUNS: dict[str, Calls] = {
+    "works": [
+        ("features_berth", {"ship": "amber", "draught": 3.5}),
+        ("features_count", AMBER),
+        ("papers_read_resource", {"uri": "file:///papers/poem.txt"}),
+    ],
+    "refused": [("features_refuse", AMBER), ("features_count", AMBER)],
+}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What an agent's program is told: where the model is, and where the host."""
+    papers = tmp_path_factory.mktemp("host") / "papers"
+    papers.mkdir()
+    (papers / "poem.txt").write_text(POEM)
+    port = free_port()
+    program = [sys.executable, "-m", "tests.interop.host_program", str(port), str(papers)]
+    visit = {"read": "harbour://quay", "read_name": "quay", "runs": RUNS, "url": f"http://127.0.0.1:{port}/mcp"}
+    command = ["env", "-C", str(ROOT), *program]
+    with running(command, port, tmp_path_factory.mktemp("logs") / "host"), model.answering() as url:
+        yield {"model": url, "servers": {"host": visit}}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[one for one in FRAMEWORKS if one.program in ("openai_agents", "pydantic_ai", "langchain")],
+    ids=lambda one: one.program,
+)
+def seen(request: pytest.FixtureRequest, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a framework saw at the host."""
+    framework: Framework = request.param
+    found: dict[str, Any] = printed(framework.command(), asked, PATIENCE)["host"]
+    assert "failed" not in found, found["failed"]
+    for words in found["runs"].values():
+        assert isinstance(words, str), words["failed"]
+    return found
+
+
+def test_tools_of_both_servers_are_listed_and_called(seen: dict[str, Any]) -> None:
+    names = {name.removeprefix("ours_") for name in seen["tools"]}
+    assert {"features_berth", "features_count", "papers_read_resource", "papers_search"} <= names
+    berth, count, poem = json.loads(seen["runs"]["works"])
+    assert "north" in berth and "4.5" in berth
+    assert "5" in count
+    assert POEM.strip() in poem
+
+
+def test_resources_of_both_servers_are_listed_and_read(seen: dict[str, Any]) -> None:
+    assert any("quay" in name for name in seen["resources"])
+    assert any(name.endswith("poem.txt") for name in seen["resources"])
+    assert seen["read"] == "the north quay"
+
+
+def test_an_agent_goes_on_after_an_error(seen: dict[str, Any]) -> None:
+    error, count = json.loads(seen["runs"]["refused"])
+    assert "amber is not expected" in error
+    assert "5" in count
