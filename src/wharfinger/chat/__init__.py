@@ -1,0 +1,1 @@
+"""A chat with a model that uses the resources, tools and prompts of MCP servers, for the terminal."""

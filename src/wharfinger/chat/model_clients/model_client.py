@@ -1,0 +1,322 @@
+"""Asks a model over HTTP and reads its streamed answer: time limits, retries, bounds, and errors without the key."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+
+from wharfinger.chat.model_clients.anthropic_messages import AnthropicAnswerReader, anthropic_body, anthropic_headers
+from wharfinger.chat.model_clients.choosing import ModelChoice
+from wharfinger.chat.model_clients.model_errors import ModelError, ModelNotAuthorized, ModelUnreachable
+from wharfinger.chat.model_clients.ollama_chat import OllamaAnswerReader, ollama_body, ollama_headers
+from wharfinger.chat.model_clients.openai_chat import OpenAIAnswerReader, error_text, openai_body, openai_headers
+from wharfinger.chat.model_clients.streamed_answer import AnswerReader, AnswerRequest, ModelAnswer
+from wharfinger.content.redaction import redacted, redacted_text
+from wharfinger.content.text import printable
+from wharfinger.net import proxy_for
+from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+__all__ = ["ModelClient"]
+
+SILENCE_SECONDS = 120.0
+"""How long an endpoint may be silent, before its answer and between two pieces of it. A local model loads first."""
+CONNECT_SECONDS = 15.0
+ANSWER_SECONDS = 3600.0
+"""The longest answer, also if it never pauses."""
+ATTEMPTS = 5
+"""Requests for one answer that an overloaded endpoint may refuse."""
+RETRY_STATUSES = frozenset((429, 502, 503, 504, 529))
+"""HTTP statuses of an endpoint that is over a limit, or not available for the moment; 529 is Anthropic's."""
+FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 60.0
+"""The wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask for."""
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Bytes of one stream, whose text is only a small part."""
+MAX_ERROR_BYTES = 64 * 1024
+OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "stop", "stop_sequences")
+"""Members of a request that it is sent without if the endpoint refuses them by name."""
+
+
+class Api(NamedTuple):
+    """How one API is asked: the path below the base URL, and the functions that write requests and read answers."""
+
+    path: str
+    headers: Callable[[ModelChoice], dict[str, str]]
+    body: Callable[[ModelChoice, AnswerRequest, frozenset[str]], dict[str, Any]]
+    reader: Callable[[], AnswerReader]
+    key_variable: str
+
+
+APIS = {
+    "openai": Api("/chat/completions", openai_headers, openai_body, OpenAIAnswerReader, "OPENAI_API_KEY"),
+    "anthropic": Api("/v1/messages", anthropic_headers, anthropic_body, AnthropicAnswerReader, "ANTHROPIC_API_KEY"),
+    "ollama": Api("/api/chat", ollama_headers, ollama_body, OllamaAnswerReader, "OLLAMA_API_KEY"),
+}
+
+
+class ModelClient:
+    """A client of one model. `async with` closes its connections.
+
+    `silence` is the seconds that the endpoint may say nothing. `on_wait` is called before a retry with the seconds to
+    wait and the reason.
+    """
+
+    def __init__(
+        self,
+        choice: ModelChoice,
+        *,
+        silence: float = SILENCE_SECONDS,
+        on_wait: Callable[[float, str], object] | None = None,
+    ) -> None:
+        self.choice = choice
+        self._api = APIS[choice.api]
+        self._silence = silence
+        self._on_wait = on_wait
+        self._omit: frozenset[str] = frozenset()
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def answer(self, request: AnswerRequest, on_text: Callable[[str], object] | None = None) -> ModelAnswer:
+        """Ask the model. `on_text` is called with each piece of text as it arrives; the answer has all of it.
+
+        Cancelling closes the connection, at which endpoints stop generating.
+
+        Raises:
+            ModelUnreachable: the endpoint cannot be reached, is overloaded, or was silent for too long.
+            ModelNotAuthorized: it refused the key.
+            ModelError: it refused the request, or its answer is not that of its API.
+        """
+        reader = self._api.reader()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), aclosing(self._pieces(request)) as pieces:
+                async for piece in pieces:
+                    text = reader.feed(piece)
+                    if text and on_text is not None:
+                        on_text(text)
+            return reader.finish()
+        except TimeoutError:
+            raise ModelUnreachable(f"The answer of {self._place} took more than {ANSWER_SECONDS / 60:g} min.") from None
+        except ModelError as error:
+            raise type(error)(self._without_key(str(error))).with_traceback(error.__traceback__) from None
+
+    @property
+    def _place(self) -> str:
+        """The endpoint for messages."""
+        return redacted(self.choice.base_url)
+
+    def _without_key(self, text: str) -> str:
+        """Return a message without the key, which an endpoint may repeat, and on one line."""
+        if self.choice.key:
+            text = text.replace(self.choice.key, "***")
+        return redacted_text(printable(text, 1000))
+
+    async def _pieces(self, request: AnswerRequest) -> AsyncGenerator[bytes]:
+        """Send the request, and yield each event or line of the answer."""
+        import aiohttp
+
+        response = await self._request(request)
+        try:
+            decode = make_decoder(response.headers.get("Content-Type", ""))
+            size = 0
+            while True:
+                async with asyncio.timeout(self._silence):
+                    chunk = await response.content.readany()
+                if not chunk:
+                    break
+                size += len(chunk)
+                if size > MAX_ANSWER_BYTES:
+                    raise ModelError(f"The stream of {self._place} has more than {MAX_ANSWER_BYTES:,} bytes.")
+                for piece in decode(chunk):
+                    yield piece
+            for piece in decode(b""):
+                yield piece
+        except TimeoutError:
+            raise self._silent() from None
+        except EventTooLarge:
+            raise ModelError(f"{self._place} sent an event larger than {MAX_EVENT_BYTES:,} bytes.") from None
+        except (aiohttp.ClientError, OSError):
+            raise ModelUnreachable(f"{self._place} closed the connection in the middle of the answer.") from None
+        finally:
+            response.close()  # not `release`: an unread answer would be read to its end
+
+    async def _request(self, request: AnswerRequest) -> ClientResponse:
+        """Send the request until the endpoint accepts it. Returns the open answer."""
+        attempt = 0
+        while True:
+            body = self._api.body(self.choice, request, self._omit)
+            response = await self._post(msgspec.json.encode(body))
+            if response.status == 200:
+                return response
+            status, wait = response.status, seconds_to_wait(response.headers.get("Retry-After", ""), time.time())
+            text = await self._error_text(response)
+            refused = next((name for name in OPTIONAL_MEMBERS if name in body and name in text), None)
+            if status in (400, 422) and refused is not None:
+                self._omit |= {refused}
+                continue
+            attempt += 1
+            if status not in RETRY_STATUSES or attempt >= ATTEMPTS or (wait or 0) > MAX_DELAY_SECONDS:
+                raise self._refusal(status, text, wait)
+            delay = FIRST_DELAY_SECONDS * 2 ** (attempt - 1) * (0.5 + random.random() / 2)  # noqa: S311
+            delay = delay if wait is None else wait
+            if self._on_wait is not None:
+                self._on_wait(delay, f"HTTP {status}")
+            await asyncio.sleep(delay)
+
+    async def _post(self, body: bytes) -> ClientResponse:
+        import aiohttp
+        from yarl import URL
+
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            self._session = aiohttp.ClientSession(
+                timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+            )
+        url = URL(self.choice.base_url + self._api.path)
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/x-ndjson, application/json",
+            "Accept-Encoding": "identity",  # decompressing would be unbounded work
+            **self._api.headers(self.choice),
+        }
+        try:
+            async with asyncio.timeout(self._silence):
+                return await self._session.post(
+                    url,
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,  # another host would get the key
+                    proxy=proxy_for(url.scheme, url.host or ""),
+                )
+        except aiohttp.ConnectionTimeoutError:
+            raise ModelUnreachable(f"Cannot connect to {self._place} within {CONNECT_SECONDS:g} s.") from None
+        except TimeoutError:
+            raise self._silent() from None
+        except aiohttp.ClientSSLError as error:
+            raise ModelUnreachable(
+                self._without_key(f"Cannot connect to {self._place}: TLS failed ({error}).")
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            raise self._unreachable(error.os_error.strerror or str(error.os_error)) from None
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            raise ModelUnreachable(
+                self._without_key(f"The request to {self._place} failed: {str(error) or type(error).__name__}.")
+            ) from None
+
+    async def _error_text(self, response: ClientResponse) -> str:
+        """Return the endpoint's own words for an error."""
+        import aiohttp
+
+        body = b""
+        with suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while len(body) < MAX_ERROR_BYTES and (chunk := await response.content.readany()):
+                    body += chunk
+        response.close()
+        try:
+            return error_text(msgspec.json.decode(body[:MAX_ERROR_BYTES], type=dict[str, Any]))
+        except (msgspec.MsgspecError, RecursionError):
+            text = " ".join(body[:300].decode("utf-8", "replace").split())
+            return "a web page" if text.startswith("<") else text.rstrip(".") or "no message"
+
+    def _silent(self) -> ModelUnreachable:
+        return ModelUnreachable(
+            f"{self._place} was silent for {self._silence:g} s. Give it more time with --model-timeout SECONDS."
+        )
+
+    def _unreachable(self, reason: str) -> ModelUnreachable:
+        advice = {
+            "ollama": "Start it with `ollama serve`, or set OLLAMA_HOST to its address.",
+            "openai": "Check OPENAI_BASE_URL and the network.",
+            "anthropic": "Check ANTHROPIC_BASE_URL and the network.",
+        }[self.choice.api]
+        return ModelUnreachable(self._without_key(f"Cannot connect to {self._place}: {reason}. {advice}"))
+
+    def _refusal(self, status: int, text: str, wait: float | None) -> ModelError:
+        """Return the error for a refused request, with what to change."""
+        kind, advice = ModelError, ""
+        name = self.choice.name
+        too_long = any(word in text.lower() for word in ("context length", "context window", "too long", "too large"))
+        if status in (401, 403):
+            kind, advice = ModelNotAuthorized, f" Check {self._api.key_variable}."
+        elif status == 404:
+            pull = f" Get it with `ollama pull {name}`." if self.choice.api == "ollama" else ""
+            advice = pull or " Check the name of the model, and the address of the endpoint."
+        elif status in RETRY_STATUSES:
+            kind = ModelUnreachable
+            advice = f" It asks to wait {wait:,.0f} s." if wait else " Ask again in a minute."
+        elif status == 413 or too_long:
+            advice = " Forget the conversation with /clear, or send less with --budget TOKENS."
+        elif 300 <= status < 400:
+            advice = " It redirects, which is not followed: set the address that it redirects to."
+        elif "tool" in text.lower() and "support" in text.lower():
+            advice = " Choose a model that can call tools, or give --no-tools."
+        return kind(self._without_key(f"{self._place} refused the request for {name} (HTTP {status}: {text}).{advice}"))
+
+
+def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
+    """Return a function that takes chunks of a stream, b"" at its end, and returns the events or lines they complete.
+
+    A stream is of events if its type says so, else of lines. It raises EventTooLarge.
+    """
+    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        decoder = EventDecoder(MAX_EVENT_BYTES)
+        # Endpoints that end the stream without an empty line lose no event.
+        return lambda chunk: [event.data for event in decoder.feed(chunk or b"\n\n")]
+    pending: list[bytes] = []
+    size = 0
+
+    def add(part: bytes) -> None:
+        nonlocal size
+        pending.append(part)
+        size += len(part)
+        if size > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"a line is larger than {MAX_EVENT_BYTES} bytes")
+
+    def lines(chunk: bytes) -> list[bytes]:
+        nonlocal size
+        *ends, rest = (chunk or b"\n").split(b"\n")
+        found: list[bytes] = []
+        for end in ends:
+            add(end)
+            found.append(b"".join(pending).strip())
+            pending.clear()
+            size = 0
+        add(rest)
+        return [line for line in found if line]
+
+    return lines
+
+
+def seconds_to_wait(text: str, now: float) -> float | None:
+    """Return the seconds of a `Retry-After` header, a number or a date (RFC 9110 §10.2.3); None if it has none."""
+    text = text.strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 12:
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now) if text else None
+    except (ValueError, OverflowError):
+        return None

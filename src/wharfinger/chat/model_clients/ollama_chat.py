@@ -1,0 +1,131 @@
+"""Ollama's own chat API: https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.chat.model_clients.choosing import ModelChoice
+from wharfinger.chat.model_clients.message_parts import base64_text, block_text, blocks_of, picture_of, result_parts
+from wharfinger.chat.model_clients.model_errors import ModelError
+from wharfinger.chat.model_clients.openai_chat import error_text, openai_headers
+from wharfinger.chat.model_clients.streamed_answer import (
+    AnswerRequest,
+    ModelAnswer,
+    ToolCallPieces,
+    Usage,
+    as_list,
+    as_number,
+    as_object,
+    as_text,
+    decode_object,
+)
+
+__all__ = ["OllamaAnswerReader", "ollama_body", "ollama_headers"]
+
+STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
+DEFAULT_WINDOW, MAX_WINDOW = 4096, 65_536
+"""Tokens of the window that Ollama gives a model by default, and of the largest that is asked for."""
+ANSWER_TOKENS = 1024
+"""Tokens of the window that are kept free for the answer."""
+CHARACTERS_PER_TOKEN = 3
+"""A cautious estimate, since Ollama cuts a longer conversation at its beginning without an error."""
+
+ollama_headers = openai_headers
+"""A server behind a proxy, and Ollama's own in the cloud, take the key of OLLAMA_API_KEY."""
+
+
+def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the body of a request, without the members in `omit`. Asks for a window in which the conversation fits."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+    names: dict[str, str] = {}
+    for message in request.messages:
+        messages += write_message(message, names)
+    options: dict[str, Any] = {}
+    if request.max_tokens is not None:
+        options["num_predict"] = request.max_tokens
+    if request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.stop_sequences:
+        options["stop"] = request.stop_sequences
+    characters = sum(len(message["content"]) for message in messages) + len(msgspec.json.encode(request.tools))
+    tokens = characters // CHARACTERS_PER_TOKEN + ANSWER_TOKENS
+    if tokens > DEFAULT_WINDOW:  # a power of two, because the model is loaded again for another window
+        options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW)
+    body: dict[str, Any] = {"model": choice.name, "messages": messages, "stream": True, "options": options}
+    if request.tools:
+        body["tools"] = request.tools
+    return {name: value for name, value in body.items() if name not in omit}
+
+
+def write_message(message: t.SamplingMessage, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Write one message. `names` has the tools by the ids of their calls: a result names the tool that it is from."""
+    texts: list[str] = []
+    pictures: list[str] = []
+    calls: list[dict[str, Any]] = []
+    written: list[dict[str, Any]] = []
+    for block in blocks_of(message):
+        if isinstance(block, t.ToolUseContent):
+            names[block.id] = block.name
+            calls.append({"function": {"name": block.name, "arguments": block.input}})
+        elif isinstance(block, t.ToolResultContent):
+            text, found = result_parts(block)
+            text = f"Error: {text}" if block.is_error is True else text or "(no content)"
+            written.append({"role": "tool", "tool_name": names.get(block.tool_use_id, ""), "content": text})
+            pictures += [base64_text(picture.data) for picture in found]
+        elif (picture := picture_of(block)) is not None:
+            pictures.append(base64_text(picture.data))
+        else:
+            texts.append(block_text(block))
+    if texts or calls or pictures:
+        content = "\n\n".join(texts) or ("Pictures in the results:" if pictures else "")
+        more: dict[str, Any] = {
+            **({"tool_calls": calls} if calls else {}),
+            **({"images": pictures} if pictures else {}),
+        }
+        written.append({"role": message.role, "content": content, **more})
+    return written
+
+
+class OllamaAnswerReader:
+    """Reads the lines of a streamed answer. A tool call comes whole, in one line."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._calls = ToolCallPieces()
+        self._found = 0
+        self._reason = ""
+        self._usage = Usage()
+        self._model = ""
+        self._done = False
+
+    def feed(self, data: bytes) -> str:
+        """Read one line. Returns the text that it adds; raises ModelError."""
+        line = decode_object(data)
+        if line.get("error"):
+            raise ModelError(f"The endpoint reports an error: {error_text(line)}.")
+        self._model = as_text(line.get("model")) or self._model
+        message = as_object(line.get("message"))
+        added = as_text(message.get("content"))
+        self._calls.count(added)
+        self._text.append(added)
+        for call in as_list(message.get("tool_calls")):
+            function = as_object(as_object(call).get("function"))
+            arguments = msgspec.json.encode(function.get("arguments") or {}).decode()
+            self._calls.add(self._found, as_text(as_object(call).get("id")), as_text(function.get("name")), arguments)
+            self._found += 1
+        if line.get("done") is True:
+            self._done = True
+            self._reason = as_text(line.get("done_reason"))
+            self._usage = Usage(as_number(line.get("prompt_eval_count")), as_number(line.get("eval_count")))
+        return added
+
+    def finish(self) -> ModelAnswer:
+        """Return the answer. Raises ModelError if the stream ended before it did."""
+        if not self._done:
+            raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
+        calls, invalid = self._calls.finish()
+        reason = "toolUse" if calls else STOP_REASONS.get(self._reason, self._reason or "endTurn")
+        return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)

@@ -1,0 +1,168 @@
+"""The answer of a model, and how its streamed pieces are put together, within bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.chat.model_clients.model_errors import ModelError
+
+__all__ = [
+    "AnswerReader",
+    "AnswerRequest",
+    "ModelAnswer",
+    "ToolCallPieces",
+    "Usage",
+    "as_list",
+    "as_number",
+    "as_object",
+    "as_text",
+    "decode_object",
+]
+
+MAX_ANSWER_CHARACTERS = 4_000_000
+"""Characters of one answer, text and arguments of tools together."""
+MAX_TOOL_CALLS = 64
+"""Tool calls in one answer."""
+
+
+class Usage(msgspec.Struct):
+    """Tokens that the endpoint counted: `input` of requests, of which `cached` were in its cache, `output` of answers.
+
+    All are 0 for an endpoint that does not report them.
+    """
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+    def add(self, other: Usage) -> None:
+        """Add the tokens of another request."""
+        self.input += other.input
+        self.output += other.output
+        self.cached += other.cached
+
+
+class ModelAnswer(msgspec.Struct):
+    """One answer of a model: its text, its tool calls, why it stopped, and the tokens.
+
+    `stop_reason` is one of MCP's: endTurn, stopSequence, maxTokens, toolUse, or the API's own word. `invalid` has, by
+    the id of a tool call, why its arguments cannot be used: the model did not write a JSON object.
+    """
+
+    text: str
+    calls: list[t.ToolUseContent]
+    stop_reason: str
+    usage: Usage
+    model: str = ""
+    invalid: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+    @property
+    def content(self) -> list[t.SamplingContent]:
+        """The text and the calls as blocks of a message."""
+        text: list[t.SamplingContent] = [t.TextContent(text=self.text)] if self.text else []
+        return [*text, *self.calls]
+
+
+class AnswerRequest(msgspec.Struct, kw_only=True):
+    """What is asked: the messages, the system prompt, the tools as the API defines them, and the bound of the answer.
+
+    Without `max_tokens` the bound is that of the endpoint.
+    """
+
+    messages: list[t.SamplingMessage]
+    system: str = ""
+    tools: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
+    max_tokens: int | None = None
+    temperature: float | None = None
+    stop_sequences: list[str] = msgspec.field(default_factory=list[str])
+
+
+class AnswerReader(Protocol):
+    """Reads the pieces of one streamed answer."""
+
+    def feed(self, data: bytes) -> str:
+        """Read one piece, which is JSON. Returns the text that it adds, which may be empty; raises ModelError."""
+        ...
+
+    def finish(self) -> ModelAnswer:
+        """Return the whole answer. Raises ModelError if it is not complete."""
+        ...
+
+
+class ToolCallPieces:
+    """Puts tool calls together whose arguments come as pieces of JSON text, within the bounds of one answer."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        self._size = 0
+
+    def count(self, text: str) -> None:
+        """Count text of the answer. Raises ModelError if the answer is over the limit."""
+        self._size += len(text)
+        if self._size > MAX_ANSWER_CHARACTERS:
+            raise ModelError(f"The model's answer has more than {MAX_ANSWER_CHARACTERS:,} characters.")
+
+    def add(self, index: int, id: str, name: str, arguments: str) -> None:
+        """Add a piece to the call number `index`; id and name come with its first piece only."""
+        self.count(id + name + arguments)
+        if index not in self._calls:
+            if len(self._calls) >= MAX_TOOL_CALLS:
+                raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")
+            self._calls[index] = (id, name, [])
+        known_id, known_name, pieces = self._calls[index]
+        self._calls[index] = (known_id or id, known_name or name, pieces)
+        pieces.append(arguments)
+
+    def finish(self) -> tuple[list[t.ToolUseContent], dict[str, str]]:
+        """Return the calls in order, and by id why the arguments of one cannot be used."""
+        calls: list[t.ToolUseContent] = []
+        invalid: dict[str, str] = {}
+        used: set[str] = set()
+        for index, (given, name, pieces) in sorted(self._calls.items()):
+            id = given if given and given not in used else f"call_{index}_{len(used)}"
+            used.add(id)
+            text = "".join(pieces)
+            try:
+                arguments = msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+            except (msgspec.MsgspecError, RecursionError):
+                arguments = {}
+                invalid[id] = "The arguments are not a JSON object: send the call again with a valid one."
+            calls.append(t.ToolUseContent(id=id, name=name, input=arguments))
+        return calls, invalid
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode one piece of a stream.
+
+    Raises:
+        ModelError: it is not a JSON object.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        raise ModelError(
+            "The endpoint's answer is not the JSON of its API: check that the address is that of the API."
+        ) from None
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a value of JSON if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a value of JSON if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    """Return a value of JSON if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_number(value: Any) -> int:
+    """Return a value of JSON if it is a whole number of at least 0, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -1,0 +1,246 @@
+"""A model's endpoint on this machine that answers what a test has written, in the form of any of the three APIs.
+
+It streams a piece at a time, so that a test sees what is shown before the answer ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+__all__ = ["Call", "Endpoint", "Hold", "Raw", "Refuse", "endpoint"]
+
+WAIT = 20.0
+
+
+@dataclass
+class Call:
+    """The model calls a tool; `text` is its arguments as the model wrote them, if they are no JSON object."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    id: str = "call-1"
+    text: str | None = None
+
+    @property
+    def json(self) -> str:
+        return json.dumps(self.arguments) if self.text is None else self.text
+
+
+@dataclass
+class Hold:
+    """The endpoint sends nothing more until the test calls `release`; `reached` is set when it is here."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    event: threading.Event = field(default_factory=threading.Event)
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set if the client closed the connection meanwhile."""
+
+    def release(self) -> None:
+        self.event.set()
+
+
+@dataclass
+class Raw:
+    """Bytes of the stream as they are."""
+
+    data: bytes
+
+
+@dataclass
+class Refuse:
+    """An answer with another status."""
+
+    status: int
+    message: str = "no"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Step = str | Call | Hold | Raw | Refuse
+
+
+class Endpoint:
+    """`script` has one list of steps for each request, in order; `requests` are the bodies that came."""
+
+    def __init__(self, api: str) -> None:
+        self.api = api
+        self.script: list[list[Step]] = []
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.url = ""
+
+    def answer(self, *steps: Step) -> None:
+        """Answer the next request with these steps."""
+        self.script.append(list(steps))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead a program here."""
+        return {
+            "openai": {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-test-0123456789abcdef"},
+            "anthropic": {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"},
+            "ollama": {"OLLAMA_HOST": self.url},
+        }[self.api] | {"WHARFINGER_MODEL": self.model}
+
+    @property
+    def model(self) -> str:
+        return f"{self.api}/scripted-1"
+
+    @property
+    def path(self) -> str:
+        return {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}[self.api]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        assert request.path == self.path
+        self.times.append(asyncio.get_running_loop().time())
+        self.requests.append(await request.json())
+        self.headers.append(dict(request.headers))
+        steps = self.script.pop(0) if self.script else ["The script has ended."]
+        if steps and isinstance(steps[0], Refuse):
+            return web.json_response(self.error(steps[0].message), status=steps[0].status, headers=steps[0].headers)
+        kind = "application/x-ndjson" if self.api == "ollama" else "text/event-stream"
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        for piece in self.pieces(steps):
+            if isinstance(piece, Hold):
+                piece.reached.set()
+                try:
+                    await asyncio.get_running_loop().run_in_executor(None, piece.event.wait, WAIT)
+                except asyncio.CancelledError:
+                    piece.gone.set()
+                    piece.release()
+                    raise
+            else:
+                await response.write(piece)
+        return response
+
+    def error(self, message: str) -> Any:
+        if self.api == "openai":
+            return {"error": {"message": message, "type": "invalid_request_error", "code": None}}
+        return {"error": message} if self.api == "ollama" else {"type": "error", "error": {"message": message}}
+
+    def pieces(self, steps: list[Step]) -> Iterator[bytes | Hold]:
+        """The bytes of a stream, as each API's reference describes them."""
+        return {"openai": openai, "anthropic": anthropic, "ollama": ollama}[self.api](steps)
+
+    @property
+    def last_texts(self) -> str:
+        """Everything that the last request sent, as text."""
+        return json.dumps(self.requests[-1], ensure_ascii=False)
+
+
+def event(data: object, name: str = "") -> bytes:
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(data)}\n\n".encode()
+
+
+def openai(steps: list[Step]) -> Iterator[bytes | Hold]:
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return event({"id": "c1", "object": "chat.completion.chunk", "model": "scripted-1", "choices": [choice]})
+
+    yield chunk({"role": "assistant", "content": ""})
+    calls = 0
+    for step in steps:
+        if isinstance(step, Hold):
+            yield step
+        elif isinstance(step, Raw):
+            yield step.data
+        elif isinstance(step, Call):
+            function = {"name": step.name, "arguments": ""}
+            yield chunk({"tool_calls": [{"index": calls, "id": step.id, "type": "function", "function": function}]})
+            for place in range(0, len(step.json), 5):
+                piece = {"arguments": step.json[place : place + 5]}
+                yield chunk({"tool_calls": [{"index": calls, "function": piece}]})
+            calls += 1
+        elif isinstance(step, str):
+            yield chunk({"content": step})
+    yield chunk({}, "tool_calls" if calls else "stop")
+    yield event({"choices": [], "model": "scripted-1", "usage": {"prompt_tokens": 100, "completion_tokens": 7}})
+    yield b"data: [DONE]\n\n"
+
+
+def anthropic(steps: list[Step]) -> Iterator[bytes | Hold]:
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "scripted-1", "content": [],
+               "usage": {"input_tokens": 100, "output_tokens": 1}}  # fmt: skip
+    yield event({"type": "message_start", "message": message}, "message_start")
+    yield event({"type": "ping"}, "ping")
+    index, calls = 0, 0
+    for step in steps:
+        if isinstance(step, Hold):
+            yield step
+            continue
+        if isinstance(step, Raw):
+            yield step.data
+            continue
+        if isinstance(step, Call):
+            block: dict[str, Any] = {"type": "tool_use", "id": step.id, "name": step.name, "input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": step.json[place : place + 5]}
+                      for place in range(0, len(step.json), 5)]  # fmt: skip
+            calls += 1
+        else:
+            assert isinstance(step, str)
+            block = {"type": "text", "text": ""}
+            deltas = [{"type": "text_delta", "text": step}]
+        yield event({"type": "content_block_start", "index": index, "content_block": block}, "content_block_start")
+        for delta in deltas:
+            yield event({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
+        yield event({"type": "content_block_stop", "index": index}, "content_block_stop")
+        index += 1
+    delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    yield event({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}}, "message_delta")
+    yield event({"type": "message_stop"}, "message_stop")
+
+
+def ollama(steps: list[Step]) -> Iterator[bytes | Hold]:
+    def line(message: dict[str, Any], **more: Any) -> bytes:
+        whole = {"model": "scripted-1", "message": {"role": "assistant", "content": "", **message}, "done": False}
+        return json.dumps({**whole, **more}).encode() + b"\n"
+
+    for step in steps:
+        if isinstance(step, Hold):
+            yield step
+        elif isinstance(step, Raw):
+            yield step.data
+        elif isinstance(step, Call):
+            yield line({"tool_calls": [{"function": {"name": step.name, "arguments": step.arguments}}]})
+        elif isinstance(step, str):
+            yield line({"content": step})
+    yield line({}, done=True, done_reason="stop", prompt_eval_count=100, eval_count=7)
+
+
+@contextmanager
+def endpoint(api: str) -> Iterator[Endpoint]:
+    """Run an endpoint in a thread of its own."""
+    served = Endpoint(api)
+    loop = asyncio.new_event_loop()
+    started: threading.Event = threading.Event()
+
+    async def serve() -> None:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", served.handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        started.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    stop = asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    assert started.wait(WAIT)
+    yield served
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(WAIT)
+    loop.close()
