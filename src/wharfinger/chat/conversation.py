@@ -1,0 +1,84 @@
+"""A conversation with a model: its messages, the resources in it, and its tokens; always valid for every API.
+
+Every tool call has its result in the next message, also after Ctrl-C in the middle (APIs refuse it otherwise), and the
+first message is a question of the user, also after old ones were dropped.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.chat.model_clients.message_parts import blocks_of
+from wharfinger.chat.model_clients.streamed_answer import Usage
+from wharfinger.content.text import printable
+
+__all__ = ["STOPPED", "Conversation"]
+
+STOPPED = "The user stopped this call; it may or may not have had an effect."
+"""The result of a tool call that was stopped."""
+TITLE_CHARACTERS = 80
+
+
+class Conversation(msgspec.Struct):
+    """The messages so far, oldest first. `versions` has, by URI, the version of each resource whose text is in them."""
+
+    messages: list[t.SamplingMessage] = msgspec.field(default_factory=list[t.SamplingMessage])
+    versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    usage: Usage = msgspec.field(default_factory=Usage)
+    model: str = ""
+    started: float = msgspec.field(default_factory=time.time)
+    """Unix time in seconds."""
+    title: str = ""
+    """The beginning of the first question."""
+    format: int = 1
+    """The version of the stored form."""
+
+    def ask(self, question: str, context: list[t.SamplingContent]) -> None:
+        """Add a question, after the resources that belong to it."""
+        self.title = self.title or printable(question, TITLE_CHARACTERS)
+        self.messages.append(t.SamplingMessage(role="user", content=[*context, t.TextContent(text=question)]))
+
+    def add_answer(self, content: list[t.SamplingContent]) -> None:
+        """Add an answer of the model; one without content is left out, which APIs refuse."""
+        if content:
+            self.messages.append(t.SamplingMessage(role="assistant", content=content))
+
+    def add_results(self, results: list[t.ToolResultContent]) -> None:
+        """Add the results of the tool calls in the last answer."""
+        self.messages.append(t.SamplingMessage(role="user", content=[*results]))
+
+    def repair(self) -> None:
+        """Give a result to each tool call at the end that has none, because it was stopped."""
+        if not self.messages or self.messages[-1].role != "assistant":
+            return
+        open_calls = [block for block in blocks_of(self.messages[-1]) if isinstance(block, t.ToolUseContent)]
+        if open_calls:
+            self.add_results([stopped_result(call.id) for call in open_calls])
+
+    def clear(self) -> None:
+        """Forget the messages; the tokens were used and still count."""
+        self.messages.clear()
+        self.versions.clear()
+        self.title = ""
+
+    def drop_oldest(self) -> list[t.SamplingMessage]:
+        """Drop the oldest question with its answer, and return them; empty if there is only one question left."""
+        for place, message in enumerate(self.messages):
+            if place and is_question(message):
+                dropped, self.messages[:place] = self.messages[:place], []
+                self.versions.clear()  # resources that were in them have to be sent again
+                return dropped
+        return []
+
+
+def is_question(message: t.SamplingMessage) -> bool:
+    """Return whether a message is a question of the user, rather than results of tools."""
+    return message.role == "user" and not any(isinstance(b, t.ToolResultContent) for b in blocks_of(message))
+
+
+def stopped_result(id: str) -> t.ToolResultContent:
+    """Return the result of a tool call that was stopped."""
+    return t.ToolResultContent(tool_use_id=id, content=[t.TextContent(text=STOPPED)], is_error=True)

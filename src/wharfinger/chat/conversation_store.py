@@ -1,0 +1,133 @@
+"""Stores conversations in files that only their owner may read, at most 100 of at most 16 MiB."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from pathlib import Path
+
+import msgspec
+
+from wharfinger.chat.conversation import Conversation
+from wharfinger.errors import StoreUnusable
+
+__all__ = ["ConversationStore", "state_folder"]
+
+MAX_CONVERSATIONS = 100
+"""Conversations that are kept; the oldest are deleted."""
+MAX_CONVERSATION_BYTES = 16 * 1024 * 1024
+"""The maximum size of one; its oldest questions are dropped."""
+
+
+class ConversationStore:
+    """The conversations of one person, in one folder, a file each."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or state_folder() / "chat"
+        self._file: Path | None = None
+
+    def last(self) -> Conversation | None:
+        """Return the conversation that was saved last, which `save` then replaces; None if there is none.
+
+        Raises:
+            StoreUnusable: it cannot be read.
+        """
+        files = self._files()
+        if not files:
+            return None
+        self._check()
+        try:
+            with files[-1].open("rb") as file:
+                data = file.read(MAX_CONVERSATION_BYTES + 1)
+        except OSError as error:
+            raise self._unusable(error) from None
+        try:
+            if len(data) > MAX_CONVERSATION_BYTES:
+                raise ValueError(f"it has more than {MAX_CONVERSATION_BYTES} bytes")
+            conversation = msgspec.json.decode(data, type=Conversation)
+        except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
+            raise StoreUnusable(
+                f"The last conversation, {files[-1]}, cannot be read: {error}. Delete the file, or start without -c."
+            ) from None
+        self._file = files[-1]
+        conversation.repair()
+        return conversation
+
+    def save(self, conversation: Conversation) -> None:
+        """Write the conversation, and delete the oldest ones above the limit.
+
+        Raises:
+            StoreUnusable: the folder or the file cannot be written.
+        """
+        data = msgspec.json.encode(conversation)
+        excess = len(data) - MAX_CONVERSATION_BYTES
+        if excess > 0:
+            while excess > 0:
+                dropped = conversation.drop_oldest()
+                if not dropped:
+                    raise StoreUnusable(
+                        f"The conversation is not saved: one question has more than {MAX_CONVERSATION_BYTES} bytes."
+                    )
+                excess -= len(msgspec.json.encode(dropped)) - 1  # with a comma for one of the brackets
+            data = msgspec.json.encode(conversation)
+        if self._file is None:
+            self._file = self.folder / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
+        self._write(self._file, data)
+        for old in self._files()[:-MAX_CONVERSATIONS]:
+            with contextlib.suppress(OSError):
+                old.unlink()
+
+    def forget_file(self) -> None:
+        """Save to a new file from now on."""
+        self._file = None
+
+    def _files(self) -> list[Path]:
+        """Return the files of conversations, the one that was saved last at the end."""
+        try:
+            with os.scandir(self.folder) as entries:
+                found = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.name.endswith(".json")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(error) from None
+        return [self.folder / name for _, name in sorted(found)]
+
+    def _write(self, path: Path, data: bytes) -> None:
+        temporary = self.folder / f".{secrets.token_hex(8)}"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check()
+            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(opened, "wb") as file:
+                    file.write(data)
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _check(self) -> None:
+        """Raise StoreUnusable if others may enter the folder: they could read conversations, or replace them."""
+        if not hasattr(os, "getuid"):
+            return
+        status = self.folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise StoreUnusable(
+                f"Conversations are not stored in {self.folder}, because others may enter it."
+                f" Run: chmod 700 {self.folder}"
+            )
+
+    def _unusable(self, error: OSError) -> StoreUnusable:
+        return StoreUnusable(f"Conversations cannot be stored in {self.folder}: {error.strerror or error}.")
+
+
+def state_folder() -> Path:
+    """Return the folder for the state of this program (XDG Base Directory)."""
+    state_home = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(state_home) if os.path.isabs(state_home) else Path.home() / ".local" / "state"
+    return base / "wharfinger"
