@@ -6,7 +6,7 @@ import math
 import time
 from functools import lru_cache
 
-__all__ = ["iso", "many", "printable", "shown", "size_text"]
+__all__ = ["escape_controls", "iso", "many", "printable", "shown", "size_text"]
 
 
 def size_text(octets: int) -> str:
@@ -44,6 +44,33 @@ def printable(text: str, limit: int = 64) -> str:
     """Return an untrusted text, shortened, with `?` for unprintable characters."""
     short = text if len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
+
+
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Marks that change the direction of text, and so can make a line look like another one."""
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    """Escape control characters and direction marks, except those in `keep`.
+
+    URIs, titles and names come from strangers, who could otherwise rewrite the screen of a terminal.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character
+        if character in keep or not is_control(character)
+        else f"\\x{ord(character):02x}"
+        if ord(character) < 256
+        else f"\\u{ord(character):04x}"
+        for character in text
+    )
+
+
+def is_control(character: str) -> bool:
+    """Return whether a terminal may act on this character instead of showing it."""
+    code = ord(character)
+    return code < 32 or 127 <= code < 160 or character in BIDI or 0xD800 <= code < 0xE000
 
 
 def iso(seconds: float) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from wharfinger.content.text import escape_controls as printable
 from wharfinger.content.text import many as count
 from wharfinger.content.text import size_text as size
 
 __all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
-
-BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Marks that change the direction of text, and so can make a line look like another one."""
-
 
 def duration(seconds: float) -> str:
     """Write a duration: `0.4 ms`, `12 ms`, `1.2 s`."""
@@ -17,29 +14,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     milliseconds = seconds * 1000
     return f"{milliseconds:.1f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Escape control characters and direction marks, except those in `keep`.
-
-    URIs, titles and names come from strangers, who could otherwise rewrite the screen of a terminal.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        character
-        if character in keep or not is_control(character)
-        else f"\\x{ord(character):02x}"
-        if ord(character) < 256
-        else f"\\u{ord(character):04x}"
-        for character in text
-    )
-
-
-def is_control(character: str) -> bool:
-    """Return whether a terminal may act on this character instead of showing it."""
-    code = ord(character)
-    return code < 32 or 127 <= code < 160 or character in BIDI or 0xD800 <= code < 0xE000
 
 
 def slug(*labels: str, fallback: str = "files", limit: int = 40) -> str:
