@@ -8,6 +8,7 @@ from wharfinger.content.text import size_text as size
 
 __all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
 
+
 def duration(seconds: float) -> str:
     """Write a duration: `0.4 ms`, `12 ms`, `1.2 s`."""
     if seconds >= 1:

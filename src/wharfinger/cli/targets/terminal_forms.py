@@ -6,7 +6,8 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +37,11 @@ class TerminalForms:
         self._turn = asyncio.Lock()
         self._rest = b""
 
+    @property
+    def has_terminal(self) -> bool:
+        """Whether there is a terminal to ask at."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
     async def form(self, question: t.ElicitRequestParams) -> dict[str, Any] | str:
         """Ask for the fields of a form one by one, and return the values or `decline`."""
         answers = await self._in_turn(question, self._form)
@@ -45,13 +51,35 @@ class TerminalForms:
         """Show a URL with its host, and return whether the person agreed to open it."""
         return await self._in_turn(question, self._page) is not None
 
+    async def choose(self, lines: Sequence[str], prompt: str, *, lower: bool = True) -> str:
+        """Show lines and return what the person types, in lower case unless `lower` is False.
+
+        Returns an empty string without a terminal, and for Ctrl-D.
+
+        What was typed before the question is dropped: it was not an answer to it.
+        """
+        async with self._turn:
+            if self._before is not None:
+                self._before()
+            if not self.has_terminal:
+                return ""
+            self._rest = b""
+            drop_typed()
+            for line in lines:
+                show(line)
+            try:
+                typed = await self._line(prompt)
+                return typed.lower() if lower else typed
+            except FormDeclined:
+                return ""
+
     async def _in_turn(
         self, question: t.ElicitRequestParams, ask: Callable[[t.ElicitRequestParams], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any] | None:
         async with self._turn:
             if self._before is not None:
                 self._before()
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            if not self.has_terminal:
                 show(
                     f"wharfinger: declined the question {question.message!r} of the server:"
                     " there is no terminal to answer at."
@@ -67,9 +95,9 @@ class TerminalForms:
         url = question.url if isinstance(question.url, str) else ""
         host, secure = host_of(url)
         if not host:
-            show(f"The server asks to open a page with an address that is not http:// or https://: {url}")
+            show(f"{asker(question)} asks to open a page with an address that is not http:// or https://: {url}")
             raise FormDeclined
-        show(f"The server asks to open a page: {question.message}")
+        show(f"{asker(question)} asks to open a page: {question.message}")
         show(f"  Host: {plain_host(host)}{'' if secure else '  (not encrypted)'}")
         show(f"  Page: {url}")
         while True:
@@ -80,7 +108,7 @@ class TerminalForms:
                 raise FormDeclined
 
     async def _form(self, question: t.ElicitRequestParams) -> dict[str, Any]:
-        show(f"The server asks: {question.message}")
+        show(f"{asker(question)} asks: {question.message}")
         schema = question.requested_schema
         fields = {} if schema is UNSET else schema.properties
         required = () if schema is UNSET or schema.required is UNSET else schema.required
@@ -142,6 +170,21 @@ async def typed_bytes() -> bytes:
         return os.read(fd, 4096)
     except OSError:  # the terminal was closed
         return b""
+
+
+def asker(question: t.ElicitRequestParams) -> str:
+    """Return who asks: the name of the server, if there are several."""
+    return str(getattr(question, "server", "")) or "The server"
+
+
+def drop_typed() -> None:
+    """Drop what was typed and not read yet."""
+    try:
+        import termios
+    except ImportError:  # on Windows
+        return
+    with suppress(termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def settle(waiting: asyncio.Future[Any], value: object) -> None:

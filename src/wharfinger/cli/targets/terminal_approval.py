@@ -1,0 +1,150 @@
+"""Asks at the terminal whether a tool may run, and whether a server may ask the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.cli.targets.terminal_forms import TerminalForms
+from wharfinger.content.redaction import redacted_text
+
+if TYPE_CHECKING:
+    from wharfinger.host import Approval
+    from wharfinger.host.questions import SamplingReview
+
+__all__ = ["SamplingApproval", "TerminalApproval"]
+
+ARGUMENT_CHARACTERS = 4_000
+"""Characters of the arguments that are shown."""
+ANSWERS: dict[str, bool | Literal["always", "never"]] = {
+    "y": True,
+    "yes": True,
+    "n": False,
+    "no": False,
+    "a": "always",
+    "always": "always",
+    "never": "never",
+}
+PROMPT = "Run it? y(es), n(o), a(lways), never> "
+
+
+class TerminalApproval:
+    """Approves tool calls. With `mode` "ask" every tool is asked for, with "read-only" those that may change something,
+    with "never" none. What is not asked for runs. Without a terminal, what would be asked for does not run.
+    """
+
+    def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
+        """`refused` is called with a line for each call that is refused without a terminal."""
+        self._forms = forms
+        self._mode = mode
+        self._refused = refused
+
+    async def __call__(self, approval: Approval) -> bool | Literal["always", "never"]:
+        """Return whether the tool may run, now or always."""
+        if self._mode == "never" or (self._mode == "read-only" and approval.read_only):
+            return True
+        if not self._forms.has_terminal:
+            self._refused(
+                f"{approval.public_name} does not run: there is no terminal to ask at. Allow tools that only read with"
+                " --approve read-only and --trust SERVER, or every tool with --approve never."
+            )
+            return False
+        lines = [f"The model wants to run {approval.tool.name} of {approval.server}{self._remark(approval)}"]
+        lines += arguments_lines(approval.arguments)
+        while True:
+            typed = await self._forms.choose(lines, PROMPT)
+            if not typed:
+                return False
+            if typed in ANSWERS:
+                return ANSWERS[typed]
+            lines = ["Type y, n, a or never."]
+
+    def _remark(self, approval: Approval) -> str:
+        if approval.changed_since:
+            return ", which has CHANGED since you allowed it:"
+        return ", which only reads:" if approval.read_only else ":"
+
+
+class SamplingApproval:
+    """Shows what a server asks the model, and the model's answer, before each is passed on; both can be changed."""
+
+    def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
+        """With `mode` "never" nothing is asked. `refused` is called with a line for each refusal without a terminal."""
+        self._forms = forms
+        self._mode = mode
+        self._refused = refused
+
+    async def __call__(self, review: SamplingReview) -> bool | t.CreateMessageRequestParams | t.CreateMessageResult:
+        """Return whether to go on, or the changed request or result."""
+        if self._mode == "never":
+            return True
+        if not self._forms.has_terminal:
+            self._refused(f"{review.server} may not ask the model: there is no terminal to ask you at.")
+            return False
+        if review.result is None:
+            lines, shown = request_lines(review.request), "question"
+            head = f"{review.server} wants to ask the model, for at most {review.request.max_tokens:,} tokens:"
+        else:
+            lines, shown = text_lines("answer", text_of(review.result.content)), "answer"
+            head = f"{review.server} would get this answer of the model:"
+        lines = [head, *lines]
+        while True:
+            typed = await self._forms.choose(lines, "Send it? y(es), n(o), e(dit)> ")
+            if typed in ("y", "yes"):
+                return True
+            if typed in ("", "n", "no"):
+                return False
+            if typed in ("e", "edit"):
+                text = await self._forms.choose([f"Type the {shown} in one line."], "> ", lower=False)
+                return changed(review, text) if text else False
+            lines = ["Type y, n or e."]
+
+
+def changed(review: SamplingReview, text: str) -> t.CreateMessageRequestParams | t.CreateMessageResult:
+    """Return the request with another last message, or the result with another text."""
+    content = t.TextContent(text=text)
+    if review.result is not None:
+        return msgspec.structs.replace(review.result, content=content)
+    *earlier, last = review.request.messages
+    return msgspec.structs.replace(review.request, messages=[*earlier, msgspec.structs.replace(last, content=content)])
+
+
+def request_lines(request: t.CreateMessageRequestParams) -> list[str]:
+    """Return the system prompt and the messages of a request as lines."""
+    lines = text_lines("system", request.system_prompt) if isinstance(request.system_prompt, str) else []
+    for message in request.messages:
+        lines += text_lines(message.role, text_of(message.content))
+    return lines
+
+
+def text_lines(who: str, text: str) -> list[str]:
+    """Return a text as lines after who says it, cut at a bound."""
+    cut = f" … (cut: {len(text):,} characters)" if len(text) > ARGUMENT_CHARACTERS else ""
+    return [f"  {who}: {line}" for line in (text[:ARGUMENT_CHARACTERS] + cut).splitlines() or [""]]
+
+
+def text_of(content: object) -> str:
+    """Return the text of one or several blocks; others are named by their type."""
+    blocks = cast("list[object]", content) if isinstance(content, list) else [content]
+    return "\n".join(
+        block.text if isinstance(block, t.TextContent) else f"[{type(block).__name__}]" for block in blocks
+    )
+
+
+def arguments_lines(arguments: Any) -> list[str]:
+    """Return a line for each argument, without what looks like a password."""
+    if not isinstance(arguments, dict) or not arguments:
+        return ["  (no arguments)"]
+    lines: list[str] = []
+    left = ARGUMENT_CHARACTERS
+    for name, value in cast("dict[str, Any]", arguments).items():
+        line = redacted_text(f"{name}: {msgspec.json.encode(value).decode()}")
+        if len(line) > left:
+            lines.append(f"  {line[:left]}… (cut: the arguments are longer than what is shown here)")
+            break
+        lines.append(f"  {line}")
+        left -= len(line)
+    return lines

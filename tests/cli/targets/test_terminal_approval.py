@@ -1,0 +1,90 @@
+"""What a person sees before a tool runs or a server asks the model."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from wharfinger import types as t
+from wharfinger.cli.targets.terminal_approval import (
+    ARGUMENT_CHARACTERS,
+    SamplingApproval,
+    TerminalApproval,
+    arguments_lines,
+    changed,
+    request_lines,
+)
+from wharfinger.cli.targets.terminal_forms import TerminalForms
+from wharfinger.host import Approval
+from wharfinger.host.questions import SamplingRequest, SamplingReview
+
+TOOL = t.Tool(name="rise", input_schema={"type": "object"})
+
+
+def approval(*, read_only: bool = False) -> Approval:
+    return Approval(
+        server="harbour",
+        tool=TOOL,
+        public_name="harbour_rise",
+        arguments={},
+        read_only=read_only,
+        changed_since=False,
+    )
+
+
+def request(text: str = "A poem") -> SamplingRequest:
+    message = t.SamplingMessage(role="user", content=t.TextContent(text=text))
+    return SamplingRequest(messages=[message], max_tokens=10, system_prompt="Be brief.", server="harbour")
+
+
+@pytest.mark.parametrize(
+    ("mode", "read_only", "runs"),
+    [
+        ("ask", True, False),
+        ("ask", False, False),
+        ("read-only", True, True),
+        ("read-only", False, False),
+        ("never", False, True),
+    ],
+)
+def test_without_a_terminal_only_what_needs_no_question_runs(
+    mode: str, read_only: bool, runs: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    ask = TerminalApproval(TerminalForms(), mode, said.append)
+    assert asyncio.run(ask(approval(read_only=read_only))) is runs
+    assert [("harbour_rise does not run" in line) for line in said] == ([] if runs else [True])
+
+
+def test_arguments_are_shown_up_to_a_bound_and_without_passwords() -> None:
+    assert arguments_lines(None) == arguments_lines({}) == ["  (no arguments)"]
+    assert arguments_lines({"a": 1, "b": "x\ny"}) == ["  a: 1", '  b: "x\\ny"']
+    assert "hunter2" not in "".join(arguments_lines({"url": "postgresql://me:hunter2@host/db"}))
+    exact = arguments_lines({"a": "x" * (ARGUMENT_CHARACTERS - 5)})
+    over = arguments_lines({"a": "x" * (ARGUMENT_CHARACTERS - 4)})
+    assert "cut" not in exact[0] and "cut" in over[0]
+    assert "cut" in arguments_lines({"a": "x" * (ARGUMENT_CHARACTERS - 10), "evil": "rm -rf /"})[-1]
+
+
+def test_a_request_to_the_model_is_shown_whole_or_says_that_it_is_cut() -> None:
+    assert request_lines(request("one\ntwo")) == ["  system: Be brief.", "  user: one", "  user: two"]
+    assert "cut" in request_lines(request("x" * (ARGUMENT_CHARACTERS + 1)))[-1]
+
+
+def test_request_and_result_can_be_changed() -> None:
+    review = SamplingReview(server="harbour", request=request(), result=None)
+    new = changed(review, "A song")
+    assert isinstance(new, t.CreateMessageRequestParams)
+    assert new.messages[-1].content == t.TextContent(text="A song")
+    result = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="x"), stop_reason="endTurn")
+    new_result = changed(SamplingReview(server="harbour", request=request(), result=result), "y")
+    assert isinstance(new_result, t.CreateMessageResult) and new_result.content == t.TextContent(text="y")
+
+
+def test_without_a_terminal_no_server_asks_the_model() -> None:
+    said: list[str] = []
+    review = SamplingReview(server="harbour", request=request(), result=None)
+    assert asyncio.run(SamplingApproval(TerminalForms(), "ask", said.append)(review)) is False
+    assert "harbour may not ask the model" in said[0]
+    assert asyncio.run(SamplingApproval(TerminalForms(), "never", said.append)(review)) is True
