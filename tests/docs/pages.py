@@ -5,7 +5,8 @@ language are for us (a reader's page shows only the language as colour):
 
     python              runs as a script of its own; `continued` goes on where the python blocks before it stopped
     console             lines that begin with `$ ` are typed at a terminal (a real pty), what follows is compared with
-                        what was printed; `…` stands for any text, alone on a line for any lines; no lines: anything
+                        what was printed; `…` stands for any text, alone on a line for any lines; no lines: anything;
+                        `$ export NAME=VALUE` holds for the rest of the page
     sh, bash            run whole, with `set -e`
     json, toml          must parse (`jsonc`: with comments)
     text, mermaid       are pictures, not code
@@ -268,6 +269,9 @@ class PageRun:
     def run_console(self, block: Block, text: str) -> None:
         steps = list(steps_of(text))
         for number, (command, printed) in enumerate(steps, 1):
+            if command.startswith("export "):
+                self.environment |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
+                continue
             directory = self.project if command.startswith("make") else self.folder
             terminal = Terminal(command, directory, self.environment | self.address(command))
             if "background" in block.words and number == len(steps):
