@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -150,12 +150,13 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 def as_object(value: Any) -> dict[str, Any]:
     """Return a value of JSON if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
     """Return a value of JSON if it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
+    found: list[Any] = value if isinstance(value, list) else []
+    return found
 
 
 def as_text(value: Any) -> str:
