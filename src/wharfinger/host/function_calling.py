@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from wharfinger import types as t
 from wharfinger.client import CallOptions, ReadResult, ToolResult
 from wharfinger.host.function_calls import AnswerOptions, FunctionCalls
-from wharfinger.host.model_apis import ToolDefinitions
+from wharfinger.host.model_apis import ModelToolCall, ToolDefinitions, ToolOutput, model_api
 from wharfinger.host.resource_tools import ResourceTools
 from wharfinger.upstreams.upstreams import Upstreams
 
@@ -87,6 +87,18 @@ class FunctionCalling(ABC):
             TypeError: it is no object of an API's client, dict or JSON.
         """
         return await self._function_calls.messages(response, format, single=False, **options)
+
+    async def run_calls(
+        self, calls: Sequence[ModelToolCall], format: str, **options: Unpack[AnswerOptions]
+    ) -> list[ToolOutput]:
+        """Run tool calls, and return their results in order, for an application that writes the messages itself.
+
+        `format` is that of the definitions which the model was given. An error is a result, as in `call`.
+
+        Raises:
+            ValueError: there is no such format.
+        """
+        return await self._function_calls.outputs(calls, model_api(format), **options)
 
     def as_server(self, name: str = "host") -> Server:
         """Return a server that offers the tools, resources and prompts of all servers, under their public names.

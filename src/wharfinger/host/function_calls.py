@@ -8,7 +8,7 @@ given to the model.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
@@ -108,12 +108,23 @@ class FunctionCalls:
             ValueError: the answer is of no known API, or is not one call although it should be.
             TypeError: it is no object of an API's client, dict or JSON.
         """
-        limit = options.get("max_characters", MAX_RESULT_CHARACTERS)
-        if limit < 1:
-            raise ValueError(f"max_characters must be positive, not {limit}.")
         api, calls = find_calls(answer, format)
         if single and len(calls) != 1:
             raise ValueError(f"This is not one call, but {len(calls)}: pass the whole answer to call_all().")
+        outputs = await self.outputs(calls, api, **options)
+        return api.messages(outputs) if outputs else []
+
+    async def outputs(
+        self, calls: Sequence[ModelToolCall], api: ModelAPI, **options: Unpack[AnswerOptions]
+    ) -> list[ToolOutput]:
+        """Run calls side by side, and return their results in order.
+
+        Raises:
+            ValueError: `max_characters` is not positive.
+        """
+        limit = options.get("max_characters", MAX_RESULT_CHARACTERS)
+        if limit < 1:
+            raise ValueError(f"max_characters must be positive, not {limit}.")
         if not calls:
             return []
         known = await self._known()
@@ -127,7 +138,7 @@ class FunctionCalls:
         outputs: list[Any] = await gather_limited(run, calls[:MAX_CALLS], CONCURRENT_CALLS, return_errors=False)
         reason = f"An answer may have {MAX_CALLS} calls. Make the others in your next answer."
         outputs += [failed_output(call, reason, limits) for call in calls[MAX_CALLS:]]
-        return api.messages(outputs)
+        return outputs
 
     async def _known(self) -> _Known:
         tools = {one.name: one.tool for one in await self._upstreams.tools()}
