@@ -61,7 +61,7 @@ def outcome(server: str, calls: int = 1, tokens: int = 10, largest: int = 10, *m
 
 
 @pytest.mark.parametrize(
-    ("ours", "said"),
+    ("ours", "expected"),
     [
         (outcome(OURS), []),
         (outcome(OURS, 2), ["2 calls, and peer 1"]),
@@ -71,10 +71,10 @@ def outcome(server: str, calls: int = 1, tokens: int = 10, largest: int = 10, *m
         (outcome(OURS, 1, 10, 10, "because"), ["the answer lacks 'because'"]),
     ],
 )
-def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, said: list[str]) -> None:
+def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, expected: list[str]) -> None:
     found = list(faults([ours, outcome("peer", 1, 100, 100)], budget=10))
-    assert len(found) == len(said)
-    assert all(part in fault for part, fault in zip(said, found, strict=True))
+    assert len(found) == len(expected)
+    assert all(part in fault for part, fault in zip(expected, found, strict=True))
     assert "| Why? | careful | peer | 1 | 100 | 100 |" in table([ours, outcome("peer", 1, 100, 100)])
 
 
@@ -161,9 +161,9 @@ def test_a_model_answers_from_what_the_tools_return(endpoint: Callable[[Reply], 
         return {"role": "assistant", "content": f"It has {json.loads(last['content'])['rows'][0][0]} cents."}
 
     question = next(each for each in questions(data) if "77777" in each.text)
-    said, transcript = ask(endpoint(reply), data, question.text)
-    assert question.is_right(said.text)
-    assert (said.calls, said.tokens) == (1, 200)
+    expected, transcript = ask(endpoint(reply), data, question.text)
+    assert question.is_right(expected.text)
+    assert (expected.calls, expected.tokens) == (1, 200)
     assert [message["role"] for message in seen[1]["messages"]] == ["system", "user", "assistant", "tool"]
     assert transcript.calls[0].arguments == {"statement": "SELECT cents FROM orders WHERE id = 77777"}
 
@@ -174,18 +174,18 @@ def test_a_model_that_calls_wrongly_gets_an_error_and_one_that_never_ends_is_sto
     calls = iter(
         [called("query", "no JSON"), called("nothing", "{}"), called("query", '{"statement": "DROP TABLE orders"}')]
     )
-    told: list[str] = []
+    reported: list[str] = []
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
-        told.append(str(request["messages"][-1]["content"]))
+        reported.append(str(request["messages"][-1]["content"]))
         return next(calls, None) or called("query", "{}")
 
-    said, _ = ask(endpoint(reply), data, "How many?")
-    assert said.text == ""
-    assert len(told) == 15
-    assert "not a JSON object" in told[1]
-    assert "nothing" in told[2]
-    assert "Only one SELECT is allowed" in told[3]
+    expected, _ = ask(endpoint(reply), data, "How many?")
+    assert expected.text == ""
+    assert len(reported) == 15
+    assert "not a JSON object" in reported[1]
+    assert "nothing" in reported[2]
+    assert "Only one SELECT is allowed" in reported[3]
 
 
 def test_an_endpoint_that_refuses_or_is_unreachable_ends_the_run_with_its_message(

@@ -122,12 +122,12 @@ def test_wheel_from_the_sdist_is_byte_for_byte_the_one_from_the_clone(dist: Dist
 
 
 def test_metadata_is_complete(dist: Dist) -> None:
-    said = metadata(dist.wheel)
+    expected = metadata(dist.wheel)
     for name in ("Summary", "Author", "Keywords", "Requires-Python", "License-Expression", "License-File"):
-        assert said[name], name
-    assert said["Description-Content-Type"] == "text/markdown"
-    assert said.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
-    classifiers = said.get_all("Classifier", [])
+        assert expected[name], name
+    assert expected["Description-Content-Type"] == "text/markdown"
+    assert expected.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+    classifiers = expected.get_all("Classifier", [])
     versions = {line.rpartition(" :: ")[2] for line in classifiers if re.search(r":: Python :: 3\.\d+$", line)}
     assert versions == {"3.11", "3.12", "3.13"}
     assert "Typing :: Typed" in classifiers

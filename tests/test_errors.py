@@ -132,12 +132,12 @@ def test_last_words_of_a_child_process_are_part_of_the_message() -> None:
 
 def test_timeouts_are_timeouts_and_missing_extras_are_import_errors() -> None:
     assert isinstance(errors.RequestTimeout("Too slow."), TimeoutError)
-    said = "git: needs the extra 'git'. Run pip install 'wharfinger[git]', or uvx --from 'wharfinger[git]' wharfinger"
-    assert str(errors.MissingExtra("git", "git:")) == said
+    text = "git: needs the extra 'git'. Run pip install 'wharfinger[git]', or uvx --from 'wharfinger[git]' wharfinger"
+    assert str(errors.MissingExtra("git", "git:")) == text
     assert isinstance(errors.MissingExtra("git", "git:"), ImportError)
 
 
 def test_the_command_that_installs_an_extra_is_not_taken_for_a_secret() -> None:
     """`'auth': pip` looks like a password because of its name."""
-    said = str(errors.MissingExtra("auth", "Verifying signed tokens"))
-    assert redacted_text(said) == said
+    text = str(errors.MissingExtra("auth", "Verifying signed tokens"))
+    assert redacted_text(text) == text

@@ -112,9 +112,9 @@ def test_make_serve_installs_every_extra_that_the_readme_uses() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     installed = re.search(r"^\$\(RUNS\):.*?\.\[([a-z,]+)\]", makefile, re.MULTILINE | re.DOTALL)
-    said = re.search(r"`make serve`\s+installs ([^.]*?), which\s+is\s+enough\s+for\s+this\s+page", readme)
+    message = re.search(r"`make serve`\s+installs ([^.]*?), which\s+is\s+enough\s+for\s+this\s+page", readme)
     assert installed is not None
-    assert said is not None
-    assert sorted(installed[1].split(",")) == sorted(re.findall(r"`(\w+)`", said[1]))
+    assert message is not None
+    assert sorted(installed[1].split(",")) == sorted(re.findall(r"`(\w+)`", message[1]))
     served = re.findall(r"^\$ .*wharfinger serve (.*)$", readme, re.MULTILINE)
     assert any(" git:" in words for words in served)

@@ -147,20 +147,20 @@ class Script:
             writer.close()
 
     async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        said = self.answers.get(message["method"], Refusal(-32601))
+        expected = self.answers.get(message["method"], Refusal(-32601))
         try:
-            if callable(said):
-                said = said(message)
-            if inspect.isawaitable(said):
-                said = await said
+            if callable(expected):
+                expected = expected(message)
+            if inspect.isawaitable(expected):
+                expected = await expected
         except Refusal as refusal:
-            said = refusal
-        if said is SILENCE or writer.is_closing():
+            expected = refusal
+        if expected is SILENCE or writer.is_closing():
             return
-        if isinstance(said, Refusal):
-            self.say(id=message["id"], error=said.error)
+        if isinstance(expected, Refusal):
+            self.say(id=message["id"], error=expected.error)
             return
-        whole = {"resultType": "complete", **said} if self.revision == STATELESS else said
+        whole = {"resultType": "complete", **expected} if self.revision == STATELESS else expected
         self.say(id=message["id"], result=whole)
 
     def say(self, **message: Any) -> None:
@@ -169,7 +169,7 @@ class Script:
         if not self.writer.is_closing():
             self.writer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    def tell(self, method: str, **params: Any) -> None:
+    def notify(self, method: str, **params: Any) -> None:
         """Send a notification."""
         self.say(method=method, params=params)
 

@@ -293,17 +293,17 @@ def test_file_of_a_skill_is_what_the_manifest_says() -> None:
     ],
 )
 def test_manual_of_a_skill_says_what_its_entry_does(front: Any, differs: str | None) -> None:
-    (said, _) = loading([MANUAL], skill_of(MAIN, front=front))
+    (expected, _) = loading([MANUAL], skill_of(MAIN, front=front))
     if differs is None:
-        assert said == MANUAL
+        assert expected == MANUAL
     else:
-        assert f"differs from its entry in: {differs}." in said
+        assert f"differs from its entry in: {differs}." in expected
 
 
 def test_manual_that_cannot_be_read_is_refused_and_an_error_names_no_more_than_200_characters() -> None:
     assert "cannot be compared with its entry" in loading([b"no frontmatter"], skill_of())[0]
-    (said, _) = loading([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
-    assert said.endswith(f"in: {'x' * 200}.")
+    (expected, _) = loading([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
+    assert expected.endswith(f"in: {'x' * 200}.")
 
 
 # Many at once.
@@ -519,7 +519,7 @@ def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: 
 
     def listen(server: Script) -> Any:
         def answer(message: Any) -> Any:
-            server.tell(
+            server.notify(
                 "notifications/subscriptions/acknowledged",
                 notifications=message["params"]["notifications"],
                 _meta={"io.modelcontextprotocol/subscriptionId": message["id"]},
@@ -546,7 +546,7 @@ def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: 
                 listens = [each["id"] for each in server.asked if each["method"] == "subscriptions/listen"]
                 tag = {"io.modelcontextprotocol/subscriptionId": listens[0]}
                 for name in ("tools", "prompts", "resources"):
-                    server.tell(f"notifications/{name}/list_changed", _meta=tag)
+                    server.notify(f"notifications/{name}/list_changed", _meta=tag)
                     await anext(changes)
                     await call()
                     asked = 2 if name == kind or server.count(method) == 2 else 1
@@ -574,7 +574,7 @@ def test_list_of_a_session_is_cached_while_its_changes_are_watched(capabilities:
                     for _ in range(2):
                         await client.list_tools()
                     assert server.count("tools/list") == (3 if kept else 4)
-                    server.tell("notifications/tools/list_changed")
+                    server.notify("notifications/tools/list_changed")
                     await anext(changes)
                     before = server.count("tools/list")
                     await client.list_tools()

@@ -81,7 +81,7 @@ def answered_by(answer: Any) -> Any:
 
 @pytest.mark.parametrize("revision", ASKING)
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         ({"side": "north"}, "north 1"),
         ({"side": "north", "tugs": 3}, "north 3"),
@@ -89,10 +89,10 @@ def answered_by(answer: Any) -> Any:
         (t.ElicitResult(action="accept", content={"side": "south"}), "south 1"),
     ],
 )
-def test_a_form_is_answered_by_fields_and_its_defaults(revision: str, answer: Any, said: str) -> None:
+def test_a_form_is_answered_by_fields_and_its_defaults(revision: str, answer: Any, expected: str) -> None:
     async def test() -> None:
         async with Client(asking(), revision=revision, elicitation=answered_by(answer)) as client:
-            assert (await client.call_tool("berth")).text == said
+            assert (await client.call_tool("berth")).text == expected
 
     run(test())
 

@@ -91,11 +91,11 @@ def fails(code: str, error: type[WharfingerError], words: str, **settings: Any) 
         with pytest.raises(error, match=words) as caught:
             await client(code, **settings).open()
         assert type(caught.value) is error
-        said.append(str(caught.value))
+        expected.append(str(caught.value))
 
-    said: list[str] = []
+    expected: list[str] = []
     run(test())
-    return said[0]
+    return expected[0]
 
 
 def test_stateless_server_is_spoken_to_statelessly() -> None:
@@ -230,26 +230,26 @@ def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
 
 
 def test_invalid_answer_to_initialize_is_not_mcp() -> None:
-    said = fails("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
-    assert "server/discover and then initialize" in said and said.endswith("and initialize alone.")
+    expected = fails("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
+    assert "server/discover and then initialize" in expected and expected.endswith("and initialize alone.")
 
 
 def test_server_that_ends_at_once_is_reported_with_its_last_lines() -> None:
-    said = fails(
+    expected = fails(
         "log('first'); log('no such disk'); sys.exit(4)",
         ConnectionFailed,
         "ended with exit code 4, before it had answered",
     )
-    assert said.endswith("first\nno such disk")
-    assert "-I -S -c" in said
+    assert expected.endswith("first\nno such disk")
+    assert "-I -S -c" in expected
 
 
 def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C01, C02: and no process is left."""
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
-    said = fails(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
-    head, _, pid = said.rpartition(" ")
+    expected = fails(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
+    head, _, pid = expected.rpartition(" ")
     assert head.endswith("waiting for a lock")
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
@@ -259,8 +259,8 @@ def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
-    said = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
-    assert said.endswith("\noops")
+    expected = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
+    assert expected.endswith("\noops")
 
 
 def test_64_mib_of_rubbish_first_is_a_prompt_error() -> None:

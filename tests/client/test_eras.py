@@ -67,9 +67,13 @@ class FakeServer:
                     continue
                 if self.silent:
                     continue
-                status, said = self.speaks(message) if "id" in message else (202, "")
-                kind = "text/html" if isinstance(said, str) else "application/json"
-                body = said if isinstance(said, str) else json.dumps({"jsonrpc": "2.0", "id": message["id"], **said})
+                status, expected = self.speaks(message) if "id" in message else (202, "")
+                kind = "text/html" if isinstance(expected, str) else "application/json"
+                body = (
+                    expected
+                    if isinstance(expected, str)
+                    else json.dumps({"jsonrpc": "2.0", "id": message["id"], **expected})
+                )
                 writer.write(
                     f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
                 )
@@ -78,7 +82,7 @@ class FakeServer:
         finally:
             writer.close()
 
-    def heard(self) -> list[str]:
+    def new_methods(self) -> list[str]:
         """Return the requests since the last call."""
         asked, self.asked = self.asked, []
         return asked
@@ -115,13 +119,13 @@ def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
         async with FakeServer() as fake:
             fake.speaks = handshake
             async with Client(fake.url):
-                assert fake.heard() == ["server/discover", "initialize"]
-            fake.heard()
+                assert fake.new_methods() == ["server/discover", "initialize"]
+            fake.new_methods()
             async with Client(fake.url + "?again") as client:
                 await client.list_tools()
-                assert fake.heard() == ["initialize", "initialized", "tools/list"]
+                assert fake.new_methods() == ["initialize", "initialized", "tools/list"]
             async with Client(fake.url + "/other"):
-                assert fake.heard()[0] == "server/discover"
+                assert fake.new_methods()[0] == "server/discover"
 
     run(test())
 
@@ -137,12 +141,12 @@ def test_what_is_remembered_is_found_out_again_when_it_is_wrong(how: str) -> Non
             async with Client(fake.url):
                 pass
             fake.speaks = stateless if how == "refused" else rude
-            fake.heard()
+            fake.new_methods()
             async with Client(fake.url) as client:
                 assert client.revision == NEWEST
-            assert fake.heard() == ["initialize", "server/discover"]
+            assert fake.new_methods() == ["initialize", "server/discover"]
             async with Client(fake.url):
-                assert fake.heard() == ["server/discover"]
+                assert fake.new_methods() == ["server/discover"]
 
     run(test())
 
@@ -168,14 +172,14 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
 def test_server_that_answers_badly_is_not_detected_again_each_time() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
-            fake.heard()
+            fake.new_methods()
             fake.speaks = lambda message: (
                 stateless(message) if message["method"] == "server/discover" else (404, "<html>")
             )
             for _ in range(3):
                 with pytest.raises(ConnectionFailed, match="404"):
                     await client.list_tools()
-            assert fake.heard() == ["tools/list", "server/discover", "tools/list", "tools/list"]
+            assert fake.new_methods() == ["tools/list", "server/discover", "tools/list", "tools/list"]
             assert client.revision == NEWEST
 
     run(test())
@@ -207,9 +211,9 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
                 fake.silent = False
                 assert fake.asked.count("subscriptions/listen") >= 2
             await client.list_tools()
-            fake.heard()
+            fake.new_methods()
             await asyncio.sleep(0.05)
-            assert fake.heard() == []  # without a watch nothing is sent
+            assert fake.new_methods() == []  # without a watch nothing is sent
 
     run(test())
 

@@ -347,7 +347,7 @@ def test_url_without_a_server_says_what_to_try(path: str, words: str, status: in
             with pytest.raises(ConnectionFailed, match=str(status)) as caught:
                 await Client(url).open()
             assert bool(re.search(words, str(caught.value))) is (status != 410)
-            assert fake.heard() == ["server/discover", "initialize"]
+            assert fake.new_methods() == ["server/discover", "initialize"]
 
     run(test())
 
@@ -359,11 +359,11 @@ def test_silent_url_is_asked_in_the_older_way_and_its_answers_are_not_waited_for
             fake.silent = True
             opening = asyncio.ensure_future(Client(fake.url).open())
             await asyncio.sleep(2.9)
-            assert fake.heard() == ["server/discover"]
+            assert fake.new_methods() == ["server/discover"]
             fake.silent = False
             await asyncio.sleep(0.2)
             client = await opening
-            assert fake.heard()[0] == "initialize"
+            assert fake.new_methods()[0] == "initialize"
             assert client.revision == "2025-11-25"
             assert now() < 4
             await client.close()
@@ -397,7 +397,7 @@ def test_signing_in_may_take_longer_than_an_opening() -> None:
             async with Client(fake.url, auth=person) as client:
                 assert client.revision == STATELESS
                 assert now() == pytest.approx(1000)
-                assert fake.heard() == ["server/discover"] * 2
+                assert fake.new_methods() == ["server/discover"] * 2
                 assert person.asked == 1
             refuses = Person(5, agrees=False)
             fake.speaks = lambda _: (401, "who?")

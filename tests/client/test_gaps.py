@@ -103,12 +103,12 @@ def test_era_is_detected_again_only_after_a_connection_counts_as_lasting(stable:
         from tests.client.test_eras import stateless
 
         async with FakeServer() as fake, Client(fake.url, retry=Retry(reset_after=stable)) as client:
-            fake.heard()
+            fake.new_methods()
             fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             for _ in range(3):
                 with pytest.raises(ConnectionFailed, match="404"):
                     await client.list_tools()
-            assert fake.heard().count("server/discover") == times
+            assert fake.new_methods().count("server/discover") == times
 
     run(test())
 
@@ -344,18 +344,18 @@ def watchable(revision: str, **settings: Any) -> Script:
 def acknowledged(server: Script, message: Any, **granted: Any) -> Any:
     notifications = granted or message["params"]["notifications"]
     meta = {TAG: message["id"]}
-    server.tell("notifications/subscriptions/acknowledged", notifications=notifications, _meta=meta)
+    server.notify("notifications/subscriptions/acknowledged", notifications=notifications, _meta=meta)
     return SILENCE
 
 
-def tell(server: Script, name: str, **params: Any) -> None:
+def notify(server: Script, name: str, **params: Any) -> None:
     """Report a change to each watch."""
     if server.revision == HANDSHAKE:
-        server.tell(f"notifications/{name}", **params)
+        server.notify(f"notifications/{name}", **params)
         return
     for message in server.asked:
         if message.get("method") == "subscriptions/listen":
-            server.tell(f"notifications/{name}", **params, _meta={TAG: message["id"]})
+            server.notify(f"notifications/{name}", **params, _meta={TAG: message["id"]})
 
 
 async def taken(watch: Any, count: int) -> list[Change]:
@@ -391,8 +391,8 @@ def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revis
                         Change("resource", "a:c", missed=True),
                     ]
                     await settle()
-                    tell(server, "resources/updated", uri="a:c")
-                    tell(server, "resources/updated", uri="a:c")
+                    notify(server, "resources/updated", uri="a:c")
+                    notify(server, "resources/updated", uri="a:c")
                     await settle()
                     assert await taken(changes, 1) == [Change("resource", "a:c")]
                     if revision == HANDSHAKE:
@@ -413,9 +413,9 @@ def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None
                 flags = {"resourcesListChanged": True, "toolsListChanged": True, "promptsListChanged": True}
                 assert server.params("subscriptions/listen") == [{"notifications": flags}]
             for kind in KINDS:
-                tell(server, f"{kind}/list_changed")
-            tell(server, "resources/updated", uri="a:b")
-            tell(server, "made/up")
+                notify(server, f"{kind}/list_changed")
+            notify(server, "resources/updated", uri="a:b")
+            notify(server, "made/up")
             await settle()
             assert await taken(changes, 3) == [Change(kind) for kind in ("resources", "tools", "prompts")]
             server.hang_up()
@@ -430,11 +430,11 @@ def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None
 def test_change_that_cannot_be_read_is_skipped(revision: str) -> None:
     async def test() -> None:
         async with watchable(revision) as server, server.client() as client, client.watch("a:b") as changes:
-            tell(server, "resources/updated")
-            tell(server, "resources/updated", uri=3)
+            notify(server, "resources/updated")
+            notify(server, "resources/updated", uri=3)
             server.say(method="notifications/resources/updated")
-            tell(server, "resources/list_changed")
-            tell(server, "resources/updated", uri="a:b/c")
+            notify(server, "resources/list_changed")
+            notify(server, "resources/updated", uri="a:b/c")
             await settle()
             assert await taken(changes, 1) == [Change("resource", "a:b/c")]
 
@@ -450,7 +450,7 @@ def test_watch_reports_only_changes_below_its_uri() -> None:
             client.watch("a:b/") as folder,
         ):
             for uri in ("a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:bc", "a:", "a:c", "a:b/c/d"):
-                tell(server, "resources/updated", uri=uri)
+                notify(server, "resources/updated", uri=uri)
             await settle()
             reported = [change.uri for change in await taken(plain, 6)]
             assert reported == ["a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:b/c/d"]
@@ -468,8 +468,8 @@ def test_changes_that_wait_are_reported_one_by_one_up_to_a_number(count: int, to
             client.watch("a:", "b:") as changes,
         ):
             for number in range(count):
-                tell(server, "resources/updated", uri=f"a:/{number}")
-            tell(server, "resources/updated", uri=f"a:/{count - 1}")
+                notify(server, "resources/updated", uri=f"a:/{number}")
+            notify(server, "resources/updated", uri=f"a:/{count - 1}")
             await client.ping()
             if together:
                 reported = [change.uri for change in await taken(changes, 3)]
@@ -485,7 +485,7 @@ def test_change_names_a_uri_up_to_a_length(length: int, named: bool) -> None:
     async def test() -> None:
         async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:/") as changes:
             uri = "a:/" + "x" * (length - 3)
-            tell(server, "resources/updated", uri=uri)
+            notify(server, "resources/updated", uri=uri)
             await client.ping()
             assert await taken(changes, 1) == [Change("resource", uri if named else "a:/")]
 
@@ -572,7 +572,7 @@ def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> 
             await one.close()
             await settle()
             assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:1", "a:0"]
-            tell(server, "resources/updated", uri="a:b")
+            notify(server, "resources/updated", uri="a:b")
             await settle()
             assert await taken(three, 1) == [Change("resource", "a:b")]
             server.answers["resources/unsubscribe"] = Refusal()
@@ -721,19 +721,19 @@ def test_silent_server_is_pinged_while_something_is_watched(revision: str) -> No
             fake.speaks, fake.streams = speaking(revision), True
             async with Client(fake.url, **version) as client:
                 await asyncio.sleep(1000)
-                fake.heard()
+                fake.new_methods()
                 watch = await client.watch("a:b")
                 begun, at = now(), list[float]()
                 while len(at) < 4:
                     await asyncio.sleep(0.5)
-                    at += [now() - begun] * fake.heard().count(method)
+                    at += [now() - begun] * fake.new_methods().count(method)
                 gaps = [second - first for first, second in zip([0, *at], at, strict=False)]
                 assert all(44.5 <= gap <= 75.5 for gap in gaps)
                 assert gaps == pytest.approx([60 * (0.75 + chance / 2) for chance in chances(4)], abs=0.6)
                 await watch.close()
-                fake.heard()
+                fake.new_methods()
                 await asyncio.sleep(1000)
-                assert method not in fake.heard()
+                assert method not in fake.new_methods()
 
     run(test())
 
@@ -748,7 +748,7 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
             async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
                 assert fake.asked.count(begins) == 1
                 for _ in range(3):  # one silence, and then an answer
-                    fake.heard()
+                    fake.new_methods()
                     fake.silent = True
                     while not {"ping", "server/discover"} & set(fake.asked):
                         await asyncio.sleep(1)
@@ -756,13 +756,13 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
                     fake.silent = False
                     await asyncio.sleep(100)
                     assert begins not in fake.asked
-                fake.silent = bool(fake.heard())
+                fake.silent = bool(fake.new_methods())
                 again = asyncio.ensure_future(anext(changes))
                 questions = 0
                 while questions < 2:
                     assert not again.done()
                     await asyncio.sleep(1)
-                    questions += sum(asked in ("ping", "server/discover") for asked in fake.heard())
+                    questions += sum(asked in ("ping", "server/discover") for asked in fake.new_methods())
                 await asyncio.sleep(6)
                 fake.silent = False
                 assert await asyncio.wait_for(again, 100) == Change("resource", "a:b", missed=True)
@@ -773,9 +773,9 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
 def test_no_ping_is_sent_if_it_is_off_or_the_server_cannot_vanish() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
-            fake.heard()
+            fake.new_methods()
             await asyncio.sleep(10_000)
-            assert fake.heard() == []
+            assert fake.new_methods() == []
         async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:b"):
             await asyncio.sleep(10_000)
             assert server.count("ping") == 0
@@ -793,6 +793,6 @@ def test_watch_continues_in_the_other_era_when_a_server_returns_in_it() -> None:
                 await client.list_tools()
                 assert client.revision == STATELESS
                 assert await asyncio.wait_for(anext(changes), 10) == Change("resource", "a:b", missed=True)
-                assert "subscriptions/listen" in fake.heard()
+                assert "subscriptions/listen" in fake.new_methods()
 
     run(test())

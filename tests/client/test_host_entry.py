@@ -50,7 +50,7 @@ def test_a_url_has_its_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({}, 'either "url" or "command"'),
         ({"url": "https://a.test", "command": "x"}, 'either "url" or "command"'),
@@ -64,6 +64,6 @@ def test_a_url_has_its_headers() -> None:
         ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass one"),
     ],
 )
-def test_an_invalid_entry_is_reported_at_once(entry: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_entry_is_reported_at_once(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Client(entry)

@@ -24,7 +24,7 @@ OBJECT = {"type": "object"}
 def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_away(status: int, again: bool) -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
-            fake.heard()
+            fake.new_methods()
             away = iter([True, False])
             fake.speaks = lambda message: (status, "<html>") if next(away) else stateless(message)
             if again:
@@ -32,11 +32,11 @@ def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_a
             else:
                 with pytest.raises(ConnectionFailed, match=str(status)):
                     await client.list_tools()
-            assert fake.heard() == ["tools/list"] * (2 if again else 1)
+            assert fake.new_methods() == ["tools/list"] * (2 if again else 1)
             fake.speaks = lambda _: (status, "<html>")
             with pytest.raises(ConnectionFailed, match=str(status)):
                 await client.call_tool("x")
-            assert fake.heard() == ["tools/call"]
+            assert fake.new_methods() == ["tools/call"]
 
     run(test())
 
@@ -47,7 +47,7 @@ def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_a
 def test_status_that_may_mean_another_server_has_the_era_found_out_again(status: int, again: bool) -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
-            fake.heard()
+            fake.new_methods()
 
             def other(message: Any) -> Any:
                 if "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {}):
@@ -58,14 +58,14 @@ def test_status_that_may_mean_another_server_has_the_era_found_out_again(status:
             if again:
                 await client.list_tools()
                 assert client.revision == "2025-11-25"
-                assert fake.heard()[-1] == "tools/list"
+                assert fake.new_methods()[-1] == "tools/list"
                 await settle()
                 assert client.transport == "streamable http"
                 await client.list_tools()
             else:
                 with pytest.raises(WharfingerError, match=str(status)):
                     await client.list_tools()
-                assert fake.heard() == ["tools/list"]
+                assert fake.new_methods() == ["tools/list"]
 
     run(test())
 
@@ -73,12 +73,12 @@ def test_status_that_may_mean_another_server_has_the_era_found_out_again(status:
 def test_nothing_is_found_out_again_without_attempts() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(attempts=0)) as client:
-            fake.heard()
+            fake.new_methods()
             for speaks in (handshake, lambda _: (400, {"error": refused})):
                 fake.speaks = speaks
                 with pytest.raises(WharfingerError):
                     await client.list_tools()
-                assert fake.heard() == ["tools/list"]
+                assert fake.new_methods() == ["tools/list"]
 
     refused = {"code": -32022, "message": "no", "data": {"supported": [STATELESS], "requested": "?"}}
     run(test())
@@ -87,16 +87,16 @@ def test_nothing_is_found_out_again_without_attempts() -> None:
 def test_unchanged_server_keeps_its_connection_when_it_is_asked_again() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
-            fake.heard()
+            fake.new_methods()
             fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             calls = [asyncio.ensure_future(client.call_tool("x")) for _ in range(3)]
             for call in calls:
                 with pytest.raises(ConnectionFailed, match="404"):
                     await call
-            assert sorted(fake.heard()) == ["server/discover", *["tools/call"] * 3]
+            assert sorted(fake.new_methods()) == ["server/discover", *["tools/call"] * 3]
             fake.speaks = stateless
             await client.list_tools()
-            assert fake.heard() == ["tools/list"]
+            assert fake.new_methods() == ["tools/list"]
 
     run(test())
 
@@ -122,8 +122,8 @@ class Quays:
         elif method == "tools/list":
             found = result(asked, tools=self.tools, resultType="complete")
         else:
-            said = asked.headers.get("mcp-param-quay")
-            found = result(asked, content=[], structuredContent=said, resultType="complete")
+            expected = asked.headers.get("mcp-param-quay")
+            found = result(asked, content=[], structuredContent=expected, resultType="complete")
         answer(writer, found)
 
 

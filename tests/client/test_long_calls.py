@@ -245,10 +245,10 @@ def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
 
         def get(message: Any) -> Any:
             for token in {each["_meta"]["progressToken"] for each in tokens()}:
-                server.tell("notifications/progress", progressToken=token, progress=len(reported))
-            server.tell("notifications/progress", progressToken="another", progress=7)
+                server.notify("notifications/progress", progressToken=token, progress=len(reported))
+            server.notify("notifications/progress", progressToken="another", progress=7)
             server.say(method="notifications/progress")
-            server.tell("notifications/progress", progressToken=[])
+            server.notify("notifications/progress", progressToken=[])
             return server.task("working" if len(server.when("tasks/get")) < 5 else "completed")
 
         def tokens() -> list[Any]:
@@ -260,7 +260,7 @@ def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
             options = {"timeout": 10, "progress": lambda done, *_: reported.append(done), "reset_on_progress": True}
             assert (await server.call(client, **options)).text == "done"
             assert reported == [0, 1, 2, 3, 4]
-            server.tell("notifications/progress", progressToken=tokens()[0]["_meta"]["progressToken"], progress=9)
+            server.notify("notifications/progress", progressToken=tokens()[0]["_meta"]["progressToken"], progress=9)
             await settle()
             assert len(reported) == 5  # the call is over
             server.times.clear()
@@ -284,11 +284,11 @@ def test_notice_of_a_task_spares_the_wait_for_it_and_no_other_does() -> None:
             call = asyncio.ensure_future(server.call(client))
             await asyncio.sleep(10)
             for notice in ({"taskId": "U"}, {"taskId": 3}):
-                server.tell("notifications/tasks/status", **{**server.task("completed"), **notice})
+                server.notify("notifications/tasks/status", **{**server.task("completed"), **notice})
             server.say(method="notifications/tasks/status")
             await settle()
             assert server.count("tasks/get") == 0
-            server.tell("notifications/tasks/status", **server.task("working"))
+            server.notify("notifications/tasks/status", **server.task("working"))
             assert (await call).text == "done"
             assert server.when("tasks/get") == [pytest.approx(10), pytest.approx(60)]
 
@@ -558,9 +558,9 @@ def test_call_waits_until_its_errands_are_done_and_is_made_again(count: int, aga
             for done in range(count):
                 assert server.count("tools/call") == 1
                 server.say(method="notifications/elicitation/complete")
-                server.tell("notifications/elicitation/complete", elicitationId=3)
-                server.tell("notifications/elicitation/complete", elicitationId="other")
-                server.tell("notifications/elicitation/complete", elicitationId=f"e{done}")
+                server.notify("notifications/elicitation/complete", elicitationId=3)
+                server.notify("notifications/elicitation/complete", elicitationId="other")
+                server.notify("notifications/elicitation/complete", elicitationId=f"e{done}")
                 await asyncio.sleep(1)
             if again:
                 assert (await call).text == "paid"
@@ -622,14 +622,14 @@ def test_errands_are_for_the_one_error_that_names_them() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("said", [False, "cancel", "decline"])
-def test_errand_that_the_user_refuses_ends_the_call(said: Any) -> None:
+@pytest.mark.parametrize("shown", [False, "cancel", "decline"])
+def test_errand_that_the_user_refuses_ends_the_call(shown: Any) -> None:
     async def test() -> None:
         asked: list[str] = []
 
         async def refuses(question: t.ElicitRequestParams) -> Any:
             asked.append(str(question.elicitation_id))
-            return said
+            return shown
 
         async with Script(TASKS_ERA, tools__call=wanted(2)) as server, server.client(consent=refuses) as client:
             with pytest.raises(RemoteError, match="go there"):
@@ -648,7 +648,7 @@ def test_errand_of_a_long_name_is_remembered_up_to_a_bound(length: int, known: b
         def called(_: Any) -> Any:
             if server.count("tools/call") > 1:
                 return text("paid")
-            server.tell("notifications/elicitation/complete", elicitationId=name)
+            server.notify("notifications/elicitation/complete", elicitationId=name)
             refusal = wanted(1)
             refusal.error["data"]["elicitations"][0]["elicitationId"] = name
             return refusal
@@ -667,7 +667,7 @@ def test_errands_that_are_done_before_anybody_waits_are_remembered_up_to_a_bound
             if server.count("tools/call") > 1:
                 return text("paid")
             for done in ["e0", *(f"o{n}" for n in range(others))]:
-                server.tell("notifications/elicitation/complete", elicitationId=done)
+                server.notify("notifications/elicitation/complete", elicitationId=done)
             return wanted(1)
 
         async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:

@@ -409,8 +409,8 @@ def test_log_messages_are_reported_and_what_cannot_be_read_is_skipped(revision: 
             for params in ({"level": "info", "data": 1}, {"level": "loud", "data": 2}, {"level": "error", "data": [3]}):
                 server.say(method="notifications/message", params=params)
             server.say(method="notifications/message")
-            server.tell("notifications/made/up", level="info", data=4)
-            server.tell("notifications/progress", level="info", data=5)
+            server.notify("notifications/made/up", level="info", data=4)
+            server.notify("notifications/progress", level="info", data=5)
             return text("ok")
 
         async with Script(revision, tools__call=logs) as server:
@@ -437,7 +437,7 @@ def test_closed_client_reports_no_more_logs(revision: str) -> None:
 
         def logs(message: Any) -> Any:
             for data in range(3):
-                server.tell("notifications/message", level="info", data=data)
+                server.notify("notifications/message", level="info", data=data)
             return text("ok")
 
         async with Script(revision, tools__call=logs) as server:
@@ -464,7 +464,7 @@ def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropp
 
         def logs(message: Any) -> Any:
             for data in range(message["params"]["arguments"]["count"]):
-                server.tell("notifications/message", level="info", data=data)
+                server.notify("notifications/message", level="info", data=data)
             return text("ok")
 
         for count, kept in ((1001, range(1001)), (1003, [0, *range(3, 1003)])):
@@ -475,7 +475,7 @@ def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropp
                 go.set()
                 await asyncio.sleep(1)
                 assert reported == list(kept)
-                server.tell("notifications/message", level="info", data="late")
+                server.notify("notifications/message", level="info", data="late")
                 await settle()
 
     run(test())
@@ -493,7 +493,7 @@ def test_log_messages_for_a_slow_function_are_bounded_in_bytes() -> None:
 
         def logs(message: Any) -> Any:
             for data in range(10, 40):
-                server.tell("notifications/message", level="info", data=f"{data}{large}")
+                server.notify("notifications/message", level="info", data=f"{data}{large}")
             return text("ok")
 
         async with Script(HANDSHAKE, tools__call=logs) as server, server.client(log=slow) as client:
@@ -520,7 +520,7 @@ def test_no_progress_is_reported_after_its_call_has_failed() -> None:
         def works(message: Any) -> Any:
             for done in range(3):
                 token = message["params"]["_meta"]["progressToken"]
-                server.tell("notifications/progress", progressToken=token, progress=done)
+                server.notify("notifications/progress", progressToken=token, progress=done)
             return Refusal(-32603, "sunk")
 
         async with Script(tools__call=works) as server, server.client() as client:
@@ -544,7 +544,7 @@ def test_call_ends_after_its_progress_was_reported() -> None:
         def works(message: Any) -> Any:
             for done in range(3):
                 token = message["params"]["_meta"]["progressToken"]
-                server.tell("notifications/progress", progressToken=token, progress=done)
+                server.notify("notifications/progress", progressToken=token, progress=done)
             return text("done")
 
         async with Script(TASKS_ERA, tools__call=works) as server, server.client() as client:

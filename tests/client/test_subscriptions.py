@@ -59,11 +59,11 @@ class FakeServer(Server):
         self.asked.append(("listen", request.params.notifications))
         self.request, self.over = request, asyncio.get_running_loop().create_future()
         if self.grants:
-            self.tell(ACKNOWLEDGED, {"notifications": request.params.notifications})
+            self.notify(ACKNOWLEDGED, {"notifications": request.params.notifications})
         await self.over
         return t.SubscriptionsListenResult()
 
-    def tell(self, method: str, params: dict[str, Any]) -> None:
+    def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification in the form of the era."""
         if self.request is not None:
             tag = {"io.modelcontextprotocol/subscriptionId": self.request.id}
@@ -84,7 +84,7 @@ def test_change_of_a_sub_resource_reaches_watchers_of_the_resource_above_it() ->
             client.watch("file:///a/") as above,
         ):
             for uri in ("file:///a/b/c", "file:///a/bc", "file:///a/b#x", "file:///a", "other"):
-                server.tell(UPDATED, {"uri": uri})
+                server.notify(UPDATED, {"uri": uri})
             await client.ping()
             assert [(await anext(changes)).uri for _ in range(2)] == ["file:///a/b/c", "file:///a/b#x"]
             assert [(await anext(above)).uri for _ in range(3)] == ["file:///a/b/c", "file:///a/bc", "file:///a/b#x"]
@@ -121,7 +121,7 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
         server = FakeServer()
         async with Client(server) as client, client.watch("a:root") as changes:
             for number in range(MAX_PENDING_CHANGES + 1):
-                server.tell(UPDATED, {"uri": f"a:root/{number}"})
+                server.notify(UPDATED, {"uri": f"a:root/{number}"})
             await client.ping()
             assert [await anext(changes) for _ in range(2)] == [
                 Change("resource", "a:root"),
@@ -140,8 +140,8 @@ def test_lists_are_reported_by_name(revision: str) -> None:
                 await client.watch("a:b")
             async with client.watch_lists() as changes:
                 for name in ("tools", "resources", "prompts", "unheard_of"):
-                    server.tell(f"notifications/{name}/list_changed", {})
-                server.tell(UPDATED, {"uri": "a:b"})
+                    server.notify(f"notifications/{name}/list_changed", {})
+                server.notify(UPDATED, {"uri": "a:b"})
                 await client.ping()
                 assert [(await anext(changes)).kind for _ in range(3)] == ["tools", "resources", "prompts"]
 
@@ -158,19 +158,19 @@ def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
             beginning = asyncio.ensure_future(client.watch("a:b").start())
             while len(server.asked) < 2:
                 await asyncio.sleep(0)
-            server.tell(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": ["a:other"]}})
+            server.notify(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": ["a:other"]}})
             with pytest.raises(ResourceNotFound, match="a:b"):
                 await beginning
             lists = asyncio.ensure_future(client.watch_lists().start())
             while len(server.asked) < 3:
                 await asyncio.sleep(0)
-            server.tell(ACKNOWLEDGED, {"notifications": {}})
+            server.notify(ACKNOWLEDGED, {"notifications": {}})
             with pytest.raises(RemoteMethodNotFound):
                 await lists
             odd = asyncio.ensure_future(client.watch("a:b").start())
             while len(server.asked) < 4:
                 await asyncio.sleep(0)
-            server.tell(ACKNOWLEDGED, {"notifications": 3})
+            server.notify(ACKNOWLEDGED, {"notifications": 3})
             with pytest.raises(InvalidResponse, match="acknowledgement"):
                 await odd
 
@@ -184,14 +184,14 @@ def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None
     async def test() -> None:
         server = FakeServer()
         async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b", "a:c") as changes:
-            server.tell(UPDATED, {"uri": "a:b"})
+            server.notify(UPDATED, {"uri": "a:b"})
             end(server, how)
             assert await anext(changes) == Change("resource", "a:b")
             assert [await anext(changes), await anext(changes)] == [
                 Change("resource", "a:b", missed=True),
                 Change("resource", "a:c", missed=True),
             ]
-            server.tell(UPDATED, {"uri": "a:c"})
+            server.notify(UPDATED, {"uri": "a:c"})
             assert await anext(changes) == Change("resource", "a:c")
         assert [method for method, _ in server.asked] == ["listen", "listen"]
 
@@ -224,7 +224,7 @@ def end(server: FakeServer, how: str) -> None:
     if how == "result":
         server.over.set_result(None)
     else:
-        server.tell("notifications/cancelled", {"requestId": server.request.id})
+        server.notify("notifications/cancelled", {"requestId": server.request.id})
 
 
 def test_resource_that_does_not_come_back_ends_its_watch() -> None:
@@ -235,7 +235,7 @@ def test_resource_that_does_not_come_back_ends_its_watch() -> None:
             end(server, "result")
             while len(server.asked) < 2:
                 await client.ping()
-            server.tell(ACKNOWLEDGED, {"notifications": {}})
+            server.notify(ACKNOWLEDGED, {"notifications": {}})
             with pytest.raises(ResourceNotFound, match="a:b"):
                 await anext(changes)
 

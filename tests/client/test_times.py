@@ -77,7 +77,7 @@ def test_progress_restarts_the_timeout_up_to_the_maximum(revision: str, handled:
             for step in range(message["params"]["arguments"]["steps"]):
                 await asyncio.sleep(9)
                 token = message["params"]["_meta"]["progressToken"]
-                server.tell("notifications/progress", progressToken=token, progress=step)
+                server.notify("notifications/progress", progressToken=token, progress=step)
             await asyncio.sleep(message["params"]["arguments"]["last"])
             return text("done")
 
@@ -107,10 +107,10 @@ def test_unreadable_progress_extends_the_deadline_and_is_not_reported() -> None:
         async def works(message: Any) -> Any:
             token = message["params"]["_meta"]["progressToken"]
             await asyncio.sleep(9)
-            server.tell("notifications/progress", progressToken=token, progress="half")
+            server.notify("notifications/progress", progressToken=token, progress="half")
             await asyncio.sleep(9)
-            server.tell("notifications/progress", progressToken=token, progress=2.5, total=5, message="half")
-            server.tell("notifications/progress", progressToken=token, progress=3)
+            server.notify("notifications/progress", progressToken=token, progress=2.5, total=5, message="half")
+            server.notify("notifications/progress", progressToken=token, progress=3)
             return text("done")
 
         reported: list[Any] = []

@@ -32,9 +32,9 @@ SECRET = "hunter2hunter2hunter2"
     ],
 )
 def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | None) -> None:
-    said = redacted_command(argv)
-    assert "hunter2" not in said
-    assert shown is None or said == shown
+    message = redacted_command(argv)
+    assert "hunter2" not in message
+    assert shown is None or message == shown
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | No
     ],
 )
 def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) -> None:
-    said = redacted_text(text)
-    assert "hunter2" not in said
-    assert shown is None or said == shown
-    assert redacted_text(said) == said
+    message = redacted_text(text)
+    assert "hunter2" not in message
+    assert shown is None or message == shown
+    assert redacted_text(message) == message
 
 
 @pytest.mark.parametrize(

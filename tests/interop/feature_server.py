@@ -54,7 +54,7 @@ class Berth:
 
 @dataclass
 class Stay:
-    """The form that a user fills in."""
+    """What a user fills in."""
 
     quay: Literal["north", "south"]
     hours: int
@@ -80,7 +80,7 @@ async def berths() -> list[Berth]:
 
 @server.tool
 async def count(ship: str) -> int:
-    """Return how many letters a name has."""
+    """How many letters a name has."""
     return len(ship)
 
 
@@ -102,13 +102,13 @@ async def pilots() -> AsyncIterator[list[str]]:
 async def pilot(
     harbour: Annotated[str, Header("Harbour")], number: int, names: Annotated[list[str], Depends(pilots)]
 ) -> str:
-    """Return who brings ships in. Over stateless HTTP the harbour is also in a header."""
+    """Who brings ships in; over stateless HTTP the harbour stands in a header as well."""
     return f"{names[number]} of {harbour}"
 
 
 @server.tool
 async def refuse(ship: str) -> str:
-    """Fails with a message."""
+    """Fails, and says why."""
     raise ToolError(f"{ship} is not expected")
 
 
@@ -120,19 +120,19 @@ async def spoken(ctx: Context) -> str:
 
 @server.tool
 async def capsize(ship: str) -> str:
-    """Fails because of a bug."""
+    """Fails by a mistake of its author."""
     raise LookupError(f"no keel under {ship}")
 
 
 @server.tool
 async def chart(ship: str) -> list[types.TextContent | types.ResourceLink]:
-    """Return where a ship lies, as text and as a link."""
+    """Where a ship lies, in words and as a link."""
     return [types.TextContent(text=f"{ship} lies at the quay"), types.ResourceLink(uri="harbour://quay", name="quay")]
 
 
 @server.tool
 async def load(steps: int, ctx: Context) -> str:
-    """Reports progress, and logs each step."""
+    """Tells how far it is, and logs each step."""
     for step in range(1, steps + 1):
         ctx.info(f"step {step}", logger="crane")
         ctx.report_progress(step, steps, f"{step} of {steps}")
@@ -155,7 +155,7 @@ async def wait(tag: str, ctx: Context) -> str:
 
 @server.tool
 async def was_stopped(tag: str) -> str:
-    """Return whether the call with this tag was cancelled, within two seconds."""
+    """Whether the call of this tag saw its cancellation, within two seconds."""
     for _ in range(200):
         if tag in stopped:
             return "yes"
@@ -165,7 +165,7 @@ async def was_stopped(tag: str) -> str:
 
 @server.tool
 async def reserve(message: str, ctx: Context) -> str:
-    """Asks the user once, and returns the outcome."""
+    """Asks the user once, and says what became of it."""
     try:
         stay = await ctx.elicit(message, Stay)
     except Declined:
@@ -177,7 +177,7 @@ async def reserve(message: str, ctx: Context) -> str:
 
 @server.tool
 async def extend(tag: str, ctx: Context) -> str:
-    """Asks twice; the code between the questions runs once."""
+    """Asks twice; what stands between the questions happens once."""
 
     def charge() -> int:
         charged[tag] = charged.get(tag, 0) + 1
@@ -211,7 +211,7 @@ async def charts(ctx: Context) -> list[str]:
 
 @server.tool
 async def plan(ctx: Context) -> str:
-    """Asks all of these at once."""
+    """Asks for everything at once."""
     answers = await ctx.ask(stay=Elicit("Which quay?", Stay), advice=Sample("Which quay is best?"), places=Roots())
     return f"{answers['stay'].quay}, {answers['advice'].text} {len(answers['places'])} places"
 
@@ -224,7 +224,7 @@ def ships(typed: str) -> list[str]:
 def briefing(
     ship: Annotated[str, Complete(ships)], tone: Literal["short", "long"] = "short", line: int = 1
 ) -> list[types.PromptMessage | str]:
-    """A resource to watch."""
+    """What a watch should know."""
     notes = types.ResourceContents(uri=f"harbour://notes/{ship}", text=f"notes on {ship}", mime_type="text/plain")
     return [
         f"Brief me on {ship}, {tone}, from line {line}.",

@@ -32,13 +32,13 @@ server = Server("guarded")
 
 @server.tool
 async def who(ctx: Context) -> str:
-    """Return the caller."""
+    """Say who calls."""
     return f"{ctx.principal.subject} of {ctx.principal.issuer} in {' '.join(ctx.principal.claims.get('groups', ()))}"
 
 
 @server.tool(scopes=["docs.write"])
 async def write() -> str:
-    """Needs one more scope."""
+    """Need one more scope."""
     return "written"
 
 
@@ -51,7 +51,7 @@ async def change() -> str:
 
 @server.resource("harbour://tide")
 async def tide() -> str:
-    """Return the tide."""
+    """Say how high the water is."""
     return "4 m"
 
 

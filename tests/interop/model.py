@@ -36,17 +36,17 @@ def text_of(message: dict[str, Any]) -> str:
 def answered(messages: list[dict[str, Any]]) -> list[str]:
     """Return the text of each call's result, in order."""
     asked: list[str] = []
-    heard: list[str] = []
+    received: list[str] = []
     for message in messages:
         if message["role"] == "tool":
-            if message["tool_call_id"] != asked[len(heard)]:
+            if message["tool_call_id"] != asked[len(received)]:
                 raise Refused(f"tool_call_id {message['tool_call_id']} does not answer the call before it")
-            heard.append(text_of(message))
+            received.append(text_of(message))
         elif message["role"] == "assistant":
             asked += [call["id"] for call in message.get("tool_calls") or []]
-        if message["role"] != "assistant" and len(heard) < len(asked) and message["role"] != "tool":
+        if message["role"] != "assistant" and len(received) < len(asked) and message["role"] != "tool":
             raise Refused("An assistant message with 'tool_calls' must be followed by tool messages")
-    return heard
+    return received
 
 
 def complete(request: dict[str, Any]) -> dict[str, Any]:
@@ -58,16 +58,16 @@ def complete(request: dict[str, Any]) -> dict[str, Any]:
         if function.get("parameters", {"type": "object"}).get("type") != "object":
             raise Refused(f"Invalid schema for function {function['name']!r}: its type must be 'object'")
     messages = request["messages"]
-    heard = answered(messages)
+    received = answered(messages)
     prompt = text_of(next(message for message in messages if message["role"] == "user"))
-    kind, what, arguments = scripted.next_step(prompt, heard, [function["name"] for function in functions])
+    kind, what, arguments = scripted.next_step(prompt, received, [function["name"] for function in functions])
     if kind == "say":
         return {"role": "assistant", "content": what}
     function = {"name": what, "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": f"call_{len(heard)}", "type": "function", "function": function}],
+        "tool_calls": [{"id": f"call_{len(received)}", "type": "function", "function": function}],
     }
 
 

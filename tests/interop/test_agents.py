@@ -108,7 +108,7 @@ def at(visited: Visited, server: str, transport: str) -> dict[str, Any]:
     return seen
 
 
-def heard(seen: dict[str, Any], run: str) -> list[str]:
+def model_inputs(seen: dict[str, Any], run: str) -> list[str]:
     """Return what the model heard of each call of a run, which must have finished."""
     words = seen["runs"][run]
     assert isinstance(words, str), words["failed"]
@@ -119,7 +119,7 @@ def heard(seen: dict[str, Any], run: str) -> list[str]:
 def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
     framework, seen = visited[0], at(visited, "features", transport)
     assert {"berth", "count", "capsize"} <= {name.removeprefix("ours_") for name in seen["tools"]}
-    berth, count, spoken = heard(seen, "works")
+    berth, count, spoken = model_inputs(seen, "works")
     assert "north" in berth and "4.5" in berth
     assert "5" in count
     assert framework.revision in spoken
@@ -139,14 +139,14 @@ def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None
 def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference(
     visited: Visited, transport: str
 ) -> None:
-    error, count = heard(at(visited, "features", transport), "raised")
+    error, count = model_inputs(at(visited, "features", transport), "raised")
     assert re.search(r"reference [0-9a-f]{8}", error), error
     assert "keel" not in error  # the text of the exception is for the log
     assert "5" in count
 
 
 def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(visited: Visited, transport: str) -> None:
-    error, count = heard(at(visited, "features", transport), "refused")
+    error, count = model_inputs(at(visited, "features", transport), "refused")
     assert "amber is not expected" in error
     assert "5" in count
 
@@ -154,14 +154,14 @@ def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(vi
 def test_an_agent_continues_after_wrong_arguments(visited: Visited, transport: str) -> None:
     framework, seen = visited[0], at(visited, "features", transport)
     for run in ("wrong", "missing"):
-        error, count = heard(seen, run)
+        error, count = model_inputs(seen, run)
         assert "5" in count
         if not framework.local:
             assert "Invalid arguments" in error and "ship" in error
 
 
 def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visited, transport: str) -> None:
-    error, count = heard(at(visited, "features", transport), "asks")
+    error, count = model_inputs(at(visited, "features", transport), "asks")
     assert "5" in count
     if not visited[0].mute:
         assert "elicitation" in error
@@ -173,23 +173,23 @@ def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: st
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]
         return
-    answer, count = heard(seen, "link")
+    answer, count = model_inputs(seen, "link")
     assert "5" in count
     assert ("amber lies at the quay" in answer) is ("harbour://quay" in answer) is (framework.link == "both"), answer
 
 
 def test_a_search_is_answered_in_text(visited: Visited, transport: str) -> None:
-    found, fetched = heard(at(visited, "serve", transport), "search")
+    found, fetched = model_inputs(at(visited, "serve", transport), "search")
     assert "file:///papers/poem.txt" in found and "Beautiful is better" in found
     assert "Beautiful is better" in fetched
 
 
 def test_the_resource_tools_are_answered_in_text(visited: Visited, transport: str) -> None:
     seen = at(visited, "serve", transport)
-    listed, entries, read = heard(seen, "resource_tools")
+    listed, entries, read = model_inputs(seen, "resource_tools")
     assert "file:///papers/poem.txt" in listed
     assert "file:///papers/poem.txt" in entries
     assert "height" in read and "4.2" in read
-    refused, fetched = heard(seen, "not_there")
+    refused, fetched = model_inputs(seen, "not_there")
     assert "file:///papers/no.txt" in refused
     assert "Beautiful is better" in fetched

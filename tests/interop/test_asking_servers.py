@@ -46,8 +46,8 @@ async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
         assert [entry.level for entry in logs] == ["warning"]
         assert "shoal ahead" in str(logs[0].data)
         if asks:
-            said = [(await client.call_tool("choose")).text for _ in range(3)]
-            assert said == ["south 5", "decline", "cancel"]
+            expected = [(await client.call_tool("choose")).text for _ in range(3)]
+            assert expected == ["south 5", "decline", "cancel"]
             assert (await client.call_tool("advise")).text == "south"
             assert (await client.call_tool("charts")).text == "file:///charts file:///logs"
 

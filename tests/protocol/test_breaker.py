@@ -115,15 +115,15 @@ def test_a_cancelled_probe_leaves_the_next_one_to_another_caller(clock: Clock) -
 
 def test_observers_hear_when_it_opens_and_closes_and_of_nothing_else(clock: Clock) -> None:
     breaker = Breaker(clock)
-    heard: list[bool] = []
-    breaker.observers.append(lambda: heard.append(breaker.down))
+    received: list[bool] = []
+    breaker.observers.append(lambda: received.append(breaker.down))
     breaker.succeeded()
     for _ in range(3):
         breaker.failed("fog", clock.now)
         clock.now += 10
     breaker.succeeded()
     breaker.succeeded()
-    assert heard == [True, False]
+    assert received == [True, False]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
@@ -147,8 +147,8 @@ class BreakerMachine(RuleBasedStateMachine):
         self.breaker = Breaker(self.clock, initial_delay=initial, max_delay=longest, quick_below=quick)
         self.calls: list[float] = []
         self.probe: float | None = None
-        self.heard: list[bool] = []
-        self.breaker.observers.append(lambda: self.heard.append(self.breaker.down))
+        self.changes: list[bool] = []
+        self.breaker.observers.append(lambda: self.changes.append(self.breaker.down))
 
     @rule(seconds=st.floats(0.001, 200))
     def time_passes(self, seconds: float) -> None:
@@ -202,8 +202,8 @@ class BreakerMachine(RuleBasedStateMachine):
         assert breaker.down == (breaker.state is not BreakerState.CLOSED) == (breaker.failures > 0)
         assert breaker.admits() or breaker.down
         assert breaker.down or not breaker.reason
-        assert all(before is not after for before, after in zip(self.heard, self.heard[1:], strict=False))
-        assert (self.heard[-1] if self.heard else False) == breaker.down
+        assert all(before is not after for before, after in zip(self.changes, self.changes[1:], strict=False))
+        assert (self.changes[-1] if self.changes else False) == breaker.down
 
 
 TestBreakerMachine = BreakerMachine.TestCase

@@ -231,7 +231,7 @@ async def test_a_schema_by_hand_is_listed_byte_for_byte(revision: str) -> None:
     assert "phone: expected a string" in result["content"][0]["text"].splitlines()
 
 
-async def said(server: Server, arguments: Any, name: str = "berth") -> Any:
+async def result_text(server: Server, arguments: Any, name: str = "berth") -> Any:
     result = (await ask(server, "tools/call", {"name": name, "arguments": arguments}))["result"]
     return ("error: " if result.get("isError") else "") + result["content"][0]["text"]
 
@@ -253,11 +253,11 @@ async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_
     server.tools.add(whole, input_schema=CREW)
     server.tools.add(rest, input_schema=CREW)
     given = {"ship": "Mary", "crew": [{"age": 20}]}
-    assert await said(server, given, "by_name") == "Mary [{'age': 20}] none"
-    assert await said(server, given, "whole") == str(given)
-    assert await said(server, given, "rest") == "Mary {'crew': [{'age': 20}]}"
+    assert await result_text(server, given, "by_name") == "Mary [{'age': 20}] none"
+    assert await result_text(server, given, "whole") == str(given)
+    assert await result_text(server, given, "rest") == "Mary {'crew': [{'age': 20}]}"
     for name in ("by_name", "whole", "rest"):
-        assert await said(server, {"ship": "Mary", "mast": 1}, name) == (
+        assert await result_text(server, {"ship": "Mary", "mast": 1}, name) == (
             "error: Invalid arguments:\nmast: no such member"
         )
 
@@ -441,8 +441,8 @@ def test_only_schemas_that_a_value_is_deep_enough_for_are_counted(kind: str, end
         value = {"a": value} if kind == "members" else [value]
     depth = levels + (end in ({}, []))
     schema = given({"$defs": {"a": {}}, "not": {}} | inner)
-    told = "has a form that is not allowed" if depth < 2 else "do not match the schema"
-    assert schema.faults(value) == [f"arguments: {told}"]
+    message = "has a form that is not allowed" if depth < 2 else "do not match the schema"
+    assert schema.faults(value) == [f"arguments: {message}"]
 
 
 def test_value_too_deep_for_its_schemas_to_be_counted_is_reported_without_alternatives() -> None:

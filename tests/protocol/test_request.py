@@ -288,9 +288,9 @@ def test_log_names_the_last_line_of_the_authors_code() -> None:
         error = failing("/srv/harbour.py", inside)
         tail = error.__traceback__.tb_next  # type: ignore[union-attr]
         error.__traceback__.tb_next = tail.tb_next  # type: ignore[union-attr]  # without the lambda
-        said = failure_text("tools/call 'x'", error)
-        assert said.startswith(f"tools/call 'x' failed{at}: ")
-        assert said.endswith(str(error).splitlines()[-1])
+        words = failure_text("tools/call 'x'", error)
+        assert words.startswith(f"tools/call 'x' failed{at}: ")
+        assert words.endswith(str(error).splitlines()[-1])
 
 
 @pytest.mark.parametrize("file", ["/usr/lib/site-packages/other/x.py", "<frozen importlib>"])

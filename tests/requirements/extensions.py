@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.requirements.base import ALL, R4, R5
-from tests.requirements.row import Row, must, said, should, suite
+from tests.requirements.row import Row, must, should, suite, transcripts
 
 __all__ = ["ROWS"]
 
@@ -32,16 +32,16 @@ TASKS: tuple[Row, ...] = (
     must("2.19-12", "tasks extension: input", "Tasks carry no `requestState`.", *suite("tasks-request-state-removal", R5)),
     must("2.19-13", "tasks extension: input", "Rounds of questions are over before a task begins.", *suite("tasks-mrtr-composition", R5)),
     must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_task_extension.py::test_another_principal_finds_no_task_by_any_method"),
-    must("2.19-15", "tasks extension: notifications", "States are reported on a listen that named the task.", "server/tasks/test_task_extension.py::test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
+    must("2.19-15", "tasks extension: notifications", "States are reported on a listen that named the task.", "server/tasks/test_task_extension.py::test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id", *transcripts("tasks", R5)),
     must("2.19-16", "tasks extension: headers", "`Mcp-Name` is the task's id.", *suite("tasks-request-headers", R5)),
     must("2.19-17", "tasks extension", "A tool that requires tasks is refused to other clients with -32021.", *suite("tasks-required-task-error", R5)),
     must("2.19-18", "tasks extension", "Tasks send no progress and no logs.", "server/tasks/test_task_extension.py::test_a_task_sends_neither_progress_nor_logs"),
     must("2.19-19", "2025-11-25: tasks", "The experimental tasks of that revision are not declared, and their methods unknown.",
-         *said("opening", R4), "requirements/test_extensions.py::test_the_older_tasks_are_neither_declared_nor_served"),
+         *transcripts("opening", R4), "requirements/test_extensions.py::test_the_older_tasks_are_neither_declared_nor_served"),
 )  # fmt: skip
 
 SKILLS: tuple[Row, ...] = (
-    must("2.20-1", "skills extension: declaration", "Declared inline, with `resources` beside it.", *said("skills", R4, R5), *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-1", "skills extension: declaration", "Declared inline, with `resources` beside it.", *transcripts("skills", R4, R5), *suite("sep-2640-skills-enumeration", R5)),
     must("2.20-2", "skills extension: skills/list", "Served, with pages and caching hints.", *suite("sep-2640-skills-enumeration", R5)),
     must("2.20-3", "skills extension: skills/get", "Served; an unknown URI is -32602.", *suite("sep-2640-skills-enumeration", R5)),
     must("2.20-4", "skills extension: entries", "An entry has its URI, its front matter verbatim, and every file once with digest and size.",
@@ -80,7 +80,7 @@ CONTRADICTIONS: tuple[Row, ...] = (
          "protocol/http/test_headers.py::test_misplaced_annotation_is_an_error"),
     must("2.23-6", "skills extension: draft against suite", "Sizes and the caching hints of `skills/get` are sent.", *suite("sep-2640-skills-enumeration", R5)),
     must("2.23-7", "2025-11-25 on: tools page against schema", "Invalid arguments are `isError`; -32602 is for `name` and `arguments` of the wrong shape.",
-         *said("tools", *ALL)),
+         *transcripts("tools", *ALL)),
     must("2.23-8", "handshake: TypeScript fixture against transports", "Problems of sessions are reported by HTTP status.",
          "transports/http_server/test_sessions.py::test_request_without_a_session_is_refused",
          "transports/http_server/test_sessions.py::test_unknown_session_is_not_found_and_not_repeated"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Row", "client_suite", "must", "said", "should", "suite"]
+__all__ = ["Row", "client_suite", "must", "should", "suite", "transcripts"]
 
 
 class Row(NamedTuple):
@@ -32,7 +32,7 @@ def should(id: str, source: str, text: str, kept: str, *shown: str) -> Row:
     return Row(id, "SHOULD", source, text, shown, kept)
 
 
-def said(family: str, *revisions: str) -> tuple[str, ...]:
+def transcripts(family: str, *revisions: str) -> tuple[str, ...]:
     """The transcripts of a family, in these revisions."""
     return tuple(
         f"transcripts/test_replay.py::test_bare_peer_answers_as_written[{revision}-{family}]" for revision in revisions

@@ -91,9 +91,9 @@ async def test_unknown_members_are_tolerated(revision: str) -> None:
 async def test_the_handshake_is_whole_before_anything_else(revision: str) -> None:
     """Requirements C2.2-1, C2.2-2 and C2.2-5."""
     transcript = await recorded(harbour(), revision)
-    said = [line for line in transcript.lines if line.sender != "#"]
-    first, answered, confirmed = (json.loads(line.text) for line in said[:3])
-    assert [line.sender for line in said[:3]] == [">", "<", ">"]
+    spoken = [line for line in transcript.lines if line.sender != "#"]
+    first, answered, confirmed = (json.loads(line.text) for line in spoken[:3])
+    assert [line.sender for line in spoken[:3]] == [">", "<", ">"]
     assert first["method"] == "initialize" and answered["id"] == first["id"]
     assert first["params"]["protocolVersion"] == revision
     assert first["params"]["capabilities"] == {}

@@ -23,7 +23,7 @@ async def echo(value: str) -> str:
 
 @server.tool
 async def wait() -> str:
-    """Runs until it is cancelled, and counts its cancellations."""
+    """Stays until cancelled, which it counts."""
     global left
     try:
         await asyncio.Event().wait()
@@ -87,7 +87,7 @@ async def large(size: int) -> str:
 
 @server.tool
 async def chatter(ctx: Context, events: int) -> str:
-    """Reports progress without waiting."""
+    """Reports progress without waiting for anybody."""
     for step in range(events):
         ctx.report_progress(step, events, "a\r\n\r\nevent: fake\ndata: {}\u2028")
     return "done"
@@ -114,7 +114,7 @@ async def asks(ctx: Context, ship: str) -> str:
 
 @server.tool
 async def storm(changes: int) -> str:
-    """Reports changes of one resource as fast as it can."""
+    """Tells of changes of one resource as fast as it goes."""
     for step in range(changes):
         server.resource_updated("fix://counter")
         if step % 100 == 0:

@@ -47,8 +47,8 @@ def test_no_spelling_leaves_the_folder_and_all_refusals_look_alike(charts: Path)
         for path in (*paths, *["fifo"] * 45):
             uri = f"file:///charts/{path}"
             error = read_file(server, uri)
-            said, _, advice = error["message"].replace(uri, "").partition(". Did you mean ")
-            shapes.add((error["code"], said))
+            message, _, advice = error["message"].replace(uri, "").partition(". Did you mean ")
+            shapes.add((error["code"], message))
             assert set(advice.rstrip("?").split(" or ")) <= {"", "file:///charts/a.txt", "file:///charts/sub/b.txt"}
         assert shapes == {(-32602, "Resource not found: ")}
         windows = [

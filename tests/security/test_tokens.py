@@ -529,11 +529,11 @@ def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite,
             for reply in ask_everything(each, sse=False, authorization=f"Bearer {token}"):  # type: ignore[arg-type]
                 assert reply.status
         assert within(5, lambda: b"hunter2" in server.errors), "the traceback of the tool is there"
-        told = "".join(server.card).encode() + server.errors
-        told += Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+        message = "".join(server.card).encode() + server.errors
+        message += Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
         for token in (*good, *bad):
-            assert token.encode() not in told
-            assert token.rpartition(".")[2].encode() not in told
+            assert token.encode() not in message
+            assert token.rpartition(".")[2].encode() not in message
 
 
 def test_a_server_with_tokens_writes_no_core_file(issuer: IssuerSite, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def test_whatever_a_tool_does_is_an_error_of_its_call_without_details(stdio: Std
     """F05, F06, F07, S07: the server continues, and reveals nothing."""
     result = stdio.call(tool)["result"]
     assert result["isError"] is True
-    said = result["content"][0]["text"]
-    assert re.fullmatch(r"Internal error \(reference [0-9a-f]{8}\): the server's log has the details\.", said)
+    expected = result["content"][0]["text"]
+    assert re.fullmatch(r"Internal error \(reference [0-9a-f]{8}\): the server's log has the details\.", expected)
     assert text(stdio.call("quick")) == "quick"
 
 

@@ -165,7 +165,7 @@ class Wire(asyncio.WriteTransport):
     async def __aenter__(self) -> Wire:
         if self.revision != STATELESS:
             await self.ask("initialize", hello(self.revision))
-            self.tell("notifications/initialized")
+            self.notify("notifications/initialized")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -185,7 +185,7 @@ class Wire(asyncio.WriteTransport):
                 self.answers[type(key), key] = message
         self._came.set()
 
-    def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
         self.stream.data_received(line(method, params, None, self.revision))
 

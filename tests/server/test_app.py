@@ -341,7 +341,7 @@ async def test_a_lifespan_that_is_not_a_context_manager_is_reported_with_what_to
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"transport": "http", "port": 1}, TypeError, r"over stdio takes no transport=: for HTTP write run\(http="),
         ({"http": True}, TypeError, "takes HOST:PORT"),
@@ -349,8 +349,8 @@ async def test_a_lifespan_that_is_not_a_context_manager_is_reported_with_what_to
         ({"http": "localhost:99999"}, ValueError, "is not HOST:PORT"),
     ],
 )
-def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Server("s").run(**options)
 
 
@@ -429,11 +429,11 @@ async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> No
     async def forecast() -> dict[str, Any]:
         return {"height": 3}
 
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @part.notification("notifications/quay/taken")
     def turned(params: t.NotificationParams) -> None:
-        heard.append(params)
+        received.append(params)
 
     assert "example.test/more" in whole.extensions.declared
     assert "notifications/quay/taken" in whole.notification_handlers

@@ -326,7 +326,7 @@ async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> No
         id = wire.put("tools/call", {"name": "tool"})
         await begun.wait()
         task = wire.stream.peer.in_flight[id].task
-        wire.tell("notifications/cancelled", {"requestId": id})
+        wire.notify("notifications/cancelled", {"requestId": id})
         await asyncio.wait([task])
         assert HAPPENED == ["open", "CancelledError", "close"]
 

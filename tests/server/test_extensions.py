@@ -242,8 +242,8 @@ async def test_a_notification_of_an_extension_reaches_its_function() -> None:
         moved.append(params.ship)
 
     async with Wire(server, "2025-11-25") as wire:
-        wire.tell("notifications/ships/moved", {"ship": "Mary"})
-        wire.tell("notifications/ships/moved", {"ship": 1})
+        wire.notify("notifications/ships/moved", {"ship": "Mary"})
+        wire.notify("notifications/ships/moved", {"ship": 1})
         await wire.ask("ping")
     assert moved == ["Mary"]
 
@@ -360,10 +360,10 @@ async def test_a_model_and_raw_json_are_results_and_what_a_revision_adds_is_not_
 
 
 def test_names_of_notifications_are_names() -> None:
-    for name, said in (
+    for name, message in (
         ("no name", "is not the name of a method"),
         ("tools/list", "is a method of the protocol"),
         ("tides/turned", "begin with 'notifications/'"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             Server("s").notification(name)(nothing)

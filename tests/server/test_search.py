@@ -55,7 +55,7 @@ def hit(name: str, mime_type: str | None = None, snippet: str = "") -> Hit:
 async def found(server: Server, query: str = "x", **wanted: Any) -> Hits:
     request = opened(server, "server/discover")
     return await search(
-        server.services, server.resources, request, SearchRequest(query=query, **wanted), lambda done, said: None
+        server.services, server.resources, request, SearchRequest(query=query, **wanted), lambda done, message: None
     )
 
 
@@ -272,7 +272,7 @@ class Known:
 
     async def close(self) -> None: ...
 
-    async def search(self, owner: str, wanted: SearchRequest, told: Any) -> tuple[Hits, list[Source]]:
+    async def search(self, owner: str, wanted: SearchRequest, message: Any) -> tuple[Hits, list[Source]]:
         return self.hits, self.left
 
 

@@ -140,14 +140,14 @@ async def test_a_source_is_probed_until_it_is_back_and_its_watchers_hear_of_both
     server = Server("sea")
     server.include(buoy)
     await server.start()
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     class Observer:
         def updated(self, uri: str) -> None:
-            heard.append(("updated", uri))
+            received.append(("updated", uri))
 
         def list_changed(self, name: str) -> None:
-            heard.append(("list", name))
+            received.append(("list", name))
 
     class Somebody:
         def send(self, message: Any) -> bool:
@@ -160,10 +160,10 @@ async def test_a_source_is_probed_until_it_is_back_and_its_watchers_hear_of_both
     calls = server.resources.calls
     with pytest.raises(SourceUnavailable, match="adrift"):
         await calls.call(buoy, buoy.read, "owner", "buoy:1")
-    await until(lambda: len(heard) == 2)
+    await until(lambda: len(received) == 2)
     buoy.error = None
-    await until(lambda: len(heard) == 4)
-    assert heard == [("list", "resources"), ("updated", "buoy:1")] * 2
+    await until(lambda: len(received) == 4)
+    assert received == [("list", "resources"), ("updated", "buoy:1")] * 2
     assert buoy.breaker.state is BreakerState.CLOSED
     await server.close()
 

@@ -17,7 +17,7 @@ from wharfinger.protocol.principal import LOCAL
 from wharfinger.sources.folder.source import Folder, files
 
 
-class Told:
+class ChangeRecorder:
     """Collects the changes that a source reports, and waits for them."""
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class Told:
     def wait_for(self, *uris: str | None, timeout: float = 10) -> None:
         """Wait until all of these were reported, and forget all earlier reports."""
         with self._more:
-            told = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
-            assert told, f"{uris} were not told: {self.changes}"
+            recorder = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
+            assert recorder, f"{uris} were not told: {self.changes}"
             self.changes.clear()
 
 
@@ -84,8 +84,8 @@ def source(charts: Path) -> Iterator[Folder]:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def recorder() -> ChangeRecorder:
+    return ChangeRecorder()
 
 
 @pytest.fixture

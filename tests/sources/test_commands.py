@@ -29,23 +29,25 @@ def read(source: Command) -> tuple[Any, dict[str, Any], str]:
     contents = source.read(source.uri).contents
     meta = contents[0].meta
     assert isinstance(meta, dict)
-    told: Any = meta[EXIT]
-    return contents[0], told, str(contents[1].text) if len(contents) > 1 else ""
+    recorder: Any = meta[EXIT]
+    return contents[0], recorder, str(contents[1].text) if len(contents) > 1 else ""
 
 
 def test_the_output_is_the_text() -> None:
-    content, told, said = read(python("print('high water 6.1')"))
+    content, recorder, message = read(python("print('high water 6.1')"))
     assert content.text.split() == ["high", "water", "6.1"]
     assert content.mime_type == "text/plain"
-    assert (told["code"], told["cut"], said) == (0, "", "")
+    assert (recorder["code"], recorder["cut"], message) == (0, "", "")
 
 
 def test_a_failure_is_reported_with_its_standard_error() -> None:
-    content, told, said = read(python("import sys; print('some'); print('no boat', file=sys.stderr); sys.exit(3)"))
+    content, recorder, message = read(
+        python("import sys; print('some'); print('no boat', file=sys.stderr); sys.exit(3)")
+    )
     assert content.text.strip() == "some"
-    assert told["code"] == 3
-    assert "Exit code 3" in said
-    assert "no boat" in said
+    assert recorder["code"] == 3
+    assert "Exit code 3" in message
+    assert "no boat" in message
 
 
 def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
@@ -72,10 +74,10 @@ def test_bytes_come_as_bytes() -> None:
 
 
 def test_an_endless_output_is_cut() -> None:
-    content, told, said = read(python("while True: print('høvel' * 100)", max_bytes=10_001))
+    content, recorder, message = read(python("while True: print('høvel' * 100)", max_bytes=10_001))
     assert 9_990 <= len(content.text.encode()) <= 10_001
-    assert told["code"] is None
-    assert "10,001 bytes" in said
+    assert recorder["code"] is None
+    assert "10,001 bytes" in message
 
 
 @posix
@@ -88,11 +90,11 @@ def test_an_endless_command_is_ended_with_what_it_started(tmp_path: Path, stubbo
         f"import subprocess, sys; {stubborn} print('up', flush=True); subprocess.run([sys.executable, '-c', {child!r}])"
     )
     began = time.monotonic()
-    content, told, said = read(python(code, timeout=2))
+    content, recorder, message = read(python(code, timeout=2))
     assert time.monotonic() - began < 6
     assert content.text == "up\n"
-    assert told["code"] is None
-    assert "after 2 s" in said
+    assert recorder["code"] is None
+    assert "after 2 s" in message
     assert gone(int((tmp_path / "child").read_text()))
 
 
@@ -105,9 +107,9 @@ def test_processes_that_a_command_leaves_are_ended_without_waiting(tmp_path: Pat
         " time.sleep(0.01)"
     )
     began = time.monotonic()
-    content, told, _ = read(python(code, timeout=30))
+    content, recorder, _ = read(python(code, timeout=30))
     assert time.monotonic() - began < 20
-    assert (content.text, told["code"]) == ("up\n", 0)
+    assert (content.text, recorder["code"]) == ("up\n", 0)
     assert gone(int((tmp_path / "child").read_text()))
 
 
@@ -147,9 +149,9 @@ def test_the_output_of_a_repeated_command_is_kept_until_the_next_run(tmp_path: P
     assert (tmp_path / "runs").read_text() == "x"
 
 
-def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, told: Any) -> None:
+def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, recorder: Any) -> None:
     source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')")
-    source.watch(source.uri, told)
+    source.watch(source.uri, recorder)
     source.page(None, 10)
     source.stat(source.uri)
     assert [hit.uri for hit in search_documents(source, "it", 5)] == ["command://it"]

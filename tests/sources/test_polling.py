@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources import polling
@@ -57,53 +57,59 @@ def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
         polled.close()
 
 
-def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
     watch = watching()
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 1
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
     sea.wait_for_looks(3)
-    assert told.changes == []
+    assert recorder.changes == []
 
 
-def test_list_and_gone_and_back_are_changes(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_list_and_gone_and_back_are_changes(
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     watch = watching()
-    watch.watch(None, told)
-    watch.watch("sea:1", told)
+    watch.watch(None, recorder)
+    watch.watch("sea:1", recorder)
     sea.wait_for_looks(4)
     sea.states = {None: 1, "sea:1": ResourceNotFound("sea:1")}
-    told.wait_for(None, "sea:1")
+    recorder.wait_for(None, "sea:1")
     sea.states = {None: 1}
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
 
 
 def test_failing_look_is_not_a_change_and_is_retried(
-    sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = OSError("fog")
     sea.wait_for_looks(3)
     sea.states["sea:1"] = 0
     sea.wait_for_looks(3)
-    assert told.changes == []
+    assert recorder.changes == []
     assert "tried again" in caplog.text
     sea.states["sea:1"] = 2
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
 
 
-def test_a_watch_compares_with_the_state_seen_before_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_a_watch_compares_with_the_state_seen_before_it(
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     """A change between the look of the subscription and the first one of the thread is not lost."""
     watch = watching()
     watch.record("sea:1", 0)
     sea.states["sea:1"] = 1
-    watch.watch("sea:1", told)
-    told.wait_for("sea:1")
+    watch.watch("sea:1", recorder)
+    recorder.wait_for("sea:1")
 
 
-def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch, sea: Sea, told: Told) -> None:
+def test_what_was_seen_is_kept_for_so_many_uris(
+    monkeypatch: pytest.MonkeyPatch, sea: Sea, recorder: ChangeRecorder
+) -> None:
     monkeypatch.setattr(polling, "MAX_RECORDED", 2)
     watch = Polling("sea", sea.look, every=60)
     for number in range(5):
@@ -112,33 +118,33 @@ def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_all_watchers_hear_once_that_the_data_is_unavailable_and_once_that_it_is_back(
-    sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
     for uri in (None, "sea:1", "sea:2"):
-        watch.watch(uri, told)
+        watch.watch(uri, recorder)
     sea.wait_for_looks(6)
     sea.states = dict.fromkeys((None, "sea:1", "sea:2"), SourceUnavailable("The tide is out."))
-    told.wait_for(None, "sea:1", "sea:2")
+    recorder.wait_for(None, "sea:1", "sea:2")
     sea.wait_for_looks(10)
-    assert told.changes == []
+    assert recorder.changes == []
     assert caplog.text.count("The tide is out.") == 1
     sea.states = {}  # the same content as before: it was reported as gone, and so is reported as back
-    told.wait_for(None, "sea:1", "sea:2")
+    recorder.wait_for(None, "sea:1", "sea:2")
     sea.wait_for_looks(6)
-    assert told.changes == []
+    assert recorder.changes == []
 
 
 def test_a_round_ends_at_the_first_look_that_finds_the_data_unavailable(
-    sea: Sea, watching: Callable[..., Polling], told: Told
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
     """A hundred looks at a silent peer would take a hundred timeouts."""
     rounds = threading.Semaphore(0)
     watch = watching(prepare=rounds.release)
     sea.states = {f"sea:{number}": SourceUnavailable("silent") for number in range(100)}
     for uri in sea.states:
-        watch.watch(uri, told)
-    told.wait_for(*sea.states)
+        watch.watch(uri, recorder)
+    recorder.wait_for(*sea.states)
     while rounds.acquire(blocking=False):
         pass
     before = sea.looks
@@ -147,7 +153,9 @@ def test_a_round_ends_at_the_first_look_that_finds_the_data_unavailable(
     assert sea.looks - before <= 6
 
 
-def test_data_that_cannot_be_prepared_is_unavailable(watching: Callable[..., Polling], told: Told) -> None:
+def test_data_that_cannot_be_prepared_is_unavailable(
+    watching: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     away = threading.Event()
 
     def prepare() -> None:
@@ -155,15 +163,17 @@ def test_data_that_cannot_be_prepared_is_unavailable(watching: Callable[..., Pol
             raise SourceUnavailable("away")
 
     watch = watching(prepare=prepare)
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     away.set()
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
     away.clear()
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
 
 
 @pytest.mark.parametrize(("rest", "longest"), [(0.0, 0.2), (1.0, 0.6)])
-def test_a_source_may_spend_a_larger_share_of_the_time_looking(rest: float, longest: float, told: Told) -> None:
+def test_a_source_may_spend_a_larger_share_of_the_time_looking(
+    rest: float, longest: float, recorder: ChangeRecorder
+) -> None:
     """After a round of 0.1 s, the thread sleeps no longer than `rest` times that, or until `every` is over."""
     begins: list[float] = []
 
@@ -173,7 +183,7 @@ def test_a_source_may_spend_a_larger_share_of_the_time_looking(rest: float, long
         return 0
 
     watch = Polling("sea", look, every=0.12, rest=rest)
-    watch.watch(None, told)
+    watch.watch(None, recorder)
     while len(begins) < 8:
         time.sleep(0.01)
     watch.close()
@@ -182,36 +192,40 @@ def test_a_source_may_spend_a_larger_share_of_the_time_looking(rest: float, long
     assert min(pauses) >= 0.1 * (1 + rest) - 0.01
 
 
-def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
     watch = watching(every=600)
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     sea.wait_for_looks(0)
     while "sea:1" not in watch._watched or watch._watched["sea:1"].state is polling._UNKNOWN:
         threading.Event().wait(0.001)
     sea.states["sea:1"] = 1
     watch.look_now()
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
 
 
-def test_polling_stops_after_the_last_watcher_leaves(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_polling_stops_after_the_last_watcher_leaves(
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     watch = watching()
-    watch.watch("sea:1", told)
-    watch.watch("sea:2", told)
+    watch.watch("sea:1", recorder)
+    watch.watch("sea:2", recorder)
     sea.wait_for_looks(2)
     watch.unwatch("sea:1")
     watch.unwatch("never attached")
     watch.unwatch("sea:2")
     assert watch._worker is None
     watch.look_now()
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 5
-    told.wait_for("sea:1")
+    recorder.wait_for("sea:1")
 
 
-def test_round_begins_with_what_prepares_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_round_begins_with_what_prepares_it(
+    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     prepared = threading.Semaphore(0)
     watch = watching(prepare=prepared.release)
-    watch.watch("sea:1", told)
+    watch.watch("sea:1", recorder)
     assert prepared.acquire(timeout=10)
     assert prepared.acquire(timeout=10)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conftest import absent
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import UnusableSource
@@ -39,8 +39,8 @@ class Display:
             stderr=subprocess.DEVNULL,
         )
         os.close(write)
-        with os.fdopen(read, "rb") as told:
-            self.name = f":{told.readline().strip().decode()}"
+        with os.fdopen(read, "rb") as numbers:
+            self.name = f":{numbers.readline().strip().decode()}"
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -171,16 +171,16 @@ def test_a_screen_that_is_not_there_is_not_found(show: Callable[..., Display], u
             method(uri)
 
 
-def test_drawing_notifies_watchers(show: Callable[..., Display], told: Told) -> None:
+def test_drawing_notifies_watchers(show: Callable[..., Display], recorder: ChangeRecorder) -> None:
     display = show()
     source = screen()
     source._polling.every = 0.05
-    source.watch("screen:///1", told)
+    source.watch("screen:///1", recorder)
     deadline = time.monotonic() + 10
     while source._polling._watched["screen:///1"].state != source._look("screen:///1"):
         assert time.monotonic() < deadline
     display.paint(0xFFFFFF)
-    told.wait_for("screen:///1")
+    recorder.wait_for("screen:///1")
     source.unwatch("screen:///1")
     source._polling.close()
 

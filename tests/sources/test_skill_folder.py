@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from tests.server.driving import ask, listed, looped, read
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
@@ -364,15 +364,15 @@ def test_completion_and_search_know_skills_only(root: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", None])
-def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, told: Told) -> None:
+def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, recorder: ChangeRecorder) -> None:
     source = skills(root)
     try:
-        source.watch(uri, told)
+        source.watch(uri, recorder)
         if uri is None:
             write(root, **{"new/SKILL.md": manual("new")})
         else:
             (root / "pdf" / "SKILL.md").write_text(manual("pdf", "Changed"))
-        told.wait_for(uri)
+        recorder.wait_for(uri)
     finally:
         source._watch.close()
 

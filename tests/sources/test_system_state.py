@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.server.document_search import search_documents
@@ -122,17 +122,17 @@ def test_what_is_not_there_is_not_found(machine: System, uri: str) -> None:
             method(uri)
 
 
-def test_a_busy_process_is_reported_at_the_top(machine: System, told: Told) -> None:
+def test_a_busy_process_is_reported_at_the_top(machine: System, recorder: ChangeRecorder) -> None:
     uri = "system:///processes?limit=1000"
     machine._polling.every = CACHE_SECONDS
     machine.stat(uri)
-    machine.watch(uri, told)
+    machine.watch(uri, recorder)
     with subprocess.Popen(
         [sys.executable, "-c", "print(1, flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
     ) as busy:
         assert busy.stdout is not None
         busy.stdout.readline()
-        told.wait_for(uri)
+        recorder.wait_for(uri)
         pids = [process["pid"] for process in shown(machine, uri)["processes"]]
         busy.kill()
     assert busy.pid in pids

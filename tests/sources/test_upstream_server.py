@@ -184,8 +184,8 @@ def test_a_read_has_the_content_age_and_cache_scope_of_the_other_server(revision
         async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
             read = await client.read_resource("notes://quay/n001")
             assert (read.text, read.contents[0].uri) == ("high tide", "notes://quay/n001")
-            told = (7000, "public") if revision == "2026-07-28" else (0, "private")
-            assert (read.result.ttl_ms, read.result.cache_scope) == told
+            recorder = (7000, "public") if revision == "2026-07-28" else (0, "private")
+            assert (read.result.ttl_ms, read.result.cache_scope) == recorder
             assert (await client.read_resource("log://mary/today")).text == "log of mary"
             for missing in ("log://ghost/today", "notes://quay/none", "elsewhere://x"):
                 with pytest.raises(ResourceNotFound) as caught:
@@ -426,16 +426,16 @@ def test_one_that_cannot_be_watched_keeps_no_other_from_it() -> None:
     async def test() -> None:
         server = harbour()
         async with over_http(server) as url, published(url) as (_, source):
-            told: list[str | None] = []
-            source.watch("notes://quay/none", told.append)
-            source.watch("notes://quay/n001", told.append)
+            recorder: list[str | None] = []
+            source.watch("notes://quay/none", recorder.append)
+            source.watch("notes://quay/n001", recorder.append)
             await eventually(lambda: watched(server, "notes://quay/n001"))
             server.resource_updated("notes://quay/n001")
 
-            async def heard() -> bool:
-                return "notes://quay/n001" in told
+            async def received() -> bool:
+                return "notes://quay/n001" in recorder
 
-            await eventually(heard)
+            await eventually(received)
 
     run(test())
 

@@ -203,7 +203,7 @@ async def put_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (damaged, "damaged one .*: move it away"),
         (foreign, "is a database of another program"),
@@ -212,7 +212,7 @@ async def put_one(path: Path) -> None:
     ],
 )
 def test_a_file_of_another_program_is_refused_and_unchanged(
-    made: Callable[[Path], None], said: str, tmp_path: Path
+    made: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "kept.db"
     made(path)
@@ -221,7 +221,7 @@ def test_a_file_of_another_program_is_refused_and_unchanged(
     async def go() -> None:
         async with opened(SqliteStore(path)) as store:
             for _ in range(2):  # it is tried again each time
-                with pytest.raises(StoreUnusable, match=said) as caught:
+                with pytest.raises(StoreUnusable, match=message) as caught:
                     await store.put("b", b"2")
                 assert str(path) in str(caught.value)
 

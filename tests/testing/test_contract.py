@@ -153,13 +153,13 @@ class ListsWhatWasThereAtFirst(Tiny):
 class _Says(Tiny):
     """Returns other resources for its URIs."""
 
-    said: Mapping[str, Any]
+    message: Mapping[str, Any]
 
-    def __init_subclass__(cls, said: Mapping[str, Any]) -> None:
-        cls.said = said
+    def __init_subclass__(cls, message: Mapping[str, Any]) -> None:
+        cls.message = message
 
     def described(self, name: str) -> t.Resource:
-        return msgspec.structs.replace(super().described(name), **self.said)
+        return msgspec.structs.replace(super().described(name), **self.message)
 
 
 @breaks("what_is_listed_is_there", "page")
@@ -169,32 +169,32 @@ class HasBlanksInItsUris(Tiny):
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasNoNames(_Says, said={"name": ""}):
+class HasNoNames(_Says, message={"name": ""}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasControlCharactersInTitles(_Says, said={"title": "\x1b[2Jgone"}):
+class HasControlCharactersInTitles(_Says, message={"title": "\x1b[2Jgone"}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasNoTypes(_Says, said={"mime_type": "text"}):
+class HasNoTypes(_Says, message={"mime_type": "text"}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class WritesTimesInItsOwnWay(_Says, said={"annotations": t.Annotations(last_modified="yesterday")}):
+class WritesTimesInItsOwnWay(_Says, message={"annotations": t.Annotations(last_modified="yesterday")}):
     pass
 
 
 @breaks("what_is_listed_is_there", "stat")
-class SaysAWrongSize(_Says, said={"size": 77}):
+class SaysAWrongSize(_Says, message={"size": 77}):
     pass
 
 
 @breaks("what_is_listed_is_there", "read")
-class ReadsAsAnotherType(_Says, said={"mime_type": "text/html"}):
+class ReadsAsAnotherType(_Says, message={"mime_type": "text/html"}):
     pass
 
 
@@ -217,17 +217,17 @@ class ReadsSomethingElse(Tiny):
 
 
 class _Caches(Tiny):
-    said: Mapping[str, Any]
+    message: Mapping[str, Any]
 
-    def __init_subclass__(cls, said: Mapping[str, Any]) -> None:
-        cls.said = said
+    def __init_subclass__(cls, message: Mapping[str, Any]) -> None:
+        cls.message = message
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        return msgspec.structs.replace(super().read(uri), **self.said)
+        return msgspec.structs.replace(super().read(uri), **self.message)
 
 
 @breaks("what_is_listed_is_there", "Caching")
-class IsGoodForANegativeTime(_Caches, said={"ttl_ms": -1}):
+class IsGoodForANegativeTime(_Caches, message={"ttl_ms": -1}):
     pass
 
 
@@ -507,7 +507,7 @@ class CannotSearchForQuotes(Tiny):
 
 
 class _TellsNobody(Tiny):
-    def tell(self, uri: str | None) -> None:
+    def notify(self, uri: str | None) -> None:
         pass
 
 
@@ -528,7 +528,7 @@ class TellsNoClient(_TellsNobody):
 
 @breaks("a_watcher_hears_of_a_change", "Watching")
 class TellsOnce(Tiny):
-    def tell(self, uri: str | None) -> None:
+    def notify(self, uri: str | None) -> None:
         if reported := self.watchers.pop(uri, None):
             reported(uri)
 

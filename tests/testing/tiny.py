@@ -38,7 +38,7 @@ class Tiny(Source):
         """Make all texts unavailable, or bring them back, and report both to every watcher."""
         self.hidden = hidden
         for watched in list(self.watchers):
-            self.tell(watched)
+            self.notify(watched)
 
     def check(self) -> None:
         if self.hidden:
@@ -49,10 +49,10 @@ class Tiny(Source):
         self.texts[name] = text
         uri = f"{TOP}/{name}"
         for watched in (None, TOP) if new else (uri,):
-            self.tell(watched)
+            self.notify(watched)
         return uri
 
-    def tell(self, uri: str | None) -> None:
+    def notify(self, uri: str | None) -> None:
         if reported := self.watchers.get(uri):
             reported(uri)
 

@@ -52,7 +52,7 @@ class Client:
         """A `tools/call`."""
         return self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
 
-    def tell(self, method: str, params: dict[str, Any] | None = None) -> str:
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> str:
         """A notification."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         return json.dumps(message | ({"params": params} if params else {}), separators=(",", ":"))
@@ -65,7 +65,7 @@ class Client:
         """The handshake, where there is one."""
         if not self.stateless:
             yield self.initialize(self.revision)
-            yield self.tell("notifications/initialized")
+            yield self.notify("notifications/initialized")
 
     def initialize(self, version: str) -> str:
         """The request that opens a session."""
@@ -90,7 +90,7 @@ def opening(client: Client) -> Conversation:
         yield client.ask("tools/list")
         yield client.ask("ping")
         yield client.initialize(client.revision)
-        yield client.tell("notifications/initialized")
+        yield client.notify("notifications/initialized")
         yield client.initialize(client.revision)
         yield client.ask("server/discover")
 
@@ -98,7 +98,7 @@ def opening(client: Client) -> Conversation:
 def version(client: Client) -> Conversation:
     """An unknown revision is answered with another one."""
     yield client.initialize("1999-01-01")
-    yield client.tell("notifications/initialized")
+    yield client.notify("notifications/initialized")
     yield client.ask("ping")
 
 
@@ -181,7 +181,7 @@ def watching(client: Client) -> Conversation:
         yield client.call("test_trigger_resource_change")
         yield client.call("test_trigger_tool_change")
         yield client.call("test_trigger_prompt_change")
-        yield client.tell("notifications/cancelled", {"requestId": listen})
+        yield client.notify("notifications/cancelled", {"requestId": listen})
         yield client.call("test_trigger_resource_change")
         yield client.ask("resources/subscribe", {"uri": "test://watched-resource"})
     else:
@@ -230,20 +230,20 @@ def completion(client: Client) -> Conversation:
 def cancellation(client: Client) -> Conversation:
     """A cancelled request is not answered; an unknown id is ignored."""
     slow = client.call("test_tool_with_progress")
-    yield "\n".join((slow, client.tell("notifications/cancelled", {"requestId": client.last, "reason": "enough"})))
+    yield "\n".join((slow, client.notify("notifications/cancelled", {"requestId": client.last, "reason": "enough"})))
     yield client.call("test_simple_text")
-    yield client.tell("notifications/cancelled", {"requestId": client.last})
-    yield client.tell("notifications/cancelled", {"requestId": 999})
-    yield client.tell("notifications/cancelled", {})
+    yield client.notify("notifications/cancelled", {"requestId": client.last})
+    yield client.notify("notifications/cancelled", {"requestId": 999})
+    yield client.notify("notifications/cancelled", {})
     slow = client.call("test_tool_with_progress")
-    yield "\n".join((slow, client.tell("notifications/cancelled", {"requestId": str(client.last)})))
+    yield "\n".join((slow, client.notify("notifications/cancelled", {"requestId": str(client.last)})))
 
 
 def batches(client: Client) -> Conversation:
     """Arrays of messages, which one revision has."""
     lines = [
         client.ask("ping"),
-        client.tell("notifications/cancelled", {"requestId": 999}),
+        client.notify("notifications/cancelled", {"requestId": 999}),
         client.call("test_simple_text"),
     ]
     yield f"[{','.join(lines)}]"
@@ -264,7 +264,7 @@ def errors(client: Client) -> Conversation:
     yield '{"jsonrpc":"2.0","id":"b"}'
     yield '{"jsonrpc":"2.0","id":"c","method":"ping","params":[]}'
     yield client.ask("no/such/method")
-    yield client.tell("notifications/no_such")
+    yield client.notify("notifications/no_such")
     yield '{"jsonrpc":"2.0","id":77,"result":{}}'
     yield client.ask("resources/templates/list")[:-1] + ',"unknown":{}}'
 
@@ -287,7 +287,7 @@ def accepted(**content: Any) -> dict[str, Any]:
 
 def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
     """Make a request and answer its questions, round by round: forms as given, everything else in the same way."""
-    heard = yield ask()
+    received = yield ask()
     for forms in rounds:
 
         def reply(question: dict[str, Any], key: str, forms: dict[str, Any] = forms) -> dict[str, Any]:
@@ -296,17 +296,17 @@ def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -
             return found
 
         if client.stateless:
-            result = heard[-1].get("result", {})
+            result = received[-1].get("result", {})
             if result.get("resultType") != "input_required":
                 return
             answers = {key: reply(question, key) for key, question in result["inputRequests"].items()}
             state = {"requestState": result["requestState"]} if "requestState" in result else {}
-            heard = yield ask(inputResponses=answers, **state)
+            received = yield ask(inputResponses=answers, **state)
         else:
-            questions = [message for message in heard if "method" in message and "id" in message]
+            questions = [message for message in received if "method" in message and "id" in message]
             if not questions:
                 return
-            heard = yield "\n".join(client.answer(question, reply(question, "form")) for question in questions)
+            received = yield "\n".join(client.answer(question, reply(question, "form")) for question in questions)
 
 
 def asking(client: Client) -> Conversation:
@@ -349,8 +349,8 @@ def asking(client: Client) -> Conversation:
     )
     if client.stateless:
         confirm = call("test_input_required_result_tampered_state")
-        heard = yield confirm()
-        state = heard[-1]["result"]["requestState"]
+        received = yield confirm()
+        state = received[-1]["result"]["requestState"]
         answers = {"confirm": accepted(ok=True)}
         yield confirm(inputResponses=answers, requestState=f"{state}-TAMPERED")
         yield call("test_input_required_result_multi_round")(inputResponses=answers, requestState=state)
@@ -363,7 +363,7 @@ def asking(client: Client) -> Conversation:
         error = {"code": -1, "message": "User rejected sampling request"}
         yield json.dumps({"jsonrpc": "2.0", "id": question["id"], "error": error}, separators=(",", ":"))
         (question,) = yield call("test_sampling", prompt="Say hello.")()
-        yield client.tell("notifications/cancelled", {"requestId": client.last})
+        yield client.notify("notifications/cancelled", {"requestId": client.last})
         yield client.answer(question, ACCEPTED["sampling/createMessage"])
 
 
@@ -389,8 +389,8 @@ def tasks(client: Client) -> Conversation:
     def one(method: str, task: str, **more: Any) -> str:
         return client.ask(f"tasks/{method}", {"taskId": task} | more)
 
-    def begun(heard: list[Any]) -> str:
-        return str(next(message["result"]["taskId"] for message in heard if "result" in message))
+    def begun(received: list[Any]) -> str:
+        return str(next(message["result"]["taskId"] for message in received if "result" in message))
 
     def meanwhile() -> str:
         """A request that takes time, while the task continues."""

@@ -42,18 +42,18 @@ async def record(revision: str, family: Family) -> str:
 
 async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
     """Let a client talk, and record both sides."""
-    heard: list[Any] | None = None
+    received: list[Any] | None = None
     owed: set[Any] = set()
     while True:
         try:
-            text: str = conversation.send(heard)
+            text: str = conversation.send(received)
         except StopIteration:
             return
         lines += [f"> {line}" for line in text.split("\n")]
         for line in text.split("\n"):
             owe(line, owed)
         ear.say(text.encode() + b"\n")
-        heard = []
+        received = []
         asked = False
         while True:
             try:
@@ -62,7 +62,7 @@ async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
                 break
             lines.append(f"< {line}")
             message = json.loads(line)
-            heard.append(message)
+            received.append(message)
             for answer in message if isinstance(message, list) else [message]:
                 asked = asked or {"id", "method"} <= answer.keys()
                 owed.discard(answer.get("id") if "method" not in answer else None)
@@ -71,10 +71,10 @@ async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
 def owe(line: str, owed: set[Any]) -> None:
     """Note which answers the server owes for a line of the client."""
     try:
-        said = json.loads(line)
+        expected = json.loads(line)
     except ValueError:
         return
-    for message in said if isinstance(said, list) else [said]:
+    for message in expected if isinstance(expected, list) else [expected]:
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": id}}:
                 owed.discard(id)

@@ -39,11 +39,11 @@ def test_every_family_of_every_revision_is_written_and_nothing_else() -> None:
 
 
 def test_blanks_are_fixed_by_their_first_use() -> None:
-    said = Said()
-    assert said.fits(b'{"state":"${a}","again":"${a}"}', b'{"state":"x1","again":"x1"}')
-    assert said.fill(b'{"back":"${a}"}') == b'{"back":"x1"}'
-    assert said.fits(b'"${a}"', b'"x1"')
-    assert not said.fits(b'"${a}"', b'"x2"')
+    message = Said()
+    assert message.fits(b'{"state":"${a}","again":"${a}"}', b'{"state":"x1","again":"x1"}')
+    assert message.fill(b'{"back":"${a}"}') == b'{"back":"x1"}'
+    assert message.fits(b'"${a}"', b'"x1"')
+    assert not message.fits(b'"${a}"', b'"x2"')
     assert not Said().fits(b'"${a}" "${a}"', b'"x1" "x2"')
 
 

@@ -80,7 +80,7 @@ class Said:
         """
         return BLANK.sub(lambda blank: self.values[blank[1]], text)
 
-    def fits(self, text: bytes, heard: bytes) -> bool:
+    def fits(self, text: bytes, received: bytes) -> bool:
         """Return whether what was heard is the text; blanks that are not known yet are fixed by it."""
         pattern = b""
         new: set[bytes] = set()
@@ -96,7 +96,7 @@ class Said:
             else:
                 new.add(part)
                 pattern += b'(?P<%b>[^"]+)' % part
-        match = re.fullmatch(pattern, heard)
+        match = re.fullmatch(pattern, received)
         if match is not None:
             self.values |= {name: match[name.decode()] for name in new}
         return match is not None
@@ -109,27 +109,29 @@ async def replay(lines: list[Line], ear: Ear) -> None:
         AssertionError: it says something else, or more.
         TimeoutError: it says less.
     """
-    said = Said()
+    message = Said()
     for line in lines:
         if line.who == ">":
-            ear.say(said.fill(line.text) + b"\n")
+            ear.say(message.fill(line.text) + b"\n")
         else:
-            heard = await asyncio.wait_for(ear.hear(), WAIT)
-            assert said.fits(line.text, heard), difference(said_or(line.text, said), heard.decode())
+            received = await asyncio.wait_for(ear.hear(), WAIT)
+            assert message.fits(line.text, received), difference(said_or(line.text, message), received.decode())
     rest = await asyncio.wait_for(ear.end(), WAIT)
     assert rest == b"", f"more than was meant: {rest.decode()}"
 
 
-def said_or(text: bytes, said: Said) -> str:
+def said_or(text: bytes, message: Said) -> str:
     """Return the text with its known blanks filled."""
-    return BLANK.sub(lambda blank: said.values.get(blank[1], blank[0]), text).decode()
+    return BLANK.sub(lambda blank: message.values.get(blank[1], blank[0]), text).decode()
 
 
-def difference(meant: str, heard: str) -> str:
+def difference(meant: str, received: str) -> str:
     """Both texts, from a little before the place where they part."""
-    same = next((n for n, (a, b) in enumerate(zip(meant, heard, strict=False)) if a != b), min(len(meant), len(heard)))
+    same = next(
+        (n for n, (a, b) in enumerate(zip(meant, received, strict=False)) if a != b), min(len(meant), len(received))
+    )
     start = max(0, same - 60)
-    return f"they part at character {same}\nmeant: …{meant[start : same + 200]}\nheard: …{heard[start : same + 200]}"
+    return f"they part at character {same}\nmeant: …{meant[start : same + 200]}\nheard: …{received[start : same + 200]}"
 
 
 class _Memory(asyncio.WriteTransport):

@@ -188,7 +188,7 @@ class SampleService:
             self.left.release()
         return subscriptions.listen_result(request.id)
 
-    def tell(self, uri: str) -> list[bool]:
+    def notify(self, uri: str) -> list[bool]:
         """Notify every listener. Call it on the loop."""
         notice = subscriptions.updated(uri)
         return [r.channel.send(r, notice(encode(subscriptions.tag(r.id)))) for r in self.listeners.values()]

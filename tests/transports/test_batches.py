@@ -22,7 +22,7 @@ def ask(name: str, id: Any) -> Any:
     return {"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": {"uri": f"test://{name}"}}
 
 
-def tell(method: str, **params: Any) -> Any:
+def notify(method: str, **params: Any) -> Any:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
@@ -37,7 +37,7 @@ class Line:
         self.feed(
             {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE | {"protocolVersion": version}}
         )
-        self.feed(tell("notifications/initialized"))
+        self.feed(notify("notifications/initialized"))
 
     def write(self, data: bytes) -> None:
         self.held += data
@@ -60,7 +60,7 @@ def ids(array: Any) -> list[Any]:
 @looped
 async def test_answers_of_a_batch_come_as_one_array() -> None:
     line = Line()
-    line.feed([ask("a", 1), tell("notifications/roots/list_changed"), ask("missing", "1"), 7, ask("a", 1)])
+    line.feed([ask("a", 1), notify("notifications/roots/list_changed"), ask("missing", "1"), 7, ask("a", 1)])
     (array,) = await line.settled()
     assert sorted(map(str, ids(array))) == ["1", "1", "None", "None"]
     assert {answer["error"]["code"] for answer in array if "error" in answer} == {-32600, -32002}
@@ -81,11 +81,11 @@ async def test_the_array_waits_for_the_last_answer_but_nothing_else_does() -> No
 @looped
 async def test_a_cancelled_entry_is_left_out() -> None:
     line = Line()
-    line.feed([ask("wait", 1), ask("wait", 2), tell("notifications/cancelled", requestId=1)])
+    line.feed([ask("wait", 1), ask("wait", 2), notify("notifications/cancelled", requestId=1)])
     await line.settled()
     line.service.gates[-1].set()
     assert ids((await line.settled())[0]) == [2]
-    line.feed([ask("wait", 1), tell("notifications/cancelled", requestId=1)])
+    line.feed([ask("wait", 1), notify("notifications/cancelled", requestId=1)])
     assert len(await line.settled()) == 1, "nothing is said where nothing is left"
     line.server.connection_lost(None)
 
@@ -93,7 +93,7 @@ async def test_a_cancelled_entry_is_left_out() -> None:
 @looped
 async def test_an_entry_is_cancelled_by_the_next_line_of_the_same_write() -> None:
     line = Line()
-    cancel = json.dumps(tell("notifications/cancelled", requestId=1)).encode()
+    cancel = json.dumps(notify("notifications/cancelled", requestId=1)).encode()
     line.server.data_received(json.dumps([ask("wait", 1), ask("a", 2)]).encode() + b"\n" + cancel + b"\n")
     (array,) = await line.settled()
     assert ids(array) == [2]
@@ -103,7 +103,7 @@ async def test_an_entry_is_cancelled_by_the_next_line_of_the_same_write() -> Non
 @looped
 async def test_notifications_alone_are_not_answered() -> None:
     line = Line()
-    line.feed([tell("notifications/roots/list_changed"), tell("x/y")])
+    line.feed([notify("notifications/roots/list_changed"), notify("x/y")])
     assert await line.settled() == []
     line.server.connection_lost(None)
 
@@ -202,7 +202,7 @@ def opened(wire: RawClient, version: str = BATCHES) -> str:
 def test_a_batch_over_http_is_answered_with_one_array(http: ServerThread) -> None:
     with http.wire() as wire:
         session = opened(wire)
-        wire.post([ask("a", 1), ask("missing", 2), tell("notifications/initialized"), 7], mcp_session_id=session)
+        wire.post([ask("a", 1), ask("missing", 2), notify("notifications/initialized"), 7], mcp_session_id=session)
         reply = wire.reply()
         assert (reply.status, sorted(map(str, ids(reply.json)))) == (200, ["1", "2", "None"])
 
@@ -220,7 +220,7 @@ def test_a_batch_of_notifications_and_answers_is_taken(http: ServerThread) -> No
     with http.wire() as wire:
         session = opened(wire)
         answer = {"jsonrpc": "2.0", "id": 9, "result": {}}
-        wire.post([tell("notifications/initialized"), answer], mcp_session_id=session)
+        wire.post([notify("notifications/initialized"), answer], mcp_session_id=session)
         reply = wire.reply()
         assert (reply.status, reply.body) == (202, b"")
 
@@ -239,9 +239,9 @@ def test_a_batch_without_a_message_is_a_bad_request(http: ServerThread, body: An
 def test_cancelled_entries_over_http_are_left_out(http: ServerThread) -> None:
     with http.wire() as wire:
         session = opened(wire)
-        wire.post([ask("wait", 1), tell("notifications/cancelled", requestId=1), ask("a", 2)], mcp_session_id=session)
+        wire.post([ask("wait", 1), notify("notifications/cancelled", requestId=1), ask("a", 2)], mcp_session_id=session)
         assert ids(wire.reply().json) == [2]
-        wire.post([ask("wait", 1), tell("notifications/cancelled", requestId=1)], mcp_session_id=session)
+        wire.post([ask("wait", 1), notify("notifications/cancelled", requestId=1)], mcp_session_id=session)
         reply = wire.reply()
         assert (reply.status, reply.body) == (202, b"")
 

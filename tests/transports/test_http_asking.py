@@ -30,12 +30,12 @@ def call(wire: RawClient, session: str, name: str, id: Any = 1, **headers: str |
     return event
 
 
-def answer(wire: RawClient, session: str, id: Any, **said: Any) -> None:
-    wire.post({"jsonrpc": "2.0", "id": id, **(said or {"result": ROOTS})}, mcp_session_id=session)
+def answer(wire: RawClient, session: str, id: Any, **text_of: Any) -> None:
+    wire.post({"jsonrpc": "2.0", "id": id, **(text_of or {"result": ROOTS})}, mcp_session_id=session)
     assert wire.reply().status == 202
 
 
-def said(event: Any) -> Any:
+def text_of(event: Any) -> Any:
     return event["result"]["contents"][0]["text"]
 
 
@@ -52,7 +52,7 @@ def test_a_question_comes_on_the_stream_of_its_request(server: ServerThread, nam
         session = wire.initialize()
         asked = call(wire, session, name)
         answer(other, session, asked["id"])
-        assert json.loads(said(wire.event())) == ROOTS
+        assert json.loads(text_of(wire.event())) == ROOTS
         assert wire.event() is None
     assert nothing_waits(server)
 
@@ -62,7 +62,7 @@ def test_an_error_is_an_answer_too(server: ServerThread) -> None:
         session = wire.initialize()
         asked = call(wire, session, "ask")
         answer(other, session, asked["id"], error={"code": -1, "message": "No."})
-        assert json.loads(said(wire.event()))["code"] == -1
+        assert json.loads(text_of(wire.event()))["code"] == -1
 
 
 def test_answers_of_another_session_late_and_doubled_ones_are_ignored(server: ServerThread) -> None:
@@ -74,7 +74,7 @@ def test_answers_of_another_session_late_and_doubled_ones_are_ignored(server: Se
         answer(other, session, str(asked["id"]), result={"roots": ["of another id"]})
         answer(other, session, asked["id"])
         answer(other, session, asked["id"], result={"roots": ["doubled"]})
-        assert json.loads(said(wire.event())) == ROOTS
+        assert json.loads(text_of(wire.event())) == ROOTS
         answer(other, session, asked["id"])
 
 
@@ -119,7 +119,7 @@ def test_a_question_waits_for_a_client_that_was_cut_off(server: ServerThread) ->
         stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last[:-1] + "0")
         assert stream.head()[0] == 200
         answer(other, session, stream.event()["id"])
-        assert json.loads(said(stream.event())) == ROOTS
+        assert json.loads(text_of(stream.event())) == ROOTS
 
 
 def test_a_stateless_request_cannot_wait(server: ServerThread) -> None:
@@ -144,7 +144,7 @@ def test_the_time_of_a_request_stands_still_while_its_client_is_asked() -> None:
             pass
         with server.wire() as other:
             answer(other, session, asked["id"])
-        assert json.loads(said(wire.event())) == ROOTS
+        assert json.loads(text_of(wire.event())) == ROOTS
         assert wire.event() is None
         # Another one is late meanwhile, though it came after.
         asked = call(wire, session, "ask", 2)
@@ -158,7 +158,7 @@ def test_a_client_that_never_answers_is_given_up() -> None:
         session = wire.initialize()
         asked = call(wire, session, "ask")
         assert wire.event()["params"]["requestId"] == asked["id"]
-        assert said(wire.event()) == "RequestTimeout"
+        assert text_of(wire.event()) == "RequestTimeout"
         assert nothing_waits(server)
 
 

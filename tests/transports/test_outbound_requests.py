@@ -53,7 +53,7 @@ class Line:
         return not (self.server.pending._paused or self.server.peer._awaited)
 
 
-def said(answer: Any) -> Any:
+def text_of(answer: Any) -> Any:
     return answer["result"]["contents"][0]["text"]
 
 
@@ -65,7 +65,7 @@ async def test_a_handler_waits_for_its_answer() -> None:
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": ["doubled"]}})
     (answer,) = await line.reported()
-    assert json.loads(said(answer)) == {"roots": []}
+    assert json.loads(text_of(answer)) == {"roots": []}
     assert line.clean
     line.feed({"jsonrpc": "2.0", "id": id, "result": {}})
     assert await line.reported() == []
@@ -76,7 +76,7 @@ async def test_a_handler_waits_for_its_answer() -> None:
 async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() -> None:
     line = Line()
     line.read("ask", 1, _meta=META)
-    assert said((await line.reported())[-1]) == "nobody"
+    assert text_of((await line.reported())[-1]) == "nobody"
     line.server.connection_lost(None)
 
 
@@ -111,7 +111,7 @@ async def test_the_end_of_input_is_the_end_of_answers() -> None:
     await line.asked()
     line.server.eof_received()
     (answer,) = await line.reported()
-    assert said(answer) == "ConnectionLost"
+    assert text_of(answer) == "ConnectionLost"
     await line.server.ended
 
 
@@ -122,7 +122,7 @@ async def test_a_client_that_never_answers_is_given_up() -> None:
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
     withdrawn, answer = await line.reported()
     assert withdrawn["params"]["requestId"] == id
-    assert said(answer) == "RequestTimeout"
+    assert text_of(answer) == "RequestTimeout"
     assert line.clean
     line.server.connection_lost(None)
 
@@ -138,7 +138,7 @@ async def test_the_deadline_is_paused_while_the_client_is_asked() -> None:
     assert await line.reported() == []
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
     (answer,) = await line.reported()
-    assert json.loads(said(answer)) == {"roots": []}
+    assert json.loads(text_of(answer)) == {"roots": []}
     assert request.started_at == 10
     line.server.connection_lost(None)
 

@@ -264,7 +264,7 @@ async def test_a_notification_that_fails_is_logged_and_the_connection_lives(capl
 
     server.notification_handlers["notifications/roots/list_changed"] = fails
     async with Wire(server, "2025-11-25") as wire:
-        wire.tell("notifications/roots/list_changed")
+        wire.notify("notifications/roots/list_changed")
         assert text(await wire.ask("resources/read", {"uri": "a:b"})) == "quick"
     assert len(caplog.records) == 1
 
@@ -279,9 +279,9 @@ async def test_a_cancelled_request_is_never_answered_and_its_id_is_free(revision
     async with Wire(server, revision) as wire:
         wire.put("resources/read", {"uri": "a:held"}, 1)
         await held.entered.wait()
-        wire.tell("notifications/cancelled", {"requestId": "1"})
-        wire.tell("notifications/cancelled", {"requestId": 1})
-        wire.tell("notifications/cancelled", {"requestId": 1})
+        wire.notify("notifications/cancelled", {"requestId": "1"})
+        wire.notify("notifications/cancelled", {"requestId": 1})
+        wire.notify("notifications/cancelled", {"requestId": 1})
         assert text(await wire.ask("resources/read", {"uri": "a:b"}, 1)) == "quick"
         assert held.ended == ["cancelled"]
         assert len(wire.answers) == 1 + (revision in HANDSHAKE)
@@ -314,7 +314,7 @@ async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
 
         def hasty(data: Any) -> None:
             write(data)
-            wire.tell("notifications/cancelled", {"requestId": 1})
+            wire.notify("notifications/cancelled", {"requestId": 1})
 
         wire.write = hasty  # type: ignore[method-assign]
         wire.put("resources/read", {"uri": "a:chatty"}, 1)

@@ -49,8 +49,8 @@ def add(*args: str) -> Result:
 def entries(home: Path, host: str) -> dict[str, Any]:
     """Read the servers out of the host's file."""
     text = (home / FILES[host]).read_text()
-    said = tomllib.loads(text) if host == "codex" else json.loads(text)
-    found = said[TABLES.get(host, "mcpServers")]
+    message = tomllib.loads(text) if host == "codex" else json.loads(text)
+    found = message[TABLES.get(host, "mcpServers")]
     assert isinstance(found, dict)
     return found
 

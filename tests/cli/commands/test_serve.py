@@ -80,9 +80,9 @@ def test_a_chosen_port_in_use_is_an_error(charts: Path, capsys: pytest.CaptureFi
         taken.listen(1)
         port = taken.getsockname()[1]
         assert main(["serve", "--http", f"127.0.0.1:{port}", str(charts)]) == 3
-    told = capsys.readouterr().err
-    assert f"127.0.0.1:{port}" in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert f"127.0.0.1:{port}" in message
+    assert message.count("\n") == 1
 
 
 def test_beyond_this_machine_it_wants_a_token(
@@ -121,9 +121,9 @@ def test_what_cannot_be_published_is_reported_with_its_full_path(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["serve", "--stdio", path]) == 2
-    told = capsys.readouterr().err
-    assert says.format(here=tmp_path) in told
-    assert str(tmp_path) in told
+    message = capsys.readouterr().err
+    assert says.format(here=tmp_path) in message
+    assert str(tmp_path) in message
 
 
 def test_several_folders_are_one_server_with_names_of_their_own(charts: Path, executable: str) -> None:

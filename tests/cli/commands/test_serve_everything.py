@@ -176,8 +176,8 @@ def test_a_change_of_any_source_reaches_its_watchers(kind: str, connect: Connect
     async def work() -> None:
         async with connect() as client, client.watch(case.read) as changes:
             await asyncio.to_thread(change)
-            told = await asyncio.wait_for(anext(aiter(changes)), TIME)
-            assert told.uri == case.read
+            message = await asyncio.wait_for(anext(aiter(changes)), TIME)
+            assert message.uri == case.read
 
     looped(work)
 

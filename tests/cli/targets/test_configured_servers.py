@@ -30,9 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def write(file: Path, said: Any) -> Path:
+def write(file: Path, message: Any) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(said if isinstance(said, str) else json.dumps(said))
+    file.write_text(message if isinstance(message, str) else json.dumps(message))
     return file
 
 
@@ -40,8 +40,8 @@ def context() -> click.Context:
     return click.Context(click.Command("ls"))
 
 
-def resolved(said: dict[str, Any], **top: Any) -> Any:
-    file = write(Path("one.json"), {"mcpServers": {"it": said}, **top})
+def resolved(message: dict[str, Any], **top: Any) -> Any:
+    file = write(Path("one.json"), {"mcpServers": {"it": message}, **top})
     return resolve(context(), servers_in(file)[0])
 
 
@@ -139,7 +139,7 @@ def test_an_env_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("message", "says"),
     [
         ({"command": "x", "env": {"A": "${NO_SUCH}"}}, r"'it' in one.json needs the variable NO_SUCH \(env A\)"),
         ({"command": "x", "args": ["${env:NO_SUCH}"]}, r"NO_SUCH \(args 1\), which is not set"),
@@ -150,9 +150,9 @@ def test_an_env_file_is_read() -> None:
         ({"command": "x", "envFile": "none"}, "envFile"),
     ],
 )
-def test_a_missing_value_is_reported_with_its_place(said: dict[str, Any], says: str) -> None:
+def test_a_missing_value_is_reported_with_its_place(message: dict[str, Any], says: str) -> None:
     with pytest.raises(click.UsageError, match=says):
-        resolved(said, inputs=[{"id": "key", "description": "API key"}, None, {}])
+        resolved(message, inputs=[{"id": "key", "description": "API key"}, None, {}])
 
 
 def test_an_input_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +197,8 @@ def test_a_server_is_reached_by_its_name(capfd: pytest.CaptureFixture[str], monk
         '    return f\'{here} {os.environ["A"]} {os.environ["B"]}\'\n'
         "server.run()\n",
     )
-    said = {"command": sys.executable, "args": ["place.py"], "cwd": "sub", "env": {"A": "${MINE}", "B": "b"}}
-    write(Path("mine.json"), {"mcpServers": {"here": said}})
+    message = {"command": sys.executable, "args": ["place.py"], "cwd": "sub", "env": {"A": "${MINE}", "B": "b"}}
+    write(Path("mine.json"), {"mcpServers": {"here": message}})
     monkeypatch.setenv("MINE", "a")
     assert main(["call", "--config", "mine.json", "here", "where"]) == 0
     assert capfd.readouterr().out == "sub a b\n"

@@ -11,8 +11,8 @@ from wharfinger import types as t
 from wharfinger.cli.targets.terminal_forms import choices_of, host_of, plain_host, read_field
 
 
-def field(**said: Any) -> t.PrimitiveSchema:
-    return msgspec.convert(said, t.PrimitiveSchema)
+def field(**message: Any) -> t.PrimitiveSchema:
+    return msgspec.convert(message, t.PrimitiveSchema)
 
 
 QUAYS = {"type": "string", "enum": ["n", "s"], "enumNames": ["North", "South"]}
@@ -20,7 +20,7 @@ SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ay"}, {
 
 
 @pytest.mark.parametrize(
-    ("said", "typed", "value"),
+    ("message", "typed", "value"),
     [
         ({"type": "string"}, "x y", "x y"),
         ({"type": "string", "format": "email"}, "a@b.test", "a@b.test"),
@@ -39,13 +39,13 @@ SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ay"}, {
         (SEVERAL, "", []),
     ],
 )
-def test_valid_answers_are_accepted(said: dict[str, Any], typed: str, value: object) -> None:
-    assert read_field(field(**said), typed) == value
-    assert type(read_field(field(**said), typed)) is type(value)
+def test_valid_answers_are_accepted(message: dict[str, Any], typed: str, value: object) -> None:
+    assert read_field(field(**message), typed) == value
+    assert type(read_field(field(**message), typed)) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("said", "typed", "says"),
+    ("message", "typed", "says"),
     [
         ({"type": "string", "minLength": 2}, "x", "at least 2"),
         ({"type": "string", "maxLength": 2}, "xyz", "at most 2"),
@@ -64,9 +64,9 @@ def test_valid_answers_are_accepted(said: dict[str, Any], typed: str, value: obj
         ({**SEVERAL, "maxItems": 1}, "a,b", "at most 1"),
     ],
 )
-def test_invalid_answers_are_explained(said: dict[str, Any], typed: str, says: str) -> None:
+def test_invalid_answers_are_explained(message: dict[str, Any], typed: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        read_field(field(**said), typed)
+        read_field(field(**message), typed)
 
 
 def test_choices_have_their_labels() -> None:

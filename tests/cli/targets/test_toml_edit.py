@@ -55,9 +55,9 @@ def test_windows_line_ends_stay() -> None:
 
 
 def test_a_table_is_replaced_with_its_sub_tables() -> None:
-    said = tomllib.loads(put(CONFIG, "mcp_servers", "old", ENTRY))
-    assert said["mcp_servers"] == {"old": ENTRY}
-    assert said["profiles"] == [{"name": "[mcp_servers.fake]"}]
+    message = tomllib.loads(put(CONFIG, "mcp_servers", "old", ENTRY))
+    assert message["mcp_servers"] == {"old": ENTRY}
+    assert message["profiles"] == [{"name": "[mcp_servers.fake]"}]
 
 
 def test_a_table_is_removed_and_comments_stay() -> None:

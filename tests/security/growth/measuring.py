@@ -77,8 +77,8 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        said = errors.read()[-2000:]
-    assert came and process.returncode >= 0, (process.returncode, usage.ru_utime, said)
+        message = errors.read()[-2000:]
+    assert came and process.returncode >= 0, (process.returncode, usage.ru_utime, message)
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 

@@ -42,7 +42,7 @@ def get(function: Callable[..., Any], arguments: dict[str, str] | None = None) -
     return msgspec.json.decode(msgspec.json.encode(asyncio.run(run())))
 
 
-def said(text: str, role: str = "user") -> dict[str, Any]:
+def prompt_message(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": {"type": "text", "text": text}}
 
 
@@ -69,8 +69,11 @@ def test_a_function_is_listed_with_its_arguments() -> None:
 
 
 def test_strings_are_read_as_what_the_function_wants() -> None:
-    assert get(briefing, {"vessel": "Mary", "days": "6"}) == {"messages": [said("Mary 7")], "description": "Brief me."}
-    assert get(briefing, {"vessel": "7"})["messages"] == [said("7 2")]
+    assert get(briefing, {"vessel": "Mary", "days": "6"}) == {
+        "messages": [prompt_message("Mary 7")],
+        "description": "Brief me.",
+    }
+    assert get(briefing, {"vessel": "7"})["messages"] == [prompt_message("7 2")]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +98,12 @@ def test_an_unknown_prompt_is_an_invalid_param() -> None:
 @pytest.mark.parametrize(
     ("value", "messages"),
     [
-        ("hi", [said("hi")]),
+        ("hi", [prompt_message("hi")]),
         (
             ["a", t.PromptMessage(role="assistant", content=t.TextContent(text="b"))],
-            [said("a"), said("b", "assistant")],
+            [prompt_message("a"), prompt_message("b", "assistant")],
         ),
-        (t.TextContent(text="c"), [said("c")]),
+        (t.TextContent(text="c"), [prompt_message("c")]),
         (t.GetPromptResult(messages=[]), []),
     ],
 )
@@ -117,7 +120,7 @@ def test_an_async_prompt_gets_its_context() -> None:
     async def f(ctx: Context) -> str:
         return str(ctx.request_id)
 
-    assert get(f)["messages"] == [said("1")]
+    assert get(f)["messages"] == [prompt_message("1")]
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

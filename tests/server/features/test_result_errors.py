@@ -124,11 +124,11 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "said"), MISTAKES)
+@pytest.mark.parametrize(("mistake", "shown"), MISTAKES)
 @pytest.mark.parametrize("revision", ALL)
 @looped
 async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
-    mistake: Callable[..., Any], said: str, revision: str, caplog: pytest.LogCaptureFixture
+    mistake: Callable[..., Any], shown: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
     server.tools.add(mistake)
@@ -140,7 +140,7 @@ async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
     assert "Internal error (reference " in block["text"]
     assert "tide" not in block["text"]
     (record,) = caplog.records
-    assert said in record.message
+    assert shown in record.message
     assert record.message.startswith(f"tools/call {name!r} failed")
     assert f"{name}() ({__file__}:{mistake.__code__.co_firstlineno})" in record.message
     assert block["text"].partition("(reference ")[2][:8] in record.message
@@ -152,32 +152,32 @@ RESOURCES: list[tuple[Callable[..., Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mistake", "said"), RESOURCES)
+@pytest.mark.parametrize(("mistake", "shown"), RESOURCES)
 @looped
 async def test_so_it_is_with_resources(
-    mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture
+    mistake: Callable[..., Any], shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
     server.resources.add("tide://now", mistake)
     async with Wire(server) as wire:
         answer = await wire.ask("resources/read", {"uri": "tide://now"})
     assert answer["error"]["code"] == -32603
-    assert said in caplog.text
+    assert shown in caplog.text
     assert "resources/read 'tide://now' failed: " in caplog.text
     assert f"{mistake.__name__}() ({__file__}:" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"), [MISTAKES[0], MISTAKES[2], (forgets_to_return, "NoneType: return text, PromptMessage")]
+    ("mistake", "shown"), [MISTAKES[0], MISTAKES[2], (forgets_to_return, "NoneType: return text, PromptMessage")]
 )
 @looped
-async def test_so_it_is_with_prompts(mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_so_it_is_with_prompts(mistake: Callable[..., Any], shown: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     server.prompts.add(mistake, name="it")
     async with Wire(server) as wire:
         answer = await wire.ask("prompts/get", {"name": "it"})
     assert answer["error"]["code"] == -32603
-    assert said in caplog.text
+    assert shown in caplog.text
     assert f"{mistake.__name__}() ({__file__}:" in caplog.text
 
 
@@ -223,8 +223,8 @@ async def test_a_lifespan_that_fails_is_logged_with_its_line(caplog: pytest.LogC
     with pytest.raises(LookupError):
         await Server("harbour", lifespan=lifespan).start()
     at = lifespan.__wrapped__.__code__.co_firstlineno + 2  # type: ignore[attr-defined]
-    said = f"The lifespan of the server 'harbour' failed at {__file__}:{at}, in lifespan: LookupError: no database"
-    assert caplog.messages == [said]
+    shown = f"The lifespan of the server 'harbour' failed at {__file__}:{at}, in lifespan: LookupError: no database"
+    assert caplog.messages == [shown]
 
 
 @looped
@@ -295,18 +295,18 @@ def context_without_annotation(ctx):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "shown"),
     [
         (default_of_another_type, "the default of 'x' is of type str: expected `int`, as its annotation says."),
         (context_without_annotation, "ctx has no annotation: write ctx: Context"),
     ],
 )
-def test_a_signature_that_cannot_be_meant_is_refused_with_its_place(function: Callable[..., Any], said: str) -> None:
+def test_a_signature_that_cannot_be_meant_is_refused_with_its_place(function: Callable[..., Any], shown: str) -> None:
     for register in (Server("s").tool, Server("s").prompt):
         with pytest.raises(TypeError) as caught:
             register(function)
         assert str(caught.value).startswith(f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): ")
-        assert said in str(caught.value)
+        assert shown in str(caught.value)
 
 
 SENTINEL: Any = object()
@@ -336,10 +336,10 @@ def named(name: str) -> str:
 
 @pytest.mark.parametrize(("uri", "function"), [("notes", plain), ("notes/{name}", named), ("/notes{+name}", named)])
 def test_a_resource_without_a_scheme_is_refused_with_its_place(uri: str, function: Callable[..., Any]) -> None:
-    said = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme: "
+    shown = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme: "
     with pytest.raises(ValueError, match="has no scheme") as caught:
         Server("s").resource(uri)(function)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(shown)
     with pytest.raises(ValueError, match="has no scheme"):
         Server("s").read_resource(uri)(function)
 
@@ -437,9 +437,9 @@ def test_a_server_at_a_terminal_says_what_it_waits_for_and_others_do_not(tmp_pat
         assert process.stderr is not None
         ready, _, _ = select.select([process.stderr], [], [], 30)
         assert ready
-        said = process.stderr.readline().decode()
-        assert said.startswith("harbour waits for MCP messages on stdin")
-        assert f"wharfinger inspect {file}, or wharfinger call {file} tide." in said
+        shown = process.stderr.readline().decode()
+        assert shown.startswith("harbour waits for MCP messages on stdin")
+        assert f"wharfinger inspect {file}, or wharfinger call {file} tide." in shown
     finally:
         process.kill()
         process.communicate()
@@ -461,8 +461,8 @@ def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path:
             [*command, *more], input=line("tools/call", {"name": "slow"}, 1), capture_output=True, timeout=30
         )
         assert json.loads(done.stdout)["result"]["content"][0]["text"] == ""
-        said = f"tools/call 'slow' blocks the event loop, and all other calls, at {file}:7, in slow"
-        assert (said in done.stderr.decode()) is expected
+        shown = f"tools/call 'slow' blocks the event loop, and all other calls, at {file}:7, in slow"
+        assert (shown in done.stderr.decode()) is expected
 
 
 # -- where a value is that cannot be sent
@@ -500,7 +500,7 @@ def nested(depth: int, inside: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "shown"),
     [
         ({"a": [1, Half()]}, "the result['a'][1] is of type Half, which JSON cannot express."),
         ({"a": Record(Half())}, "the result['a'].inner is of type Half, which JSON cannot express."),
@@ -517,8 +517,8 @@ def nested(depth: int, inside: Any) -> Any:
         (nested(101, Half()), "is nested too deeply."),
     ],
 )
-def test_the_place_and_the_problem_of_a_value_are_reported(value: Any, said: str) -> None:
-    assert said in unsent(value)
+def test_the_place_and_the_problem_of_a_value_are_reported(value: Any, shown: str) -> None:
+    assert shown in unsent(value)
 
 
 def test_a_value_that_can_be_sent_is_not_blamed() -> None:

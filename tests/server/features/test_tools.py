@@ -1048,7 +1048,7 @@ def test_text_in_angle_brackets_is_sent_and_the_text_of_a_coroutine_is_not() -> 
     async def unsaid():  # type: ignore[no-untyped-def]
         return formatted
 
-    async def said() -> str:
+    async def words() -> str:
         return formatted
 
     async def fine() -> Sentence:
@@ -1056,7 +1056,7 @@ def test_text_in_angle_brackets_is_sent_and_the_text_of_a_coroutine_is_not() -> 
 
     assert sealed(signs, "2026-07-28") == text("1 < 2, <b>")
     assert sealed(fine, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
-    for function in (unsaid, said, lambda: formatted):
+    for function in (unsaid, words, lambda: formatted):
         assert "Internal error (reference" in sealed(function, "2026-07-28")["content"][0]["text"]
 
 
@@ -1083,14 +1083,14 @@ def test_a_result_of_an_async_function_is_checked_against_its_annotation() -> No
     assert sealed(untrue, "2026-07-28")["isError"] is True
 
 
-@pytest.mark.parametrize("group", [[ToolError("told"), LookupError("secret")], [LookupError("secret")]])
+@pytest.mark.parametrize("group", [[ToolError("notices"), LookupError("secret")], [LookupError("secret")]])
 def test_a_group_with_any_fault_is_reported_by_its_reference_alone(group: list[Exception]) -> None:
     async def raises() -> None:
         raise ExceptionGroup("several", group)
 
-    said = sealed(raises, "2026-07-28")["content"][0]["text"]
-    assert said.startswith("Internal error (reference")
-    assert "told" not in said
+    words = sealed(raises, "2026-07-28")["content"][0]["text"]
+    assert words.startswith("Internal error (reference")
+    assert "told" not in words
 
 
 def test_groups_in_groups_are_reported_in_their_order() -> None:

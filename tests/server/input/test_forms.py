@@ -55,13 +55,13 @@ class Everything(msgspec.Struct):
 _DEFS = {"2025-06-18": "definitions", "2025-11-25": "$defs", "2026-07-28": "$defs"}
 
 
-def said(schema: Any, revision: str = "2025-11-25") -> Any:
+def form_schema(schema: Any, revision: str = "2025-11-25") -> Any:
     """The form as JSON says it."""
     return msgspec.to_builtins(form_of(schema).schema_for(REVISIONS[revision]))
 
 
 def test_a_struct_says_all_that_a_form_can() -> None:
-    assert said(Everything) == {
+    assert form_schema(Everything) == {
         "type": "object",
         "properties": {
             "mail": {"type": "string", "title": "E-mail", "format": "email"},
@@ -94,7 +94,7 @@ def test_a_struct_says_all_that_a_form_can() -> None:
 
 
 def test_the_first_revision_with_forms_gets_what_it_knows() -> None:
-    fields = said(Everything, "2025-06-18")["properties"]
+    fields = form_schema(Everything, "2025-06-18")["properties"]
     assert fields["quay"] == {"type": "string", "enum": ["n", "s"], "enumNames": ["North quay", "South quay"]}
     assert fields["some"] == {"type": "string", "description": "Any of x, y; with commas between them."}
     assert fields["tugs"] == {"type": "integer", "description": "How many", "minimum": 4}
@@ -103,7 +103,7 @@ def test_the_first_revision_with_forms_gets_what_it_knows() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
 def test_a_form_is_what_the_published_schema_of_its_revision_says(revision: str) -> None:
-    params = {"message": "?", "requestedSchema": said(Everything, revision)}
+    params = {"message": "?", "requestedSchema": form_schema(Everything, revision)}
     jsonschema_rs = pytest.importorskip("jsonschema_rs")
     schema = json.loads((spec_folder() / f"schema-{revision}.json").read_text())
     validator = jsonschema_rs.validator_for({**schema, "$ref": f"#/{_DEFS[revision]}/ElicitRequest"})
@@ -185,11 +185,11 @@ class Line(TypedDict):
 
 
 def test_a_typed_dict_and_single_values_have_forms() -> None:
-    assert said(Line)["required"] == ["text"]
+    assert form_schema(Line)["required"] == ["text"]
     assert form_of(Line).read({"text": "x"}) == {"text": "x"}
-    assert said(Quay)["properties"]["value"]["oneOf"][0] == {"const": "n", "title": "North quay"}
+    assert form_schema(Quay)["properties"]["value"]["oneOf"][0] == {"const": "n", "title": "North quay"}
     assert form_of(Quay).read({"value": "n"}) is Quay.NORTH_QUAY
-    assert "required" not in said(int | None)
+    assert "required" not in form_schema(int | None)
     assert form_of(int | None).read({}) is None
     assert form_of(date).read({"value": "2026-07-28"}) == date(2026, 7, 28)
 
@@ -197,7 +197,7 @@ def test_a_typed_dict_and_single_values_have_forms() -> None:
 def test_a_form_by_hand_keeps_its_own_words() -> None:
     legacy = {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["One", "Two"], "default": "opt1"}
     schema = {"type": "object", "properties": {"legacy": legacy}, "required": ["legacy"]}
-    assert said(schema) == schema
+    assert form_schema(schema) == schema
     assert form_of(schema).read({"legacy": "opt2"}) == {"legacy": "opt2"}
     with pytest.raises(InvalidAnswer):
         form_of(schema).read({"legacy": "One"})
@@ -219,7 +219,7 @@ def test_a_pydantic_model_has_a_form() -> None:
                 raise ValueError("not Bob")
             return name
 
-    fields = said(Model)["properties"]
+    fields = form_schema(Model)["properties"]
     assert fields["name"] == {"type": "string", "title": "Name", "description": "Whose", "minLength": 2}
     assert fields["colour"] == {"type": "string", "default": "red", "enum": ["red", "blue"]}
     assert form_of(Model).read({"name": "Ann", "since": "2026-01-02"}) == Model(name="Ann", since=date(2026, 1, 2))
@@ -284,7 +284,7 @@ class Written:
 
 def field_of(raw: dict[str, Any], **more: Any) -> Any:
     """Return how a form shows the one field of a schema."""
-    return said(Written({"a": raw}, **more))["properties"]["a"]
+    return form_schema(Written({"a": raw}, **more))["properties"]["a"]
 
 
 BOUNDS: list[tuple[Any, Any, Any, str]] = [
@@ -360,7 +360,7 @@ def test_a_field_that_may_be_null_is_null_where_nothing_is_filled_in() -> None:
         needed: int | None
         other: int | None = 5
 
-    assert "required" not in said(Maybe)
+    assert "required" not in form_schema(Maybe)
     assert form_of(Maybe).read({}) == Maybe(needed=None, other=5)
     assert form_of(Maybe).read({"needed": 1, "other": None}) == Maybe(needed=1, other=5)
 
@@ -373,7 +373,7 @@ class Ship:
 
 
 def test_a_dataclass_says_its_defaults_and_what_is_required() -> None:
-    assert said(Ship) == {
+    assert form_schema(Ship) == {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
@@ -402,7 +402,7 @@ class Strict(TypedDict):
 
 @pytest.mark.parametrize("kind", [Loose, Strict])
 def test_marks_of_a_typed_dict_say_what_is_required_also_as_text(kind: Any) -> None:
-    assert said(kind)["required"] == ["needed"]
+    assert form_schema(kind)["required"] == ["needed"]
     assert form_of(kind).read({"needed": "x"}) == {"needed": "x"}
 
 
@@ -421,15 +421,15 @@ def test_descriptions_come_from_the_annotation_the_docstring_and_not_from_what_d
         three: Annotated[str, msgspec.Meta(description="From msgspec"), "Not this"]
         four: str
 
-    texts = {name: field.get("description") for name, field in said(Said)["properties"].items()}
+    texts = {name: field.get("description") for name, field in form_schema(Said)["properties"].items()}
     assert texts == {
         "one": "From the docstring.",
         "two": "From the annotation",
         "three": "From msgspec",
         "four": None,
     }
-    assert "description" not in said(Ship)["properties"]["name"]
-    plain = said(Annotated[list[Literal["x"]], "Which"], "2025-06-18")["properties"]["value"]
+    assert "description" not in form_schema(Ship)["properties"]["name"]
+    plain = form_schema(Annotated[list[Literal["x"]], "Which"], "2025-06-18")["properties"]["value"]
     assert plain == {"type": "string", "description": "Which Any of x; with commas between them."}
 
 
@@ -442,14 +442,14 @@ def test_a_default_is_shown_as_json_unless_it_is_none_or_empty() -> None:
         zero: int = 0
         no: bool = False
 
-    fields = said(Defaults)["properties"]
+    fields = form_schema(Defaults)["properties"]
     assert {name: field["default"] for name, field in fields.items() if "default" in field} == {
         "on": "2026-07-28",
         "many": ["a"],
         "zero": 0,
         "no": False,
     }
-    older = said(Defaults, "2025-06-18")["properties"]
+    older = form_schema(Defaults, "2025-06-18")["properties"]
     assert {name: field["default"] for name, field in older.items() if "default" in field} == {"no": False}
 
 
@@ -498,12 +498,12 @@ def test_choices_have_titles_only_where_they_say_more_than_the_values() -> None:
         RED = "red"
         DARK = "b"
 
-    assert said(Same)["properties"]["value"] == {"type": "string", "enum": ["north-quay"]}
-    assert said(Half)["properties"]["value"]["oneOf"] == [
+    assert form_schema(Same)["properties"]["value"] == {"type": "string", "enum": ["north-quay"]}
+    assert form_schema(Half)["properties"]["value"]["oneOf"] == [
         {"const": "red", "title": "Red"},
         {"const": "b", "title": "Dark"},
     ]
-    given = said(Annotated[Literal["z", "a"], {"z": "Last"}])["properties"]["value"]
+    given = form_schema(Annotated[Literal["z", "a"], {"z": "Last"}])["properties"]["value"]
     assert given == {"type": "string", "oneOf": [{"const": "z", "title": "Last"}, {"const": "a", "title": "a"}]}
 
 
@@ -512,15 +512,15 @@ def test_choices_keep_the_order_in_which_they_are_written() -> None:
         Z = "z"
         A = "a"
 
-    assert said(Literal["z", "a"])["properties"]["value"]["enum"] == ["z", "a"]
-    assert said(Late | None)["properties"]["value"] == {"type": "string", "enum": ["z", "a"]}
-    assert said(list[Literal["z", "a"]] | None)["properties"]["value"]["items"]["enum"] == ["z", "a"]
-    titled = said(Annotated[list[Literal["z", "a"]], {"z": "Zed"}])["properties"]["value"]["items"]["anyOf"]
+    assert form_schema(Literal["z", "a"])["properties"]["value"]["enum"] == ["z", "a"]
+    assert form_schema(Late | None)["properties"]["value"] == {"type": "string", "enum": ["z", "a"]}
+    assert form_schema(list[Literal["z", "a"]] | None)["properties"]["value"]["items"]["enum"] == ["z", "a"]
+    titled = form_schema(Annotated[list[Literal["z", "a"]], {"z": "Zed"}])["properties"]["value"]["items"]["anyOf"]
     assert [option["const"] for option in titled] == ["z", "a"]
 
 
 def test_null_among_choices_means_that_none_may_be_chosen() -> None:
-    assert said(Literal["b", "a", None]) == {
+    assert form_schema(Literal["b", "a", None]) == {
         "type": "object",
         "properties": {"value": {"type": "string", "enum": ["b", "a"]}},
     }
@@ -531,8 +531,8 @@ def test_null_among_choices_means_that_none_may_be_chosen() -> None:
 
 @pytest.mark.parametrize("kind", [datetime, datetime | None, Annotated[datetime, "When"]])
 def test_a_moment_has_its_format_with_and_without_a_time_zone(kind: Any) -> None:
-    assert said(kind)["properties"]["value"]["format"] == "date-time"
-    assert "format" not in said(str)["properties"]["value"]
+    assert form_schema(kind)["properties"]["value"]["format"] == "date-time"
+    assert "format" not in form_schema(str)["properties"]["value"]
 
 
 def test_a_union_with_one_kind_and_no_null_must_be_answered() -> None:
@@ -670,7 +670,7 @@ def test_several_choices_may_come_as_one_text_where_the_form_asked_for_text() ->
         form.read({"value": "x, z"})
     titled = form_of(list[Quay])
     assert titled.read({"value": "s"}) == [Quay.SOUTH_QUAY]
-    assert said(list[Quay], "2025-06-18")["properties"]["value"]["description"].startswith("Any of n, s;")
+    assert form_schema(list[Quay], "2025-06-18")["properties"]["value"]["description"].startswith("Any of n, s;")
 
 
 def test_numbers_may_be_whole_though_written_with_a_point_and_nothing_else_is_a_number() -> None:

@@ -684,8 +684,8 @@ def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: 
     def it(a: int = 1) -> str:
         return str(a)
 
-    said = reported(it, {f"x{n}": 1 for n in range(number)}).splitlines()
-    assert said[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
+    shown = reported(it, {f"x{n}": 1 for n in range(number)}).splitlines()
+    assert shown[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
 
 
 def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> None:
@@ -700,7 +700,7 @@ def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "shown"),
     [
         (1.0, "int 1"),
         (1e3, "int 1000"),
@@ -712,15 +712,15 @@ def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> No
         (True, "Invalid arguments"),
     ],
 )
-def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value: Any, said: str) -> None:
+def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value: Any, shown: str) -> None:
     def it(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
     async def direct(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
-    assert reported(it, {"a": value}).startswith(said)
-    assert reported(direct, {"a": value}).startswith(said)
+    assert reported(it, {"a": value}).startswith(shown)
+    assert reported(direct, {"a": value}).startswith(shown)
     assert ("Invalid" in reported(lambda a: str(a), {"a": [value]})) is False
 
 

@@ -29,7 +29,7 @@ def schema_of(annotation: Any, default: Any = ...) -> Any:
     return asyncio.run(ask(server, "tools/list"))["result"]["tools"][0]["inputSchema"]
 
 
-def said(annotation: Any, value: Any) -> str:
+def result_of(annotation: Any, value: Any) -> str:
     """Return the result of the tool that is called with this."""
 
     async def it(a) -> str:  # type: ignore[no-untyped-def]
@@ -69,9 +69,9 @@ def test_markers_of_several_kinds_hold_together_inside_of_a_type() -> None:
     inner = Annotated[int, msgspec.Meta(le=9), annotated_types.Ge(1), "text"]
     shown = schema_of(dict[str, inner])["properties"]["a"]
     assert shown["additionalProperties"] == {"type": "integer", "minimum": 1, "maximum": 9}
-    assert said(list[inner], [1, 9]) == "list [1, 9]"
-    assert said(list[inner], [0]).startswith("Invalid arguments")
-    assert said(list[inner], [10]).startswith("Invalid arguments")
+    assert result_of(list[inner], [1, 9]) == "list [1, 9]"
+    assert result_of(list[inner], [0]).startswith("Invalid arguments")
+    assert result_of(list[inner], [10]).startswith("Invalid arguments")
     union = schema_of(list[Annotated[int, annotated_types.Ge(1)] | None])["properties"]["a"]["items"]
     assert {"type": "integer", "minimum": 1} in union["anyOf"]
     assert schema_of(list[Literal["x"]])["properties"]["a"]["items"] == {"enum": ["x"]}
@@ -101,9 +101,9 @@ def test_a_default_in_a_marker_is_one() -> None:
 
 def test_paths_are_texts_and_come_as_paths() -> None:
     assert schema_of(PurePosixPath)["properties"]["a"]["type"] == "string"
-    assert said(PurePosixPath, "x/y") == "PurePosixPath x/y"
-    assert said(list[PurePosixPath], ["x"]) == "list [PurePosixPath('x')]"
-    assert "expected a string" in said(list[PurePosixPath], [5])
+    assert result_of(PurePosixPath, "x/y") == "PurePosixPath x/y"
+    assert result_of(list[PurePosixPath], ["x"]) == "list [PurePosixPath('x')]"
+    assert "expected a string" in result_of(list[PurePosixPath], [5])
 
 
 class Crew(pydantic.BaseModel):
@@ -135,14 +135,14 @@ class Crew(pydantic.BaseModel):
     ],
 )
 def test_a_model_says_what_is_wrong_and_where(value: Any, fault: str) -> None:
-    assert said(Crew, value).startswith(f"Invalid arguments:\n{fault}")
+    assert result_of(Crew, value).startswith(f"Invalid arguments:\n{fault}")
 
 
 def test_a_model_is_shown_with_all_that_it_refers_to() -> None:
     schema = schema_of(list[Crew])
     assert schema["properties"]["a"]["items"] == {"$ref": "#/$defs/Crew"} or "properties" in str(schema["$defs"])
     assert set(schema["$defs"]["Crew"]["properties"]) == {"name", "age", "mates"}
-    assert said(Crew, {"name": "Ann", "age": 20}).startswith("Crew name='Ann' age=20")
+    assert result_of(Crew, {"name": "Ann", "age": 20}).startswith("Crew name='Ann' age=20")
 
 
 def test_two_types_of_one_name_are_refused() -> None:

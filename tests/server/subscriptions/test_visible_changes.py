@@ -186,7 +186,7 @@ async def test_what_a_watcher_knew_is_forgotten_when_it_goes() -> None:
         await server.start()
         id = await bob.watch("box://open/a", lists=("resources",))
         assert len(next(iter(server.visible_changes._known.values()))) == 2
-        bob.tell("notifications/cancelled", {"requestId": id})
+        bob.notify("notifications/cancelled", {"requestId": id})
         await settled(bob)
         await bob.until(lambda: True)
         assert server.visible_changes._known == {}
@@ -210,7 +210,7 @@ async def test_nothing_is_remembered_of_a_watcher_that_goes_while_its_list_is_re
         box.page = slow  # type: ignore[method-assign, assignment]
         server.list_changed("resources")
         await asked.wait()
-        bob.tell("notifications/cancelled", {"requestId": id})
+        bob.notify("notifications/cancelled", {"requestId": id})
         await settled(bob)
         go_on.set()
         await finished(server)

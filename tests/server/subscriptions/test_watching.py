@@ -51,7 +51,7 @@ def notes(**options: Any) -> Server:
     return server
 
 
-def told(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
+def notices(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
     """Return the notifications of a client, without the acknowledgements."""
     return [
         (notice["method"].removeprefix("notifications/"), notice["params"].get("uri") if "params" in notice else None)
@@ -63,8 +63,8 @@ def told(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
 async def after(server: Server, wire: Wire) -> list[tuple[str, Any]]:
     """Return the notifications up to now: the last one is a change of `note://end`, which the client watches too."""
     server.resource_updated("note://end")
-    await wire.until(lambda: ("resources/updated", "note://end") in told(wire))
-    return told(wire)[:-1]
+    await wire.until(lambda: ("resources/updated", "note://end") in notices(wire))
+    return notices(wire)[:-1]
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -98,8 +98,8 @@ async def test_a_burst_is_reported_once(revision: str) -> None:
 async def after_again(server: Server, wire: Wire) -> list[tuple[str, Any]]:
     number = len(wire.notices)
     server.resource_updated("note://end")
-    await wire.until(lambda: ("resources/updated", "note://end") in told(wire, number))
-    return [notice for notice in told(wire) if notice[1] != "note://end"]
+    await wire.until(lambda: ("resources/updated", "note://end") in notices(wire, number))
+    return [notice for notice in notices(wire) if notice[1] != "note://end"]
 
 
 @looped
@@ -143,7 +143,7 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
         server.resource_updated("note://a")
         await asyncio.to_thread(server.resource_updated, "note://a")
         # Its listen ended, with a notification and a result, as on a stream that stays open (subscriptions).
-        assert told(wire, number) == [("cancelled", None)]
+        assert notices(wire, number) == [("cancelled", None)]
 
 
 def test_a_restarted_server_reports_changes_again() -> None:
@@ -235,7 +235,7 @@ async def test_two_listens_on_one_stream_are_distinguished_and_cancelling_one_ke
         server.resource_updated("note://a")
         await wire.notice(4)
         assert [n["params"]["_meta"][f"{META}subscriptionId"] for n in wire.notices[2:]] == [1, "1"]
-        wire.tell("notifications/cancelled", {"requestId": 1})
+        wire.notify("notifications/cancelled", {"requestId": 1})
         server.resource_updated("note://a")
         await wire.notice(5)
         assert wire.notices[4]["params"]["_meta"][f"{META}subscriptionId"] == "1"
@@ -260,7 +260,7 @@ async def test_the_number_of_listens_and_of_watched_resources_has_a_bound() -> N
         await wire.watch("note://a")
         refused = await wire.ask("subscriptions/listen", {"notifications": {}})
         assert refused["error"]["code"] == -32602
-        wire.tell("notifications/cancelled", {"requestId": first})
+        wire.notify("notifications/cancelled", {"requestId": first})
         await wire.ask("resources/list")
         await wire.watch("note://b")
     async with Wire(server, "2025-11-25") as wire:
@@ -452,8 +452,8 @@ async def test_a_source_is_attached_by_the_first_watcher_and_detached_after_the_
             await asyncio.to_thread(quay.changed["quay:1"], "quay:1")
             await asyncio.to_thread(quay.changed[None], None)
             for wire in (session, stream):
-                await wire.until(lambda wire=wire: len(told(wire)) == 2)  # type: ignore[misc]
-                assert told(wire) == [("resources/updated", "quay:1"), ("resources/list_changed", None)]
+                await wire.until(lambda wire=wire: len(notices(wire)) == 2)  # type: ignore[misc]
+                assert notices(wire) == [("resources/updated", "quay:1"), ("resources/list_changed", None)]
         await session.ask("resources/unsubscribe", {"uri": "quay:1"})
         assert quay.calls[3:] == [("detach", "quay:1")]
     assert quay.calls[4:] == [("detach", "quay:2"), ("detach", None)]
@@ -538,12 +538,12 @@ async def test_a_follower_runs_from_the_first_watcher_to_the_last() -> None:
         await other.ask("resources/unsubscribe", {"uri": "page://1"})
         await other.ask("resources/list")
         assert running == {"page://1": True}
-        one.tell("notifications/cancelled", {"requestId": id})
+        one.notify("notifications/cancelled", {"requestId": id})
         await changed.wait()
         assert running == {"page://1": False}
         changed.clear()
         await one.watch("page://1")
-        await one.until(lambda: len(told(one)) == 1)
+        await one.until(lambda: len(notices(one)) == 1)
         assert running == {"page://1": True}
         await server.close()
         assert running == {"page://1": False}
@@ -600,7 +600,7 @@ async def test_adding_and_removing_notifies_the_watchers_of_the_list(revision: s
         for number, (change, name) in enumerate(changes, 1):
             change()
             await wire.notice(before + number)
-            assert told(wire)[-1] == (f"{name}/list_changed", None)
+            assert notices(wire)[-1] == (f"{name}/list_changed", None)
     await server.close()
 
 
@@ -718,13 +718,13 @@ async def test_a_watch_begins_with_stat_whatever_is_around_reads(
 class Ear:
     """A watcher of a `Watching`, with the methods and URIs of its notices."""
 
-    def __init__(self, heard: list[tuple[Ear, str]]) -> None:
-        self.heard = heard
+    def __init__(self, received: list[tuple[Ear, str]]) -> None:
+        self.received = received
         self.acts: Callable[[], object] = lambda: None
 
     def send(self, message: Callable[[bytes | None], bytes]) -> bool:
         notice = json.loads(message(None))
-        self.heard.append((self, notice.get("params", {}).get("uri") or notice["method"]))
+        self.received.append((self, notice.get("params", {}).get("uri") or notice["method"]))
         self.acts()
         return True
 
@@ -734,8 +734,8 @@ class Hall:
 
     def __init__(self, number: int) -> None:
         self.watching = Watching(lambda uri: None, lambda uri: None)
-        self.heard: list[tuple[Ear, str]] = []
-        self.ears = [Ear(self.heard) for _ in range(number)]
+        self.received: list[tuple[Ear, str]] = []
+        self.ears = [Ear(self.received) for _ in range(number)]
         for ear in self.ears:
             self.watching.watch(ear, "a:")
             self.watching.watch(ear, "b:")
@@ -748,11 +748,11 @@ class Hall:
 
     async def until(self, number: int) -> None:
         """Wait until this many notices were sent."""
-        while len(self.heard) < number:
+        while len(self.received) < number:
             await asyncio.sleep(0.001)
 
-    def told(self, ear: int) -> list[str]:
-        return [what for who, what in self.heard if who is self.ears[ear]]
+    def notices_of(self, ear: int) -> list[str]:
+        return [what for who, what in self.received if who is self.ears[ear]]
 
 
 @looped
@@ -763,15 +763,15 @@ async def test_a_change_after_a_pause_is_sent_in_the_next_turn_and_later_ones_wa
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 3600.0)
     hall = Hall(2)
     hall.watching.updated("a:")
-    assert hall.heard == []  # a handler may continue to change it in this turn
+    assert hall.received == []  # a handler may continue to change it in this turn
     hall.watching.updated("a:")
     await hall.turns(2)
-    assert [what for _, what in hall.heard] == ["a:", "a:"]
+    assert [what for _, what in hall.received] == ["a:", "a:"]
     hall.watching.updated("a:")
     hall.watching.updated("b:")
     hall.watching.list_changed("resources")
     await hall.turns(5)
-    assert hall.told(0) == ["a:", "b:", "notifications/resources/list_changed"]
+    assert hall.notices_of(0) == ["a:", "b:", "notifications/resources/list_changed"]
     hall.watching.stop()
 
 
@@ -785,13 +785,13 @@ async def test_a_second_change_is_sent_once_and_then_nothing_more() -> None:
         await hall.turns(1)
     await hall.until(2)
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    told = len(hall.heard)
-    assert 2 <= told <= 5  # under load the hundred turns may take longer than COALESCE
+    notices = len(hall.received)
+    assert 2 <= notices <= 5  # under load the hundred turns may take longer than COALESCE
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert len(hall.heard) == told
+    assert len(hall.received) == notices
     hall.watching.updated("a:")
     await hall.turns(2)
-    assert len(hall.heard) == told + 1
+    assert len(hall.received) == notices + 1
     hall.watching.stop()
 
 
@@ -826,11 +826,11 @@ async def test_many_watchers_are_notified_in_slices_with_other_work_between(monk
     hall.watching.updated("a:")
     hall.watching.updated("b:")
     numbers = []
-    while len(hall.heard) < 20:
+    while len(hall.received) < 20:
         await hall.turns(1)
-        numbers.append(len(hall.heard))
+        numbers.append(len(hall.received))
     assert numbers == [3, 6, 9, 12, 15, 18, 20]
-    assert all(hall.told(ear) == ["a:", "b:"] for ear in range(10))
+    assert all(hall.notices_of(ear) == ["a:", "b:"] for ear in range(10))
     hall.watching.stop()
 
 
@@ -843,7 +843,7 @@ async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, num
         hall.watching.updated("a:")
         await hall.until(number * times)
         await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert len(hall.heard) == number * 3
+    assert len(hall.received) == number * 3
     hall.watching.stop()
 
 
@@ -856,7 +856,7 @@ async def test_a_watcher_that_leaves_while_a_slice_waits_gets_nothing(monkeypatc
     await hall.turns(1)
     hall.watching.unwatch(hall.ears[2], "a:")
     await hall.turns(10)
-    assert [hall.told(ear) for ear in range(4)] == [["a:"], ["a:"], [], []]
+    assert [hall.notices_of(ear) for ear in range(4)] == [["a:"], ["a:"], [], []]
     hall.watching.stop()
 
 
@@ -868,10 +868,10 @@ async def test_a_change_while_slices_wait_reaches_watchers_that_were_already_not
     hall = Hall(3)
     hall.watching.updated("a:")
     await hall.turns(2)
-    assert hall.told(0) == ["a:"]
+    assert hall.notices_of(0) == ["a:"]
     hall.watching.updated("a:")
     await hall.until(6)
-    assert all(hall.told(ear) == ["a:", "a:"] for ear in range(3))
+    assert all(hall.notices_of(ear) == ["a:", "a:"] for ear in range(3))
     hall.watching.stop()
 
 
@@ -883,12 +883,12 @@ async def test_a_watcher_that_fails_affects_no_other_watcher(caplog: pytest.LogC
         raise RuntimeError("broken")
 
     hall.ears[1].acts = fail
-    told: list[int] = []
-    hall.watching.on_sent = lambda uri, number: told.append(number)
+    notices: list[int] = []
+    hall.watching.on_sent = lambda uri, number: notices.append(number)
     hall.watching.updated("a:")
     await hall.turns(2)
-    assert [hall.told(ear) for ear in range(3)] == [["a:"]] * 3
-    assert told == [2]
+    assert [hall.notices_of(ear) for ear in range(3)] == [["a:"]] * 3
+    assert notices == [2]
     assert "The change of a: could not be sent to a watcher" in caplog.text
     hall.watching.stop()
 
@@ -900,7 +900,7 @@ async def test_a_uri_that_cannot_be_sent_affects_no_other_uri(caplog: pytest.Log
     hall.watching.updated("a:\ud800")
     hall.watching.updated("b:")
     await hall.turns(3)
-    assert hall.told(0) == ["b:"]
+    assert hall.notices_of(0) == ["b:"]
     assert "updated failed" in caplog.text
     hall.watching.stop()
 
@@ -916,12 +916,12 @@ async def test_stopping_drops_the_waiting_slices_and_a_new_start_works(
     await hall.turns(1)
     hall.watching.stop()
     await hall.turns(10)
-    assert len(hall.heard) == 1
+    assert len(hall.received) == 1
     hall.watching.start(asyncio.get_running_loop())
     hall.watching.updated("a:")
     await hall.until(4)
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert [what for _, what in hall.heard] == ["a:"] * 4
+    assert [what for _, what in hall.received] == ["a:"] * 4
     hall.watching.stop()
 
 

@@ -83,7 +83,7 @@ class Client:
             return bool(found)
 
         await self.wire.until(look)
-        self.wire.tell("notifications/cancelled", {"requestId": number})
+        self.wire.notify("notifications/cancelled", {"requestId": number})
         return found[0]
 
     async def end(self, id: str) -> Any:
@@ -796,7 +796,7 @@ async def test_a_call_that_is_cancelled_before_it_is_a_task_leaves_nothing() -> 
     async with client_of(later.server) as client:
         number = client.wire.put("tools/call", declared({"name": "survey"}))
         await later.begun.wait()
-        client.wire.tell("notifications/cancelled", {"requestId": number})
+        client.wire.notify("notifications/cancelled", {"requestId": number})
         async with asyncio.timeout(10):
             while tasks_of(later.server).calls:
                 await client.ask("tasks/get", {"taskId": "x"})
@@ -877,7 +877,7 @@ async def test_another_principal_finds_no_task_by_any_method() -> None:
                 number = wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
                 (granted,) = await wire.notice()
                 assert granted["params"]["notifications"] == {}
-                wire.tell("notifications/cancelled", {"requestId": number})
+                wire.notify("notifications/cancelled", {"requestId": number})
         assert (await ann.get(id))["status"] == "working"
         harbour.go.set()
         assert (await ann.end(id))["status"] == "completed"

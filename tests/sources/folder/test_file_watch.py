@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger.sources.folder import file_watch
 from wharfinger.sources.folder.source import Folder
 
@@ -34,178 +34,190 @@ def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Fold
     return publish(charts, poll=0.02 if request.param == "polling" else None)
 
 
-def ready(source: Folder, charts: Path, told: Told) -> None:
+def ready(source: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     """Wait until the watcher is certainly polling, so that the next change is not found by the first look."""
     (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
-    source.watch(f"{source.uri}/README.md", told)
-    told.wait_for(f"{source.uri}/README.md")
+    source.watch(f"{source.uri}/README.md", recorder)
+    recorder.wait_for(f"{source.uri}/README.md")
 
 
-def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, told: Told) -> None:
+def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     uri = f"{live.uri}/tides.csv"
-    live.watch(uri, told)
+    live.watch(uri, recorder)
     (charts / "tides.csv").write_text("1")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "tides.csv").write_text("22")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "tides.csv").unlink()
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "tides.csv").write_text("back again")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "new").write_text("renamed over it")
     (charts / "new").rename(charts / "tides.csv")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
 
 
 def test_a_change_between_the_acknowledgement_and_the_first_look_is_reported(
-    live: Folder, charts: Path, told: Told
+    live: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     """A client writes as soon as its watch is acknowledged, long before a thread polls."""
     for path in ("tides.csv", "harbours/hull.ts"):
-        live.watch(f"{live.uri}/{path}", told)
+        live.watch(f"{live.uri}/{path}", recorder)
         (charts / path).write_text("quick")
-        told.wait_for(f"{live.uri}/{path}")
+        recorder.wait_for(f"{live.uri}/{path}")
 
 
-def test_created_deleted_and_renamed_files_change_the_list(live: Folder, charts: Path, told: Told) -> None:
-    live.watch(None, told)
+def test_created_deleted_and_renamed_files_change_the_list(
+    live: Folder, charts: Path, recorder: ChangeRecorder
+) -> None:
+    live.watch(None, recorder)
     (charts / "new.txt").touch()
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "new.txt").rename(charts / "newer.txt")
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "newer.txt").unlink()
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "deep" / "deeper").mkdir(parents=True)
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "deep" / "deeper" / "file.txt").touch()
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "deep").rename(charts / "moved")
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "moved" / "deeper" / "other.txt").touch()
-    told.wait_for(None)
+    recorder.wait_for(None)
     shutil.rmtree(charts / "moved")
-    told.wait_for(None)
+    recorder.wait_for(None)
 
 
-def test_changed_children_of_a_watched_directory_are_reported(live: Folder, charts: Path, told: Told) -> None:
+def test_changed_children_of_a_watched_directory_are_reported(
+    live: Folder, charts: Path, recorder: ChangeRecorder
+) -> None:
     uris = [f"{live.uri}/harbours", f"{live.uri}/harbours/"]
     for uri in uris:
-        live.watch(uri, told)
+        live.watch(uri, recorder)
     for change in (
         lambda: (charts / "harbours" / "hull.ts").write_text("longer than before, surely"),
         lambda: (charts / "harbours" / "new.txt").touch(),
         lambda: (charts / "harbours" / "new.txt").unlink(),
     ):
         change()
-        told.wait_for(*uris)
+        recorder.wait_for(*uris)
 
 
-def test_files_in_a_renamed_directory_are_reported(live: Folder, charts: Path, told: Told) -> None:
+def test_files_in_a_renamed_directory_are_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     uri = f"{live.uri}/harbours/north/buoy.png"
-    live.watch(uri, told)
-    ready(live, charts, told)
+    live.watch(uri, recorder)
+    ready(live, charts, recorder)
     (charts / "harbours").rename(charts / "ports")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "harbours" / "north").mkdir(parents=True)
     (charts / "harbours" / "north" / "buoy.png").write_text("another one")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     (charts / "harbours" / "north" / "buoy.png").write_text("and it is watched, too")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
 
 
-def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, told: Told) -> None:
+def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     (charts / ".gitignore").write_text("*.log\n")
     (charts / "a.log").touch()
-    live.watch(None, told)
-    live.watch(f"{live.uri}/a.log", told)
-    live.watch(f"{live.uri}/README.md", told)
-    ready(live, charts, told)
+    live.watch(None, recorder)
+    live.watch(f"{live.uri}/a.log", recorder)
+    live.watch(f"{live.uri}/README.md", recorder)
+    ready(live, charts, recorder)
     (charts / "end.txt").touch()
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "b.log").touch()
     (charts / "a.log").write_text("x")
     (charts / ".hidden").touch()
     (charts / "id_rsa").touch()
     (charts / "link.txt").symlink_to("README.md")
     (charts / "README.md").write_text("the end")
-    told.wait_for(f"{live.uri}/README.md")
-    assert told.changes == []
+    recorder.wait_for(f"{live.uri}/README.md")
+    assert recorder.changes == []
     (charts / ".gitignore").write_text("")
-    told.wait_for(None)
+    recorder.wait_for(None)
 
 
-def test_outside_of_the_folder_nothing_is_watched(publish: Publish, charts: Path, tmp_path: Path, told: Told) -> None:
+def test_outside_of_the_folder_nothing_is_watched(
+    publish: Publish, charts: Path, tmp_path: Path, recorder: ChangeRecorder
+) -> None:
     """Nor through links, which the system's watcher would follow."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "ledger.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")
     source = publish(charts)
-    source.watch(None, told)
+    source.watch(None, recorder)
     for uri in (f"{source.uri}/link/ledger.txt", f"{source.uri}/../outside/ledger.txt", "file:///elsewhere"):
-        source.watch(uri, told)
+        source.watch(uri, recorder)
     (charts / "first.txt").touch()
-    told.wait_for(None)
-    ready(source, charts, told)
+    recorder.wait_for(None)
+    ready(source, charts, recorder)
     (tmp_path / "outside" / "new.txt").touch()
     (tmp_path / "outside" / "ledger.txt").write_text("y")
     (charts / "README.md").write_text("the end")
-    told.wait_for(f"{source.uri}/README.md")
-    assert told.changes == []
+    recorder.wait_for(f"{source.uri}/README.md")
+    assert recorder.changes == []
 
 
-def test_names_that_are_not_utf8_do_not_blind_the_watcher(publish: Publish, charts: Path, told: Told) -> None:
+def test_names_that_are_not_utf8_do_not_blind_the_watcher(
+    publish: Publish, charts: Path, recorder: ChangeRecorder
+) -> None:
     root = os.fsencode(charts)
     os.mkdir(root + b"/odd\xff")
     source = publish(charts)
     uri = f"{source.uri}/odd%FF/a.txt"
-    source.watch(None, told)
-    source.watch(uri, told)
+    source.watch(None, recorder)
+    source.watch(uri, recorder)
     with open(root + b"/odd\xff/a.txt", "w") as file:
         file.write("1")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     with open(root + b"/\xfe.txt", "w") as file:
         file.write("1")
-    told.wait_for(None)
+    recorder.wait_for(None)
     (charts / "plain.txt").touch()
-    told.wait_for(None)
+    recorder.wait_for(None)
     with open(root + b"/odd\xff/a.txt", "w") as file:
         file.write("and again")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
 
 
-def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Path, told: Told) -> None:
+def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     uri = f"{live.uri}/README.md"
-    live.watch(uri, told)
+    live.watch(uri, recorder)
     (charts / "README.md").write_text("1")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     charts.rename(charts.with_name("away"))
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     charts.with_name("away").rename(charts)
-    told.wait_for(uri)
+    recorder.wait_for(uri)
 
 
-def test_nothing_is_reported_after_the_last_watcher_leaves(live: Folder, charts: Path, told: Told) -> None:
+def test_nothing_is_reported_after_the_last_watcher_leaves(
+    live: Folder, charts: Path, recorder: ChangeRecorder
+) -> None:
     uri = f"{live.uri}/tides.csv"
-    live.watch(uri, told)
-    live.watch(None, told)
+    live.watch(uri, recorder)
+    live.watch(None, recorder)
     (charts / "tides.csv").write_text("1")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     live.unwatch(uri)
     live.unwatch(None)
     live._watch.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
-    told.changes.clear()
+    recorder.changes.clear()
     (charts / "tides.csv").write_text("2")
-    live.watch(uri, told)  # and it can start again
+    live.watch(uri, recorder)  # and it can start again
     (charts / "tides.csv").write_text("3")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
 
 
 def test_nothing_runs_before_the_first_watcher(source: Folder) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
 
 
-def test_only_what_is_on_the_way_to_a_watched_file_is_watched(publish: Publish, charts: Path, told: Told) -> None:
+def test_only_what_is_on_the_way_to_a_watched_file_is_watched(
+    publish: Publish, charts: Path, recorder: ChangeRecorder
+) -> None:
     """A watch on one file of a large tree must not cost a walk of the tree, nor its number of inotify watches."""
     for number in range(20):
         (charts / f"d{number}").mkdir()
@@ -219,16 +231,20 @@ def test_only_what_is_on_the_way_to_a_watched_file_is_watched(publish: Publish, 
 
     file_watch._WatchThread._absolute = spy  # type: ignore[method-assign]
     try:
-        source.watch(f"{source.uri}/harbours/hull.ts", told)
+        source.watch(f"{source.uri}/harbours/hull.ts", recorder)
         (charts / "harbours" / "hull.ts").write_text("x")
-        told.wait_for(f"{source.uri}/harbours/hull.ts")
+        recorder.wait_for(f"{source.uri}/harbours/hull.ts")
     finally:
         file_watch._WatchThread._absolute = original  # type: ignore[method-assign]
     assert seen[-1] == ["", "harbours"]
 
 
 def test_without_watches_left_it_polls_and_says_so(
-    publish: Publish, charts: Path, told: Told, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    publish: Publish,
+    charts: Path,
+    recorder: ChangeRecorder,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Security: X09."""
 
@@ -239,11 +255,11 @@ def test_without_watches_left_it_polls_and_says_so(
     monkeypatch.setattr(file_watch, "POLL_SECONDS", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
-        source.watch(None, told)
+        source.watch(None, recorder)
         (charts / "new.txt").touch()
-        told.wait_for(None)
+        recorder.wait_for(None)
         (charts / "newer.txt").touch()
-        told.wait_for(None)
+        recorder.wait_for(None)
     assert source.watched_by == (
         "polling every 0.02 s (the limit of inotify watches is reached: raise fs.inotify.max_user_watches)"
     )
@@ -279,46 +295,48 @@ def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
 
 
 def test_a_window_is_reported_if_its_content_changes_and_not_if_the_file_only_grows(
-    live: Folder, charts: Path, told: Told
+    live: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     path = charts / "tides.log"
     path.write_text("one\ntwo\nthree\n")
     uri = f"{live.uri}/tides.log"
-    still = Told()
+    still = ChangeRecorder()
     growing = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
     for watched in growing:
-        live.watch(watched, told)
+        live.watch(watched, recorder)
     for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
         live.watch(watched, still)
-    ready(live, charts, told)
+    ready(live, charts, recorder)
     still.changes.clear()  # the first look reports what was written just before
     for number in range(3):
         with path.open("a") as file:
             file.write(f"{number}\n")
-        told.wait_for(*growing)
+        recorder.wait_for(*growing)
     assert not still.changes
     path.write_text("ONE\ntwo\nthree\n")
-    told.wait_for(*growing)
+    recorder.wait_for(*growing)
     still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
     path.unlink()
-    told.wait_for(*growing)
+    recorder.wait_for(*growing)
     still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
     path.write_text("ONE\ntwo\nthree\n")
     still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
 
 
-def test_many_windows_of_a_file_are_reported_on_any_change(live: Folder, charts: Path, told: Told) -> None:
+def test_many_windows_of_a_file_are_reported_on_any_change(
+    live: Folder, charts: Path, recorder: ChangeRecorder
+) -> None:
     path = charts / "tides.log"
     path.write_text("line\n" * 200)
     uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
     for uri in uris:
-        live.watch(uri, told)
-    ready(live, charts, told)
+        live.watch(uri, recorder)
+    ready(live, charts, recorder)
     with path.open("a") as file:
         file.write("more\n")
-    told.wait_for(*uris)
+    recorder.wait_for(*uris)
 
 
-def test_a_window_that_cannot_be_is_not_watched(source: Folder, told: Told) -> None:
-    source.watch(f"{source.uri}/README.md?lines", told)
+def test_a_window_that_cannot_be_is_not_watched(source: Folder, recorder: ChangeRecorder) -> None:
+    source.watch(f"{source.uri}/README.md?lines", recorder)
     assert not source._watch._watched

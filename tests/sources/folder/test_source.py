@@ -83,8 +83,10 @@ def test_a_file_is_listed_with_all_that_is_known_of_it(source: Folder, charts: P
 def test_a_file_is_described_by_its_heading_in_every_list(source: Folder, charts: Path) -> None:
     (charts / "harbours" / "pilot.py").write_text('"""Guides ships.\n\nMore."""\n')
     (charts / "harbours" / "secret.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0 # Not a heading")
-    said = {resource.uri.removeprefix("file:///charts"): resource.description for resource in source.page(None, 100)[0]}
-    assert {path: text for path, text in said.items() if text is not UNSET} == {
+    message = {
+        resource.uri.removeprefix("file:///charts"): resource.description for resource in source.page(None, 100)[0]
+    }
+    assert {path: text for path, text in message.items() if text is not UNSET} == {
         "/README.md": "Charts",
         "/harbours/pilot.py": "Guides ships.",
     }
@@ -123,8 +125,8 @@ def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, mo
     monkeypatch.setattr(file_content, "MAX_HEADINGS", 3)
     for number in range(5):
         (charts / f"{number}.md").write_text(f"# Page {number}\n")
-    said = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]
-    assert said == [*(f"Page {number}" for number in range(5)), "Charts"]
+    message = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]
+    assert message == [*(f"Page {number}" for number in range(5)), "Charts"]
     assert source.files._headings is not None and len(source.files._headings._known) == 3
 
 

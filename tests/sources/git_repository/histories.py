@@ -346,7 +346,7 @@ class Published:
         """The first of its contents."""
         return self.read(uri).contents[0]
 
-    def told(self, uri: str) -> str:
+    def first_text(self, uri: str) -> str:
         """The text of the first of its contents."""
         text = self.first(uri).text
         assert isinstance(text, str)

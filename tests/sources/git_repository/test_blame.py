@@ -104,7 +104,7 @@ def test_files_with_many_authors_are_blamed_in_windows(tmp_path: Path) -> None:
 def test_a_rename_is_named(made: History) -> None:
     """The lines are older than the name of the file."""
     with Published(made.path) as source:
-        text = source.told("git://repo/blame/main~2/deep/moved.txt")
+        text = source.first_text("git://repo/blame/main~2/deep/moved.txt")
         assert "Ada Berth: Begin (in moved.txt)" in text
         assert str(source.read("git://repo/blame/main~2/deep/moved.txt").contents[0].meta).count("NEXT") == 0
 
@@ -116,11 +116,11 @@ def test_odd_names_and_contents_are_blamed(made: History) -> None:
             part = "".join([f"%{byte:02X}" for byte in name])
             (line,) = blamed(source, f"git://repo/blame/side0/names/{part}")
             assert line[1:] == (1, f"now called {number}")
-            assert "(in " not in source.told(f"git://repo/blame/side0/names/{part}")
+            assert "(in " not in source.first_text(f"git://repo/blame/side0/names/{part}")
         empty = next(
             number for number in range(3) if not made.output("cat-file", "blob", f"side0:texts/{number:02}.txt")
         )
-        assert source.told(f"git://repo/blame/side0/texts/{empty:02}.txt") == "The file is empty.\n"
+        assert source.first_text(f"git://repo/blame/side0/texts/{empty:02}.txt") == "The file is empty.\n"
 
 
 def test_what_cannot_be_blamed_says_why(made: History) -> None:
@@ -154,9 +154,9 @@ def test_a_shallow_clone_reports_its_end(history: Work, tmp_path: Path) -> None:
     """The oldest commit may not be the one that wrote a line."""
     history.git("clone", "-q", "--bare", "--depth=1", history.path.as_uri(), str(tmp_path / "shallow"))
     with Published(tmp_path / "shallow") as source:
-        assert "or earlier, where this shallow clone ends" in source.told("git://repo/blame/main/hull.txt")
+        assert "or earlier, where this shallow clone ends" in source.first_text("git://repo/blame/main/hull.txt")
     with Published(history.path) as source:
-        assert "or earlier" not in source.told("git://repo/blame/main/hull.txt")
+        assert "or earlier" not in source.first_text("git://repo/blame/main/hull.txt")
 
 
 def test_blame_and_grep_are_among_the_templates(history: Work) -> None:
@@ -198,7 +198,7 @@ def test_lines_with_a_text_are_those_that_git_greps(made: History, text: str) ->
     with Published(made.path) as source:
         uri = f"git://repo/grep/{quote(rev)}?text={quote(text, safe='')}"
         if not expected:
-            assert source.told(uri).startswith("No line")
+            assert source.first_text(uri).startswith("No line")
         else:
             lines = found(source, uri)
             assert len(lines) == len(expected)
@@ -211,7 +211,7 @@ def test_a_search_can_be_of_a_path(made: History) -> None:
         assert found(source, "git://repo/grep/main~2?text=part&path=deep") == [
             ("deep/moved.txt", number + 1) for number in range(50)
         ]
-        assert source.told("git://repo/grep/main~2?text=part&path=names").startswith("No line below names")
+        assert source.first_text("git://repo/grep/main~2?text=part&path=names").startswith("No line below names")
         for query in (
             "",
             "?text=",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import Work
 from tests.sources.git_repository.histories import CHANGES, History, Published, bytes_of, windows
 from wharfinger.errors import InvalidArgument, ResourceNotFound
@@ -38,10 +38,10 @@ def committed(history: Work, index: Path) -> str:
 def test_nothing_is_changed_at_first(history: Work) -> None:
     """Also if the times of files differ."""
     with Published(history.path) as source:
-        assert source.told(URI).startswith(f"Nothing is changed since main ({history.head[:12]})")
+        assert source.first_text(URI).startswith(f"Nothing is changed since main ({history.head[:12]})")
         os.utime(history.path / "hull.txt", ns=(1, 1))
-        assert source.told(URI).startswith("Nothing is changed")
-        assert source.told(f"{URI}/docs").startswith("Nothing of docs is changed")
+        assert source.first_text(URI).startswith("Nothing is changed")
+        assert source.first_text(f"{URI}/docs").startswith("Nothing of docs is changed")
 
 
 def test_changes_are_listed_as_git_status_does(history: Work) -> None:
@@ -56,7 +56,7 @@ def test_changes_are_listed_as_git_status_does(history: Work) -> None:
         "loose/two.txt", "2\n"
     )
     with Published(history.path) as source:
-        text = source.told(URI)
+        text = source.first_text(URI)
         status = text.split("\n\n")[0].split("\n")[1:]
         assert status == [
             "  D README.md", "  M bin/run.sh", "  R docs/tides.md -> docs/ebb.md  (staged)", "  M hull.txt",
@@ -66,9 +66,9 @@ def test_changes_are_listed_as_git_status_does(history: Work) -> None:
         assert len(printed.split("\n")) == len(status)
         assert "-five\n+six\n" in text
         assert "old mode 100644\nnew mode 100755" in text
-        assert "six" not in source.told(f"{URI}/docs")
-        assert "ebb.md" in source.told(f"{URI}/docs")
-        assert "-five\n+six\n" in source.told(f"{URI}/hull.txt")
+        assert "six" not in source.first_text(f"{URI}/docs")
+        assert "ebb.md" in source.first_text(f"{URI}/docs")
+        assert "-five\n+six\n" in source.first_text(f"{URI}/hull.txt")
 
 
 def test_changes_are_a_patch_that_git_applies(work: Work, tmp_path: Path) -> None:
@@ -114,27 +114,27 @@ def test_a_change_of_the_same_size_in_the_same_moment_is_seen(work: Work) -> Non
             work.git("add", "a.txt")
             work.write("a.txt", text.replace("0", "9"))
             os.utime(work.path / "a.txt", ns=(status.st_atime_ns, (work.path / ".git/index").stat().st_mtime_ns))
-            assert f"+{text.replace('0', '9')}" in source.told(URI)
+            assert f"+{text.replace('0', '9')}" in source.first_text(URI)
             assert f"+{text.replace('0', '9')}".strip() in work.git("diff", "HEAD")
 
 
 def test_watchers_hear_of_changes_in_the_working_tree(history: Work) -> None:
     """Although no reference moves; and for each further change."""
     with Published(history.path, every=0.05) as source:
-        told = Told()
+        recorder = ChangeRecorder()
         source.stat(URI)
-        source.watch(URI, told)
+        source.watch(URI, recorder)
         for text in ("six\n", "seven\n"):
             history.write("hull.txt", text)
-            told.wait_for(URI)
+            recorder.wait_for(URI)
             first = source.first(URI)
             assert f"+{text}" in str(first.text)
         history.git("add", "hull.txt")
-        told.wait_for(URI)
+        recorder.wait_for(URI)
         history.git("commit", "-q", "-m", "Deepen")
-        told.wait_for(URI)
+        recorder.wait_for(URI)
         deadline = time.monotonic() + 5
-        while not source.told(URI).startswith("Nothing is changed"):
+        while not source.first_text(URI).startswith("Nothing is changed"):
             assert time.monotonic() < deadline
         version = source.version(URI)
         assert version == source.version(URI)
@@ -149,7 +149,7 @@ def test_a_conflict_does_not_hide_other_changes(history: Work) -> None:
         history.git("merge", "-q", "side")
     history.write("README.md", "# Changed\n")
     with Published(history.path) as source:
-        text = source.told(URI)
+        text = source.first_text(URI)
         assert "+# Changed" in text
         assert "M README.md" in text
 
@@ -169,8 +169,8 @@ def test_nothing_outside_of_the_working_tree_is_read(history: Work, tmp_path: Pa
     with Published(history.path) as source:
         began = time.monotonic()
         for uri in (URI, f"{URI}/docs", f"{URI}/docs/tides.md", f"{URI}/hull.txt"):
-            assert "secret" not in source.told(uri)
-        assert "new file mode 120000" in source.told(f"{URI}/hull.txt")
+            assert "secret" not in source.first_text(uri)
+        assert "new file mode 120000" in source.first_text(f"{URI}/hull.txt")
         assert time.monotonic() - began < 20
 
 
@@ -196,7 +196,7 @@ def test_a_worktree_has_its_own_changes(history: Work, tmp_path: Path) -> None:
     (tmp_path / "linked/hull.txt").write_text("linked\n")
     history.write("hull.txt", "main\n")
     with Published(tmp_path / "linked", git_dir=history.path / ".git") as source:
-        assert "+linked\n" in source.told(URI)
-        assert "+main\n" not in source.told(URI)
+        assert "+linked\n" in source.first_text(URI)
+        assert "+main\n" not in source.first_text(URI)
     with Published(history.path) as source:
-        assert "+main\n" in source.told(URI)
+        assert "+main\n" in source.first_text(URI)

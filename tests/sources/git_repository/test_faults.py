@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import absent
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GIT, Work
 from tests.sources.git_repository.histories import History, Published, bytes_of, close_all
 from wharfinger import Client
@@ -73,7 +73,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> 
 def reads(source: Published, uri: str, text: str) -> bool:
     """Return whether this text is read now."""
     try:
-        return source.told(uri) == text
+        return source.first_text(uri) == text
     except WharfingerError:
         return False
 
@@ -98,7 +98,7 @@ def source(history: Work) -> Iterator[Published]:
 
 def test_a_repository_that_is_moved_away_is_gone_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
     """It is reported as gone, with the reason; never as empty or without commits."""
-    assert source.told(HULL) == "five\nfathoms\n"
+    assert source.first_text(HULL) == "five\nfathoms\n"
     history.path.rename(tmp_path / "elsewhere")
     until(lambda: not reads(source, HULL, "five\nfathoms\n"), "the file is gone")
     for uri in (TOP, HULL, "git://repo/log/HEAD", "git://repo/commit/main", "git://repo/diff/HEAD"):
@@ -109,27 +109,27 @@ def test_a_repository_that_is_moved_away_is_gone_and_returns(history: Work, sour
     assert "without commits" not in source.source.describe()
     (tmp_path / "elsewhere").rename(history.path)
     until(lambda: reads(source, HULL, "five\nfathoms\n"), "the file is back")
-    assert "main at" in source.told(TOP)
+    assert "main at" in source.first_text(TOP)
 
 
 def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
     """Each time once."""
-    told = Told()
+    recorder = ChangeRecorder()
     for uri in (HULL, TOP):
         source.stat(uri)
-        source.watch(uri, told)
+        source.watch(uri, recorder)
     history.path.rename(tmp_path / "elsewhere")
-    told.wait_for(HULL, TOP)
+    recorder.wait_for(HULL, TOP)
     (tmp_path / "elsewhere").rename(history.path)
-    told.wait_for(HULL, TOP)
+    recorder.wait_for(HULL, TOP)
     history.commit("Deepen", hull__txt="six\n")
-    told.wait_for(HULL, TOP)
+    recorder.wait_for(HULL, TOP)
 
 
 def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_path: Path) -> None:
     """Another repository at the same path, with other objects; the old one is not read any more."""
     old = history.head
-    assert source.told(HULL) == "five\nfathoms\n"
+    assert source.first_text(HULL) == "five\nfathoms\n"
     shutil.rmtree(history.path)
     until(lambda: not reads(source, f"git://repo/tree/{old}/hull.txt", "five\nfathoms\n"), "the old one is gone")
     Work(history.path).init().commit("Begin anew", hull__txt="new\n")
@@ -147,22 +147,22 @@ def test_a_branch_that_is_forced_back_is_read_at_its_new_place(work: Work, tmp_p
     dropped = work.commit("Mistake", hull__txt="secret\n")
     work.git("push", "-q", "served", "main")
     with Published(served.path, every=0.05) as source:
-        assert source.told(HULL) == "secret\n"
-        told = Told()
+        assert source.first_text(HULL) == "secret\n"
+        recorder = ChangeRecorder()
         source.stat(HULL)
-        source.watch(HULL, told)
+        source.watch(HULL, recorder)
         work.git("reset", "-q", "--hard", "HEAD~1")
         work.commit("Right", hull__txt="right\n")
         work.git("push", "-q", "--force", "served", "main")
-        told.wait_for(HULL)
-        assert source.told(HULL) == "right\n"
-        assert source.told(f"git://repo/tree/{dropped}/hull.txt") == "secret\n"
+        recorder.wait_for(HULL)
+        assert source.first_text(HULL) == "right\n"
+        assert source.first_text(f"git://repo/tree/{dropped}/hull.txt") == "secret\n"
         served.git("reflog", "expire", "--expire=now", "--all")
         served.git("gc", "-q", "--prune=now")
         until(lambda: not reads(source, f"git://repo/tree/{dropped}/hull.txt", "secret\n"), "it is pruned", 60)
         with pytest.raises(ResourceNotFound):
             source.read(f"git://repo/commit/{dropped}")
-        assert source.told(HULL) == "right\n"
+        assert source.first_text(HULL) == "right\n"
 
 
 def test_a_difference_with_a_missing_blob_names_the_command_and_the_object(work: Work) -> None:
@@ -202,7 +202,7 @@ def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> No
         while not stopped.is_set():
             file, rev = chance.choice(sorted(contents)), chance.choice(["main", first, "HEAD"])
             try:
-                if source.told(f"git://repo/tree/{rev}/{file}") != contents[file]:
+                if source.first_text(f"git://repo/tree/{rev}/{file}") != contents[file]:
                     wrong.append(f"{rev}/{file} is another")
                 if count % 10 == 0:
                     source.read("git://repo/log/main?limit=5")
@@ -246,7 +246,7 @@ def test_reads_survive_that_processes_are_killed(history: Work, source: Publishe
                 os.kill(pid, signal.SIGKILL)
             for data, answer in answers:
                 assert bytes_of(answer.result(timeout=30)) == data
-    assert source.told(HULL) == "five\nfathoms\n"
+    assert source.first_text(HULL) == "five\nfathoms\n"
 
 
 def test_a_process_that_hangs_is_replaced(history: Work, source: Published, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_a_command_that_hangs_is_ended_and_others_are_answered(
     with Published(history.path) as source, ThreadPoolExecutor(1) as pool:
         began = time.monotonic()
         log = pool.submit(source.read, "git://repo/log/HEAD")
-        assert source.told(HULL) == "five\nfathoms\n"
+        assert source.first_text(HULL) == "five\nfathoms\n"
         assert time.monotonic() - began < 10
         assert "The search ended after" in str(log.result(timeout=60).contents[0].text)
         assert time.monotonic() - began < 60
@@ -352,7 +352,7 @@ def test_what_was_deleted_from_the_folder_for_temporary_files_is_made_again(
         blob = history.put("blob", b"later\n")
         until(lambda: reads(source, f"git://repo/tree/{blob}", "later\n"), "objects are read again")
         until(lambda: reads(source, HULL, "five\nfathoms\n"), "the file is read again")
-        assert "Add a buoy" in source.told("git://repo/log/HEAD")
+        assert "Add a buoy" in source.first_text("git://repo/log/HEAD")
     assert list(folder.iterdir()) == []
 
 
@@ -384,7 +384,7 @@ def test_a_git_that_is_too_old_is_refused_in_one_line(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     if VERSIONS[printed]:
         with Published(history.path) as source:
-            assert source.told(HULL) == "five\nfathoms\n"
+            assert source.first_text(HULL) == "five\nfathoms\n"
         return
     with pytest.raises(UnusableSource) as raised:
         git(history.path)
@@ -474,7 +474,7 @@ def test_closing_and_opening_again_works(history: Work) -> None:
     """The next read starts what `close` ended; a second source is not affected."""
     with Published(history.path) as one, Published(history.path) as other:
         for _ in range(3):
-            assert one.told(HULL) == other.told(HULL) == "five\nfathoms\n"
+            assert one.first_text(HULL) == other.first_text(HULL) == "five\nfathoms\n"
             one._result(one.source.close())
 
 

@@ -29,11 +29,11 @@ server.run()
 HULL = "git://repo/tree/main/hull.txt"
 
 
-async def _watch(client: Client, uri: str, began: asyncio.Event, told: Callable[[float], None]) -> None:
+async def _watch(client: Client, uri: str, began: asyncio.Event, recorder: Callable[[float], None]) -> None:
     async with client.watch(uri) as changes:
         began.set()
         async for _ in changes:
-            told(time.monotonic())
+            recorder(time.monotonic())
 
 
 async def _try_it(client: Client, work: Work) -> list[float]:

@@ -673,9 +673,9 @@ def test_links_that_leave_a_repository_are_not_followed(work: Work, tmp_path: Pa
     except InvalidArgument as error:  # nothing is read until it is mended
         assert "link" in error.message
         found = {}
-    told = b"\n".join([part for parts in found.values() for part in parts])
-    assert SECRET.encode() not in told
-    assert name in ("HEAD", "packed-refs", "shallow") or secret[:12].encode() not in told
+    published = b"\n".join([part for parts in found.values() for part in parts])
+    assert SECRET.encode() not in published
+    assert name in ("HEAD", "packed-refs", "shallow") or secret[:12].encode() not in published
     source.close()
 
 
@@ -922,7 +922,7 @@ def test_revisions_are_names_and_never_options(
     work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Decided by us: security G01, G02: none of them is among the arguments of any git process."""
-    recorder = Recorder(tmp_path, monkeypatch)
+    published = Recorder(tmp_path, monkeypatch)
     source = Published(work.path)
     source.read("git://repo/log/HEAD")
     began = time.monotonic()
@@ -935,15 +935,15 @@ def test_revisions_are_names_and_never_options(
                 continue
             if "after=" not in kind or ask is source.read:
                 assert rev in GOOD, f"{rev!r} was taken for a revision"
-        recorder.look()
+        published.look()
     assert time.monotonic() - began < 30
     source.close()
     assert not list(work.path.glob("stolen*"))
-    recorder.look()
-    recorder.close()
-    assert {"cat-file", "log", "for-each-ref"} <= recorder.arguments
+    published.look()
+    published.close()
+    assert {"cat-file", "log", "for-each-ref"} <= published.arguments
     plain = {"--all", "--stdin", "--", "-", "0" * 40, "0" * 64}  # options of ours, and names of objects
-    assert recorder.arguments.isdisjoint(set(REVISIONS) - plain)
+    assert published.arguments.isdisjoint(set(REVISIONS) - plain)
 
 
 @pytest.mark.parametrize("tags", [0, 1])
@@ -954,14 +954,14 @@ def test_git_is_asked_for_the_times_of_tags_only_if_there_are_any(
         work.git("tag", "--delete", name)
     for number in range(tags):
         work.git("tag", f"v{number}")
-    recorder = Recorder(tmp_path, monkeypatch)
+    published = Recorder(tmp_path, monkeypatch)
     source = Published(work.path)
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     source.close()
-    recorder.look()
-    recorder.close()
+    published.look()
+    published.close()
     assert uris.count("git://repo/tree/v0") == tags
-    assert ("--format=%(creatordate:unix) %(refname)" in recorder.arguments) == (tags > 0)
+    assert ("--format=%(creatordate:unix) %(refname)" in published.arguments) == (tags > 0)
 
 
 class Recorder:

@@ -7,76 +7,76 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import ServedGit, Work
 
 FILE, OTHER, TREE = "git://repo/tree/main/hull.txt", "git://repo/tree/main/README.md", "git://repo/tree/main"
 
 
-def watched(source: ServedGit, *uris: str | None) -> Told:
-    told = Told()
+def watched(source: ServedGit, *uris: str | None) -> ChangeRecorder:
+    recorder = ChangeRecorder()
     for uri in uris:
         if uri is not None:
             source.stat(uri)
-        source.watch(uri, told)
-    return told
+        source.watch(uri, recorder)
+    return recorder
 
 
-def quiet(told: Told, seconds: float = 1.0) -> list[str | None]:
+def quiet(recorder: ChangeRecorder, seconds: float = 1.0) -> list[str | None]:
     """Return the reports within a time in which there should be none."""
     time.sleep(seconds)
-    return told.changes
+    return recorder.changes
 
 
 def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, history: Work) -> None:
     """A file at a branch only if it differs there."""
     log = "git://repo/log/HEAD"
-    told = watched(source, FILE, OTHER, TREE, log, None)
+    recorder = watched(source, FILE, OTHER, TREE, log, None)
     began = time.monotonic()
     history.commit("Deepen", hull__txt="six\n")
-    told.wait_for(FILE, TREE, log, None)
+    recorder.wait_for(FILE, TREE, log, None)
     assert time.monotonic() - began < 5
-    assert quiet(told) == []
+    assert quiet(recorder) == []
     history.git("commit", "-q", "--allow-empty", "-m", "Nothing")
-    told.wait_for(log, None)
-    assert quiet(told) == []
+    recorder.wait_for(log, None)
+    assert quiet(recorder) == []
 
 
 def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit, history: Work) -> None:
     """Also one that did not exist when the watch began."""
     top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
-    told = watched(source, top, FILE)
-    source.watch(new, told)
-    source.watch(tag, told)
+    recorder = watched(source, top, FILE)
+    source.watch(new, recorder)
+    source.watch(tag, recorder)
     time.sleep(0.4)  # the next round looks at a missing one for the first time
     history.git("branch", "new", "v1")
-    told.wait_for(top, new)
+    recorder.wait_for(top, new)
     history.git("branch", "-f", "new", "main")
-    told.wait_for(top, new)
+    recorder.wait_for(top, new)
     history.git("tag", "v3")
-    told.wait_for(top, tag)
+    recorder.wait_for(top, tag)
     history.git("branch", "-D", "new")
-    told.wait_for(top, new)
-    assert quiet(told, 0.5) == []
+    recorder.wait_for(top, new)
+    assert quiet(recorder, 0.5) == []
 
 
 def test_another_head_is_reported(source: ServedGit, history: Work) -> None:
     """A checkout moves HEAD, and no branch."""
     head = "git://repo/tree/HEAD/hull.txt"
-    told = watched(source, head, FILE, "git://repo")
+    recorder = watched(source, head, FILE, "git://repo")
     history.git("checkout", "-q", "v1")
-    told.wait_for(head, "git://repo")
-    assert FILE not in quiet(told, 0.5)
+    recorder.wait_for(head, "git://repo")
+    assert FILE not in quiet(recorder, 0.5)
 
 
 def test_packing_reports_nothing(source: ServedGit, history: Work) -> None:
     """`git gc` moves objects and references to packs, and changes nothing."""
-    told = watched(source, FILE, TREE, "git://repo", None)
+    recorder = watched(source, FILE, TREE, "git://repo", None)
     history.git("pack-refs", "--all")
     history.git("gc", "-q", "--prune=now")
-    assert quiet(told) == []
+    assert quiet(recorder) == []
     history.commit("After", hull__txt="after\n")
-    told.wait_for(FILE, TREE, "git://repo", None)
+    recorder.wait_for(FILE, TREE, "git://repo", None)
 
 
 def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) -> None:
@@ -85,16 +85,16 @@ def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) 
     history.commit("Topic", topic__txt="topic\n")
     source = publish(history, label="repo")
     log = "git://repo/log/topic"
-    told = watched(source, log)
+    recorder = watched(source, log)
     history.git("rebase", "-q", "main")
-    told.wait_for(log)
+    recorder.wait_for(log)
     assert source.version(log) == history.head
 
 
 def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> None:
     """The last of many fast commits is reported, at most once for each look."""
     log = "git://repo/log/HEAD"
-    told = watched(source, log)
+    recorder = watched(source, log)
     tree = history.git("rev-parse", "HEAD^{tree}")
     oid = history.head
     seen: set[str] = set()
@@ -102,33 +102,33 @@ def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> 
     for number in range(100):
         oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))
         history.git("update-ref", "refs/heads/main", oid)
-        if told.changes:
+        if recorder.changes:
             seen.add(source.version(log))
     deadline = time.monotonic() + 40
     while source._known_versions[log][1] != oid and time.monotonic() < deadline:
         time.sleep(0.01)
     assert source._known_versions[log][1] == oid
-    assert told.changes
-    assert len(told.changes) <= (time.monotonic() - began) / source._polling.every + 2
+    assert recorder.changes
+    assert len(recorder.changes) <= (time.monotonic() - began) / source._polling.every + 2
 
 
 def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: Work) -> None:
     """A watch begins with `stat`: no later change is lost."""
-    told = Told()
+    recorder = ChangeRecorder()
     source.stat(FILE)
     history.commit("At once", hull__txt="at once\n")
-    source.watch(FILE, told)
-    told.wait_for(FILE)
+    source.watch(FILE, recorder)
+    recorder.wait_for(FILE)
 
 
 def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: Work) -> None:
     """Each watcher gets both changes."""
-    told = watched(source, FILE, "git://repo", None)
+    recorder = watched(source, FILE, "git://repo", None)
     source.driver.run(asyncio.sleep(0.5))  # the first look only records the state
     history.path.rename(history.path.with_name("elsewhere"))
-    told.wait_for(FILE, "git://repo", None)
+    recorder.wait_for(FILE, "git://repo", None)
     history.path.with_name("elsewhere").rename(history.path)
-    told.wait_for(FILE, "git://repo", None)
+    recorder.wait_for(FILE, "git://repo", None)
 
 
 def test_watchers_of_many_files_cost_little_while_nothing_moves(source: ServedGit) -> None:

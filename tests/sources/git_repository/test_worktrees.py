@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GIT, Work
 from tests.sources.git_repository.histories import Published
 from wharfinger import Client
@@ -63,35 +63,35 @@ def test_a_worktree_that_is_named_is_published(history: Work, linked: Work, name
     with Published(path, **options) as source:
         assert source.version("git://repo/log/HEAD") == linked.head != history.head
         assert source.version("git://repo/log/main") == history.head
-        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
-        assert source.told("git://repo/tree/main/hull.txt") == "five\nfathoms\n"
-        assert source.told("git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
-        assert "other at" in source.told("git://repo")
+        assert source.first_text("git://repo/tree/HEAD/only.txt") == "only here\n"
+        assert source.first_text("git://repo/tree/main/hull.txt") == "five\nfathoms\n"
+        assert source.first_text("git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
+        assert "other at" in source.first_text("git://repo")
         with pytest.raises(ResourceNotFound):
             source.read("git://repo/tree/HEAD/buoy.png")
-        told = Told()
+        recorder = ChangeRecorder()
         for uri in ("git://repo/log/HEAD", "git://repo/log/main"):
             source.stat(uri)
-            source.watch(uri, told)
+            source.watch(uri, recorder)
         linked.commit("Again", only__txt="again\n")
-        told.wait_for("git://repo/log/HEAD")
+        recorder.wait_for("git://repo/log/HEAD")
         history.commit("In the repository")
-        told.wait_for("git://repo/log/main")
+        recorder.wait_for("git://repo/log/main")
         history.git("gc", "-q", "--prune=now")
-        assert source.told("git://repo/tree/HEAD/only.txt") == "again\n"
+        assert source.first_text("git://repo/tree/HEAD/only.txt") == "again\n"
 
 
 def test_the_repository_of_worktrees_is_published_as_itself(history: Work, linked: Work) -> None:
     """Its HEAD is its own; what is committed in a worktree is a branch like any other."""
     with Published(history.path) as source:
         assert source.version("git://repo/log/HEAD") == history.head
-        assert source.told("git://repo/tree/other/only.txt") == "only here\n"
-        told = Told()
+        assert source.first_text("git://repo/tree/other/only.txt") == "only here\n"
+        recorder = ChangeRecorder()
         source.stat("git://repo/log/other")
-        source.watch("git://repo/log/other", told)
+        source.watch("git://repo/log/other", recorder)
         linked.commit("Again", only__txt="again\n")
-        told.wait_for("git://repo/log/other")
-        assert source.told("git://repo/tree/other/only.txt") == "again\n"
+        recorder.wait_for("git://repo/log/other")
+        assert source.first_text("git://repo/tree/other/only.txt") == "again\n"
 
 
 def test_a_detached_worktree_is_described(history: Work, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_file_of_another_worktree_is_refused(history: Work, linked: Work, tm
     with pytest.raises(UnusableSource, match="leads to"):
         git(tmp_path / "copy", git_dir=history.path / ".git")
     with Published(linked.path, git_dir=history.path / ".git") as source:
-        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
+        assert source.first_text("git://repo/tree/HEAD/only.txt") == "only here\n"
 
 
 def test_a_worktree_that_was_moved_is_refused_until_it_is_repaired(history: Work, linked: Work, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_worktree_that_was_moved_is_refused_until_it_is_repaired(history: Work
         git(tmp_path / "moved", git_dir=own)
     history.git("worktree", "repair", str(tmp_path / "moved"))
     with Published(own) as source:
-        assert source.told("git://repo/tree/HEAD/only.txt") == "only here\n"
+        assert source.first_text("git://repo/tree/HEAD/only.txt") == "only here\n"
 
 
 def test_objects_of_another_repository_are_not_common(history: Work, linked: Work, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_git_directory_inside_the_published_folder_is_followed(work: Work) -> 
     folder.commit("Begin", a__txt="a\n")
     assert (folder.path / ".git").is_file()
     with Published(folder.path) as source:
-        assert source.told("git://repo/tree/HEAD/a.txt") == "a\n"
+        assert source.first_text("git://repo/tree/HEAD/a.txt") == "a\n"
 
 
 def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) -> None:
@@ -255,10 +255,10 @@ def test_a_submodule_is_published_where_its_directory_is_named(history: Work, tm
     modules = history.path / ".git/modules/lib"
     for path, options in ((checkout.path, {"git_dir": history.path / ".git"}), (modules, {})):
         with Published(path, **options) as source:
-            assert source.told("git://repo/tree/HEAD/inside.txt") == "inside\n"
+            assert source.first_text("git://repo/tree/HEAD/inside.txt") == "inside\n"
             assert source.version("git://repo/log/HEAD") == inner.head
     with Published(history.path) as source:
-        assert inner.head in source.told("git://repo/tree/HEAD/lib")
+        assert inner.head in source.first_text("git://repo/tree/HEAD/lib")
         with pytest.raises(ResourceNotFound):
             source.read("git://repo/tree/HEAD/lib/inside.txt")
 
@@ -308,8 +308,8 @@ def test_references_in_tables_are_read(tmp_path: Path) -> None:
     work.commit("Begin", a__txt="a\n")
     work.git("tag", "v1")
     with Published(work.path) as source:
-        assert source.told("git://repo/tree/main/a.txt") == "a\n"
+        assert source.first_text("git://repo/tree/main/a.txt") == "a\n"
         assert source.version("git://repo/commit/v1") == work.head
-        assert "main at" in source.told("git://repo")
+        assert "main at" in source.first_text("git://repo")
         work.commit("More", a__txt="b\n")
-        assert source.told("git://repo/tree/HEAD/a.txt") == "b\n"
+        assert source.first_text("git://repo/tree/HEAD/a.txt") == "b\n"

@@ -41,7 +41,7 @@ def walk(source: Logs, uri: str, direction: str) -> list[str]:
     raise AssertionError("the windows do not end")
 
 
-def said(source: Logs, uri: str) -> str:
+def remarks_of(source: Logs, uri: str) -> str:
     """Return the remarks of a window."""
     return " ".join([str(content.text) for content in source.read(uri).contents[1:]])
 
@@ -194,26 +194,26 @@ def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
     """It names the part that was scanned, why nothing matched, and what to try."""
     path = tmp_path / "app.log"
     path.write_text("")
-    assert "app.log is empty" in said(boats, APP)
+    assert "app.log is empty" in remarks_of(boats, APP)
     path.write_text("".join([f"2026-11-20T10:0{n}:00Z the boat {n} is in\n" for n in range(2, 8)]))
-    text = said(boats, f"{APP}?level=error")
+    text = remarks_of(boats, f"{APP}?level=error")
     assert "Nothing matched level=error in the last 228 B (2026-11-20T10:02:00Z to 2026-11-20T10:07:00Z)" in text
     assert "these lines carry no level. Try text=error" in text
-    assert "Nothing matched text=crane" in said(boats, f"{APP}?text=crane")
-    assert "its last entry is from 2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z")
-    assert "2026-11-20T10:07:00Z" in said(boats, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
-    assert "Nothing" in said(boats, f"{APP}?until=2026-11-20T09:00:00Z")
+    assert "Nothing matched text=crane" in remarks_of(boats, f"{APP}?text=crane")
+    assert "its last entry is from 2026-11-20T10:07:00Z" in remarks_of(boats, f"{APP}?since=2026-11-20T11:00:00Z")
+    assert "2026-11-20T10:07:00Z" in remarks_of(boats, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
+    assert "Nothing" in remarks_of(boats, f"{APP}?until=2026-11-20T09:00:00Z")
     following = str(dict(boats.read(APP).contents[0].meta or {})[NEXT])
-    assert "Nothing was written after this." in said(boats, following)
+    assert "Nothing was written after this." in remarks_of(boats, following)
     path.write_text("".join([f"2026-11-20T10:0{n}:00Z {'INFO' if n % 2 else 'WARNING'} boat {n}\n" for n in range(9)]))
-    assert "the levels of these lines are info, warning. Try level=warning" in said(boats, f"{APP}?level=error")
+    assert "the levels of these lines are info, warning. Try level=warning" in remarks_of(boats, f"{APP}?level=error")
 
 
 def test_the_supported_parameters_are_described(tmp_path: Path, boats: Logs) -> None:
     """By the directory, and by the first window of a log."""
     (tmp_path / "app.log").write_text(ENTRIES[0])
     assert "?level=error" in str(boats.read("log://boats").contents[0].text)
-    assert "?level=error" in said(boats, APP)
+    assert "?level=error" in remarks_of(boats, APP)
 
 
 def test_an_entry_that_is_larger_than_a_window_is_read_in_parts(tmp_path: Path, boats: Logs) -> None:

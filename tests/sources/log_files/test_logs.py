@@ -483,24 +483,24 @@ def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: 
 # Watching
 
 
-def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Logs, told: Any) -> None:
+def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Logs, recorder: Any) -> None:
     over = f"{APP}?until=2026-11-20T10:02:00Z"
     tail = f"{APP}?tail=2"
     errors = f"{APP}?level=error"
     for uri in (over, tail, errors):
         boats.stat(uri)
-        boats.watch(uri, told)
+        boats.watch(uri, recorder)
     time.sleep(0.3)  # changes before the watch may be reported
-    told.changes.clear()
+    recorder.changes.clear()
     for number in range(50):
         add(app, b"2026-11-20T10:30:00Z INFO line %d\n" % number)
-    told.wait_for(tail)
+    recorder.wait_for(tail)
     add(app, b"2026-11-20T10:31:00Z ERROR line 50\n")
-    told.wait_for(errors)
-    assert over not in told.changes
+    recorder.wait_for(errors)
+    assert over not in recorder.changes
     app.rename(f"{app}.1")
     app.write_text("2026-11-20T11:00:00Z INFO line 51\n")
-    told.wait_for(tail)
+    recorder.wait_for(tail)
 
 
 def test_no_change_of_a_thousand_is_lost(app: Path, boats: Logs) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.object_store.conftest import CONTENT, Memory, Place
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
@@ -169,30 +169,32 @@ def test_documents_are_all_objects_and_pictures_have_no_text(source: Objects) ->
     assert list(source.text(source.uri + "harbours/north/buoy.png")) == []
 
 
-def test_a_changed_object_has_another_version_and_is_reported(place: Place, source: Objects, told: Told) -> None:
+def test_a_changed_object_has_another_version_and_is_reported(
+    place: Place, source: Objects, recorder: ChangeRecorder
+) -> None:
     uri = source.uri + "README.md"
     source._polling.every = 0.05
     before = source.version(uri)
-    source.watch(uri, told)
+    source.watch(uri, recorder)
     place.put("README.md", b"other text")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     assert source.version(uri) != before
     assert source.read(uri).contents[0].text == "other text"
     place.remove("README.md")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     source.unwatch(uri)
 
 
-def test_an_object_that_comes_changes_the_list(place: Place, source: Objects, told: Told) -> None:
+def test_an_object_that_comes_changes_the_list(place: Place, source: Objects, recorder: ChangeRecorder) -> None:
     source._polling.every = 0.05
-    source.watch(None, told)
+    source.watch(None, recorder)
     directory = source.uri + "harbours/"
     source.stat(directory)
-    source.watch(directory, told)
+    source.watch(directory, recorder)
     while not all(isinstance(watched.state, str) for watched in source._polling._watched.values()):
         threading.Event().wait(0.01)  # until both were seen
     place.put("harbours/new.txt", b"new")
-    told.wait_for(None, directory)
+    recorder.wait_for(None, directory)
     source.unwatch(None)
     source.unwatch(directory)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket
 from tests.sources.stalling_proxy import StallingProxy
@@ -267,7 +267,7 @@ class CountingBucket(BucketServer):
 
 @pytest.mark.parametrize(("watched", "request_"), [(10, "head"), (11, "list")])
 def test_many_watched_objects_are_compared_by_listing_pages_instead_of_one_by_one(
-    aws: str, told: Told, watched: int, request_: str
+    aws: str, recorder: ChangeRecorder, watched: int, request_: str
 ) -> None:
     with CountingBucket(2_500, 0.0) as server:
         source = objects("s3://charts/prefix", endpoint_url=server.url)
@@ -275,27 +275,29 @@ def test_many_watched_objects_are_compared_by_listing_pages_instead_of_one_by_on
         uris = [f"{source.uri}{number:05}.txt" for number in range(watched)]
         for uri in uris:
             source.stat(uri)
-            source.watch(uri, told)
+            source.watch(uri, recorder)
         while server.requests[-30:] != [request_] * 30:
             threading.Event().wait(0.01)
-        assert told.changes == []  # a list and a single request state the same versions
+        assert recorder.changes == []  # a list and a single request state the same versions
         server.put("00007.txt", b"another")
-        told.wait_for(uris[7])
+        recorder.wait_for(uris[7])
         source._polling.close()
         source.store.close()
 
 
-def test_changes_among_thousands_of_objects_are_reported_although_listing_them_takes_long(aws: str, told: Told) -> None:
+def test_changes_among_thousands_of_objects_are_reported_although_listing_them_takes_long(
+    aws: str, recorder: ChangeRecorder
+) -> None:
     """A round takes 1.5 s. A bug: the thread slept twenty times as long, without reports for half a minute."""
     with CountingBucket(2_500, 0.5) as server:
         source = objects("s3://charts/prefix", endpoint_url=server.url)
         source.stat(source.uri + "02400.txt")
-        source.watch(source.uri + "02400.txt", told)
-        source.watch(None, told)
+        source.watch(source.uri + "02400.txt", recorder)
+        source.watch(None, recorder)
         while server.requests.count("list") < 5:
             threading.Event().wait(0.01)
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
-        told.wait_for(None, source.uri + "02400.txt", timeout=15)
+        recorder.wait_for(None, source.uri + "02400.txt", timeout=15)
         source._polling.close()
         source.store.close()

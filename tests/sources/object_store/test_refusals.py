@@ -12,7 +12,7 @@ from wharfinger.sources import objects
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("file:///etc", "give the path of their folder"),
         ("local:///etc", "give the path of their folder"),
@@ -40,10 +40,10 @@ from wharfinger.sources import objects
         ("", "not the URL of a store"),
     ],
 )
-def test_it_is_refused(url: str, said: str) -> None:
+def test_it_is_refused(url: str, message: str) -> None:
     with pytest.raises(UnusableSource) as caught:
         objects(url)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "word" not in str(caught.value)
 
 
@@ -59,9 +59,9 @@ def test_a_password_of_another_store_is_in_no_uri(monkeypatch: pytest.MonkeyPatc
 
     fsspec.register_implementation("quiet", Quiet, clobber=True)
     source = objects("quiet://pilot:hush@host:22/charts")
-    said = [source.uri, source.location, source.name, source.title, repr(source), str(source.templates)]
+    message = [source.uri, source.location, source.name, source.title, repr(source), str(source.templates)]
     assert source.uri == "quiet://host:22/charts/"
-    assert not any("hush" in text for text in said)
+    assert not any("hush" in text for text in message)
     with pytest.raises(Exception, match="quiet://host:22/charts/ does not answer") as caught:
         source.page(None, 10)
     assert "hush" not in str(caught.value)

@@ -109,9 +109,9 @@ def test_credentials_are_never_shown(bucket: Bucket, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.DEBUG, "wharfinger")
     put_raw(bucket, "prefix/in.txt")
     source = bucket.publish(key="harbourmaster", secret="secretfathoms")
-    said = [source.location, source.uri, source.name, source.describe(), repr(source), str(source.templates)]
-    said += [str(source.read(source.uri)), str(source.page(None, 10)), caplog.text]
-    assert not any("secretfathoms" in text or "harbourmaster" in text for text in said)
+    message = [source.location, source.uri, source.name, source.describe(), repr(source), str(source.templates)]
+    message += [str(source.read(source.uri)), str(source.page(None, 10)), caplog.text]
+    assert not any("secretfathoms" in text or "harbourmaster" in text for text in message)
     with pytest.raises(UnusableSource) as caught:
         objects(f"s3://harbourmaster:secretfathoms@{bucket.name}/prefix")
     assert "secretfathoms" not in str(caught.value)

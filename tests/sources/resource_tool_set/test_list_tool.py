@@ -33,7 +33,7 @@ def test_a_resource_is_listed_in_few_words(ask: Ask, source: Folder) -> None:
     listed = {resource["uri"]: resource for resource in call(ask, "list_resources")[0]["resources"]}
     hull = listed[f"{source.uri}/harbours/hull.ts"]
     assert (hull["title"], hull["mimeType"], hull["size"]) == ("harbours/hull.ts", "text/x-typescript", 24)
-    assert listed["notes://today"]["description"] == "What the pilot said."
+    assert listed["notes://today"]["description"] == "The pilot's notes."
 
 
 def test_a_directory_is_listed_in_pages(ask: Ask, source: Folder, charts: Path) -> None:
@@ -102,11 +102,11 @@ def test_an_empty_list_or_folder_says_so(tmp_path: Path) -> None:
     server = Server("empty")
     server.include(resource_tools())
 
-    async def said(tool: str, **arguments: str) -> Any:
+    async def note_of(tool: str, **arguments: str) -> Any:
         async with Client(server) as client:
             return (await client.call_tool(tool, arguments)).structured["note"]
 
-    assert "No resources are listed here" in asyncio.run(said("list_resources"))
-    assert "no folders" in asyncio.run(said("read_directory"))
+    assert "No resources are listed here" in asyncio.run(note_of("list_resources"))
+    assert "no folders" in asyncio.run(note_of("read_directory"))
     server.include(files(tmp_path, label="empty"))
-    assert "This folder is empty" in asyncio.run(said("read_directory", uri="file:///empty"))
+    assert "This folder is empty" in asyncio.run(note_of("read_directory", uri="file:///empty"))

@@ -99,8 +99,8 @@ async def test_descriptions_name_only_what_the_caller_may_read(server: Server) -
         found = (await ask(server, "tools/list", principal=principal))["result"]["tools"]
         tools[principal] = {tool["name"]: tool["description"] for tool in found}
     assert "hushed" in tools["ann"]["read_resource"] and "secret" in tools["ann"]["query"]
-    said = json.dumps(tools["bob"])
-    assert "hushed" not in said and "secret" not in said and "unseen" not in said
+    message = json.dumps(tools["bob"])
+    assert "hushed" not in message and "secret" not in message and "unseen" not in message
     assert "Databases: open (SQLite), half (SQLite)." in tools["bob"]["query"]
     assert "file:///seen/" in tools["bob"]["read_resource"]
 

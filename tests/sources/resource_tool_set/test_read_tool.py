@@ -318,7 +318,7 @@ def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path)
     (tmp_path / "shop.db").unlink()
 
     async def failed(client: Client) -> list[str]:
-        said = []
+        message = []
         for tool, arguments in (
             ("query", {"statement": "SELECT * FROM ports"}),
             ("read_resource", {"uri": "sqlite://shop/ports/rows"}),
@@ -328,8 +328,8 @@ def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path)
             with pytest.raises(ToolError) as caught:
                 await client.call_tool(tool, arguments)
             assert caught.value.result.is_error is True
-            said.append(str(caught.value))
-        return said
+            message.append(str(caught.value))
+        return message
 
     assert all("shop.db cannot be read" in text for text in ask(failed))
 

@@ -103,8 +103,8 @@ def test_the_definitions_cost_few_tokens() -> None:
 
     each = definitions()
     assert len(each) == 6
-    for said in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
-        assert any(said in text for text in each.values()), said
+    for message in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
+        assert any(message in text for text in each.values()), message
     assert sum(tokens(text) for text in each.values()) <= MOST == 1_500
 
 
@@ -120,9 +120,9 @@ def test_descriptions_follow_the_sources_and_spare_the_authors_own(tmp_path: Pat
     assert "Ask for less by a query" not in asyncio.run(described())["read_resource"]
     (tmp_path / "app.log").write_text("quiet\n")
     server.include(logs(tmp_path / "*.log", label="app"))
-    said = asyncio.run(described())
-    assert "log://app/{+path}?tail=200&since=15m" in said["read_resource"]
-    assert list(said) == ["list_resources", "read_resource", "read_directory", "search"]
+    message = asyncio.run(described())
+    assert "log://app/{+path}?tail=200&since=15m" in message["read_resource"]
+    assert list(message) == ["list_resources", "read_resource", "read_directory", "search"]
 
     @server.tool
     def read_resource(uri: str) -> str:
@@ -130,4 +130,4 @@ def test_descriptions_follow_the_sources_and_spare_the_authors_own(tmp_path: Pat
         return "mine"
 
     server.include(files(tmp_path, label="more"))
-    assert asyncio.run(described())["read_resource"] == "Mine."
+    assert asyncio.run(described())["read_resource"] == "The author's tool."

@@ -24,7 +24,7 @@ class Searched:
     def __init__(self, server: Server, index: SearchIndex) -> None:
         self.server = server
         self.index = index
-        self.told: list[tuple[float, str]] = []
+        self.progress_reports: list[tuple[float, str]] = []
 
     async def find(self, query: str, limit: int = 20, **filters: str) -> Hits:
         """Search as a caller does."""
@@ -35,7 +35,7 @@ class Searched:
             self.server.resources,
             request,
             wanted,
-            lambda done, message: self.told.append((done, message)),
+            lambda done, message: self.progress_reports.append((done, message)),
         )
 
     async def uris(self, query: str, limit: int = 20, **filters: str) -> list[str]:

@@ -183,7 +183,7 @@ def test_until_the_index_is_complete_the_source_is_searched_and_that_is_reported
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://slow"]
             assert "Indexing continues" in hits.truncated
-            assert searched.told
+            assert searched.progress_reports
             shelf.gate.set()
             await searched.complete()
             hits = await searched.find("alpha")
@@ -202,18 +202,18 @@ def test_a_client_with_a_progress_token_gets_progress(cache: Path, monkeypatch: 
     server = Server("told")
     for part in (shelf, search_index(cache), resource_tools()):
         server.include(part)
-    told: list[str] = []
+    reports: list[str] = []
 
     async def main() -> None:
         async with Client(server) as client:
             await client.call_tool(
-                "search", {"query": "alpha"}, progress=lambda done, total, message: told.append(str(message))
+                "search", {"query": "alpha"}, progress=lambda done, total, message: reports.append(str(message))
             )
             shelf.gate.set()
 
     run(main())
-    assert told
-    assert told[0].startswith("Indexing: ")
+    assert reports
+    assert reports[0].startswith("Indexing: ")
 
 
 def test_indexing_delays_no_caller(tmp_path: Path, serving: Serving) -> None:

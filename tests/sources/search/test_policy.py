@@ -64,16 +64,16 @@ async def test_what_an_index_finds_equals_that_without_the_rest(
     serving: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
     whole, rest = make(tmp_path / "whole", SEEN | HIDDEN), make(tmp_path / "rest", SEEN)
-    said: list[list[Any]] = []
+    expected: list[list[Any]] = []
     for place in (whole, rest):
         async with serving(files(place, label="d"), folder=tmp_path / f"cache of {place.name}") as searched:
             await searched.complete()
             with permit("file:///d/**", deny=DENY):
-                said.append(await answers(searched))
-            assert not any("300" in message for _, message in searched.told)
-    for one, other in zip(*said, strict=True):
+                expected.append(await answers(searched))
+            assert not any("300" in message for _, message in searched.progress_reports)
+    for one, other in zip(*expected, strict=True):
         assert one == other
-    assert any(found for _, _, _, found, _, _ in said[0] if found != b"[]")
+    assert any(found for _, _, _, found, _, _ in expected[0] if found != b"[]")
 
 
 class Shelf(Source):

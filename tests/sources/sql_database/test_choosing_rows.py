@@ -283,12 +283,12 @@ def test_a_view_without_a_key_is_read_whole_by_position(shop: Shop) -> None:
 
 def test_a_window_says_what_can_be_asked(shop: Shop) -> None:
     """The first window, and one without rows, which is never an empty answer."""
-    first, said = shop.source.read(f"{shop.top}/orders/rows").contents
-    assert "order=-<column>&columns=a,b&limit=20" in str(said.text)
-    assert (said.meta or {})[SUMMARY] is True
-    nothing, said = shop.source.read(f"{shop.top}/orders/rows?pieces=gt.100").contents
+    first, message = shop.source.read(f"{shop.top}/orders/rows").contents
+    assert "order=-<column>&columns=a,b&limit=20" in str(message.text)
+    assert (message.meta or {})[SUMMARY] is True
+    nothing, message = shop.source.read(f"{shop.top}/orders/rows?pieces=gt.100").contents
     assert nothing.text == ""
-    assert "No rows of orders match" in str(said.text)
+    assert "No rows of orders match" in str(message.text)
     assert first.text
 
 

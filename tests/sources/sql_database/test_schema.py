@@ -99,7 +99,7 @@ def test_checks_are_found_in_the_statement_of_a_table(statement: str, checks: tu
 
 
 @pytest.mark.parametrize(
-    ("tables", "columns", "said"),
+    ("tables", "columns", "message"),
     [
         (20, 10, "t0 (table, about 0 rows)\n  c0 INT"),
         (111, 30, "definitions of views are left out"),
@@ -109,7 +109,7 @@ def test_checks_are_found_in_the_statement_of_a_table(statement: str, checks: tu
     ],
 )
 def test_a_large_schema_leaves_out_what_matters_least(
-    tables: int, columns: int, said: str, tmp_path: Path, publish: Callable[..., Database]
+    tables: int, columns: int, message: str, tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
     """It is never longer than about 10,000 tokens, and names what is missing."""
     path = tmp_path / "large.db"
@@ -120,7 +120,7 @@ def test_a_large_schema_leaves_out_what_matters_least(
     writer.close()
     source = publish(f"sqlite:///{path}")
     text = str(source.read("sqlite://large").contents[0].text)
-    assert said in text
+    assert message in text
     assert len(text) < SCHEMA_LENGTH + 1_500
 
 

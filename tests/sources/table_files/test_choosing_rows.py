@@ -181,6 +181,6 @@ def test_a_choice_that_is_not_possible_says_what_is(query: str, source: Tables) 
 def test_no_answer_is_empty_and_a_table_says_what_can_be_asked(source: Tables) -> None:
     """Under the overview, and instead of rows."""
     assert "?tail=20" in str(source.read(f"{source.uri}/sales.csv").contents[0].text)
-    nothing, said = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
+    nothing, message = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
     assert nothing.text == ""
-    assert "No rows of sales.csv match" in str(said.text)
+    assert "No rows of sales.csv match" in str(message.text)

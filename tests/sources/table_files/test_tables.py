@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sources.conftest import Told
+from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
@@ -163,7 +163,7 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("rows=0-5", "not a range of rows"),
         ("rows=5-1", "not a range of rows"),
@@ -174,10 +174,10 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
         ("rows=1-2&rows=1-2", "given twice"),
     ],
 )
-def test_an_impossible_query_is_reported(source: Tables, query: str, said: str) -> None:
+def test_an_impossible_query_is_reported(source: Tables, query: str, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         source.read(f"table://sales/tides.csv?{query}")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 BROKEN = {
@@ -197,11 +197,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_table_is_reported_with_its_position(folder: Path, source: Tables, name: str) -> None:
-    content, said = BROKEN[name]
+    content, message = BROKEN[name]
     (folder / name).write_bytes(content)
     with pytest.raises(UnreadableTable) as caught:
         everything(source, f"/{name}?rows=590000-" if name == "late.csv" else f"/{name}?rows=1-")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "/proc" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
@@ -371,16 +371,16 @@ def test_the_text_of_a_table_is_searched(source: Tables) -> None:
     assert [hit.uri for hit in search_documents(source, "grimsby", 5)] == ["table://sales/tides.csv"]
 
 
-def test_a_changed_table_is_reported(folder: Path, source: Tables, told: Told) -> None:
+def test_a_changed_table_is_reported(folder: Path, source: Tables, recorder: ChangeRecorder) -> None:
     uri = "table://sales/tides.csv?rows=1-10"
     before = source.version(uri)
-    source.watch(uri, told)
-    source.watch(None, told)
+    source.watch(uri, recorder)
+    source.watch(None, recorder)
     (folder / "tides.csv").write_text("a\n1\n")
-    told.wait_for(uri)
+    recorder.wait_for(uri)
     assert source.version(uri) != before
     (folder / "new.csv").write_text("a\n1\n")
-    told.wait_for(None)
+    recorder.wait_for(None)
 
 
 def test_the_first_window_of_a_million_rows_is_quick(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_listen_is_acknowledged_first_and_then_reported() -> None:
             "method": "notifications/subscriptions/acknowledged",
             "params": {"notifications": {"resourceSubscriptions": ["test://a"]}, "_meta": TAG},
         }
-        assert server.call(server.service.tell, "test://a") == [True]
+        assert server.call(server.service.notify, "test://a") == [True]
         assert wire.event() == updated("test://a")
 
 
@@ -54,7 +54,7 @@ def test_listener_that_leaves_is_forgotten() -> None:
             with server.wire() as wire:
                 wire.listen("test://a")
             assert server.service.left.acquire(timeout=5)
-        assert server.call(server.service.tell, "test://a") == []
+        assert server.call(server.service.notify, "test://a") == []
 
 
 def test_quiet_stream_gets_comments() -> None:
@@ -96,7 +96,7 @@ def test_listener_that_never_reads_costs_bounded_memory_and_delays_no_other() ->
 
         def storm() -> None:
             for number in range(100):
-                reported.extend(server.service.tell(f"{uri}{number}"))
+                reported.extend(server.service.notify(f"{uri}{number}"))
 
         for _ in range(20):
             server.call(storm)
@@ -116,12 +116,12 @@ def test_notice_that_waits_already_is_not_doubled() -> None:
 
         def burst() -> None:
             for _ in range(5):
-                server.service.tell("test://a")
-                server.service.tell("test://b")
+                server.service.notify("test://a")
+                server.service.notify("test://b")
 
         server.call(burst)
         assert [wire.event(), wire.event()] == [updated("test://a"), updated("test://b")]
-        server.call(server.service.tell, "test://a")
+        server.call(server.service.notify, "test://a")
         assert wire.event() == updated("test://a")
 
 
@@ -130,7 +130,7 @@ def test_listens_of_one_connection_follow_each_other() -> None:
     with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
         wire.stateless("resources/read", {"uri": "test://b"}, id=2)
-        server.call(server.service.tell, "test://a")
+        server.call(server.service.notify, "test://a")
         assert wire.event() == updated("test://a")
         server.call(server.service.drain)
         assert wire.event()["result"]["resultType"] == "complete"
@@ -171,7 +171,7 @@ def test_many_idle_streams_are_served_beside_requests() -> None:
             wire.event()
         with server.wire() as wire:
             assert wire.read("a").status == 200
-        assert server.call(server.service.tell, "test://a") == [True] * 200
+        assert server.call(server.service.notify, "test://a") == [True] * 200
         assert all(wire.event() == updated("test://a") for wire in wires)
         server.stop()
         assert all(wire.event()["result"]["resultType"] == "complete" for wire in wires)
@@ -181,7 +181,7 @@ def test_a_page_of_another_origin_gets_its_notices() -> None:
     with ServerThread(allow_origins=["https://app.example"]) as server, server.wire() as wire:
         wire.listen("test://a", origin="https://app.example")
         for _ in range(3):
-            server.call(server.service.tell, "test://a")
+            server.call(server.service.notify, "test://a")
             assert wire.event() == updated("test://a")
 
 
@@ -190,7 +190,7 @@ def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
         wire.listen("test://a")
         uris = [f"test://{number}/" + "x" * 10_000 for number in range(600)]
         for uri in uris:  # more than the kernel takes for a reader that is away
-            server.call(server.service.tell, uri)
+            server.call(server.service.notify, uri)
         assert other.read("a").status == 200
         server.call(server.service.drain)
         assert [wire.event()["params"]["uri"] for _ in uris] == uris
@@ -204,7 +204,7 @@ def test_streams_beyond_one_slice_are_written_in_the_turns_after(monkeypatch: py
         for wire in wires:
             wire.listen("test://a")
         for uri in ("test://a", "test://b"):
-            server.call(server.service.tell, uri)
+            server.call(server.service.notify, uri)
         for wire in wires:
             assert [wire.event(), wire.event()] == [updated("test://a"), updated("test://b")]
             wire.close()

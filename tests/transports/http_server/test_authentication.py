@@ -133,10 +133,10 @@ def test_the_stream_of_a_session_ends_with_its_token_and_says_so(http: ServerThr
         session = other.initialize(authorization="Bearer short-2")
         wire.request("GET", accept="text/event-stream", mcp_session_id=session, authorization="Bearer short")
         assert wire.head()[0] == 200
-        said = b""
+        message = b""
         while chunk := wire.chunk():
-            said += chunk
-        assert b": the token has expired" in said
+            message += chunk
+        assert b": the token has expired" in message
         assert other.in_session(session, "ping", authorization="Bearer short-2").status == 200, "the session stays"
 
 
@@ -145,10 +145,10 @@ def test_an_sse_stream_ends_with_its_token(http: ServerThread, tokens: Tokens) -
     with http.wire() as wire:
         wire.request("GET", "/sse", accept="text/event-stream", authorization="Bearer short")
         assert wire.head()[0] == 200
-        said = b""
+        message = b""
         while chunk := wire.chunk():
-            said += chunk
-        assert b": the token has expired" in said
+            message += chunk
+        assert b": the token has expired" in message
 
 
 def test_verify_may_be_asynchronous() -> None:

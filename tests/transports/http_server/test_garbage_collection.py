@@ -172,7 +172,7 @@ def test_an_application_in_another_server_leaves_the_collector_alone() -> None:
 def _listen(server: ServerThread) -> RawClient:
     wire = server.wire()
     wire.listen("test://a")
-    server.call(server.service.tell, "test://a")
+    server.call(server.service.notify, "test://a")
     wire.event()
     return wire
 
