@@ -331,7 +331,7 @@ def test_so_many_resources_are_asked_for_at_once(options: Any, most: int) -> Non
     run(test())
 
 
-def test_reading_many_ends_with_the_first_error_or_gives_them_in_their_places() -> None:
+def test_reading_many_ends_with_the_first_error_or_returns_errors_in_order() -> None:
     async def test() -> None:
         async def read(message: Any) -> Any:
             number = int(message["params"]["uri"][2:])

@@ -328,7 +328,7 @@ def test_read_many_keeps_the_order_and_a_bound() -> None:
     run(test())
 
 
-def test_read_many_raises_one_error_or_gives_errors_back_in_their_places() -> None:
+def test_read_many_raises_one_error_or_returns_errors_in_order() -> None:
     async def test() -> None:
         uris = ["notes://data", "notes://none", "notes://today"]
         async with Client(example_server()) as client:

@@ -68,9 +68,7 @@ def test_an_unknown_name_or_uri_is_answered_with_what_there_is() -> None:
     async def test() -> None:
         async with Host({"docs": docs(), "dead": ["false"]}) as host:
             await host.ready(20)
-            with pytest.raises(
-                InvalidArgument, match=r"'docs_ad'\. Did you mean 'docs_add'\? Not reached: dead"
-            ):
+            with pytest.raises(InvalidArgument, match=r"'docs_ad'\. Did you mean 'docs_add'\? Not reached: dead"):
                 await host.call_tool("docs_ad")
             with pytest.raises(InvalidArgument, match="no prompt 'x'"):
                 await host.prompt("x")

@@ -142,7 +142,7 @@ def test_directory_with_a_hidden_file_in_it_is_not_read_whole() -> None:
     assert access.may_read_below("file:///docs/a/")
 
 
-def test_denial_wins_and_is_named_whatever_its_place() -> None:
+def test_denial_wins_and_is_named_in_any_order() -> None:
     policy = Policy(
         allow=[Rule(who="anyone", what=FILES, name="all"), Rule(who="anyone", what="file:///docs/*.md", name="texts")],
         deny=[Rule(who="sub:bob", what="**", name="bob"), Rule(who="anyone", what="file:///docs/pay.md", name="pay")],

@@ -201,7 +201,7 @@ def test_cached_eras_are_at_most_1024_and_an_hour_old_by_default() -> None:
     assert eras.get(1) is None
 
 
-def test_server_found_again_takes_no_other_ones_place() -> None:
+def test_server_found_again_replaces_no_other_entry() -> None:
     eras = RevisionCache(lambda: 0.0, max_servers=2)
     eras.put("a", "stateless")
     eras.put("b", "stateless")

@@ -232,7 +232,7 @@ def test_name_of_a_notification_is_not_a_request_method() -> None:
     ("params", "status", "place"),
     [({"uri": 5, "_meta": META}, 200, "params.uri"), ({"uri": "a:b", "_meta": 5}, 400, "params._meta")],
 )
-def test_bad_params_are_reported_by_their_place(params: dict[str, Any], status: int, place: str) -> None:
+def test_bad_params_are_reported_with_their_path(params: dict[str, Any], status: int, place: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         opened("resources/read", params)
     assert caught.value.http_status == status

@@ -156,7 +156,7 @@ def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so() -
     assert (titles(hits), hits.remark) == ([], "Nothing has “quite” or “unheard”.")
 
 
-def test_a_long_text_is_linked_by_the_windows_of_its_places(source: Folder, charts: Path) -> None:
+def test_a_long_text_is_linked_by_the_windows_of_its_passages(source: Folder, charts: Path) -> None:
     lines = ["nothing"] * 1_000
     lines[500] = lines[508] = lines[900] = "needle"
     (charts / "long.txt").write_text("\n".join(lines))

@@ -89,7 +89,7 @@ async def test_revisions_without_extensions_have_no_such_method(revision: str) -
 
 
 @looped
-async def test_wrong_params_are_refused_with_the_place() -> None:
+async def test_wrong_params_are_refused_with_their_path() -> None:
     error = (await ask(tidal(), "tides/forecast", {"port": "Hull", "days": 1}))["result"]
     assert error
     server = tidal()

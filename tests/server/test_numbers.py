@@ -82,7 +82,7 @@ async def test_a_number_of_any_size_is_a_value_or_a_fault_of_its_argument(revisi
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_what_is_out_of_range_is_reported_with_its_place(revision: str) -> None:
+async def test_a_number_out_of_range_is_reported_with_its_path(revision: str) -> None:
     async with Wire(server_of_kinds(), revision) as wire:
         for id, (name, form, line) in enumerate(
             [

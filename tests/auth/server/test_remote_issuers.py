@@ -109,7 +109,7 @@ async def authenticate(auth: TokenAuth, token: str) -> Principal:
     [("", OAUTH, 1), ("", OPENID, 2), ("/tenant/a", f"{OAUTH}/tenant/a", 1), ("/tenant/a", f"{OPENID}/tenant/a", 2),
      ("/tenant/a", f"/tenant/a{OPENID}", 3)],
 )  # fmt: skip
-def test_keys_are_found_at_each_well_known_place_of_an_issuer(path: str, metadata: str, asked: int) -> None:
+def test_keys_are_found_at_each_well_known_url_of_an_issuer(path: str, metadata: str, asked: int) -> None:
     async def main() -> None:
         async with published(path, metadata) as (served, issuer):
             principal = await verifier(issuer).verify(signed(issuer))

@@ -400,7 +400,7 @@ def test_the_metadata_names_the_resource_its_authorization_servers_and_scopes() 
      ("https://a.example", "https://a.example/.well-known/oauth-protected-resource"),
      ("http://[::1]:8000/x/mcp", "http://[::1]:8000/.well-known/oauth-protected-resource/x/mcp")],
 )  # fmt: skip
-def test_the_metadata_is_at_the_well_known_place_of_the_resource(url: str, metadata: str) -> None:
+def test_the_metadata_is_at_the_well_known_url_of_the_resource(url: str, metadata: str) -> None:
     assert metadata_url(url) == metadata
 
 

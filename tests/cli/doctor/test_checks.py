@@ -146,7 +146,7 @@ def test_a_good_server_has_no_findings() -> None:
         ("app-of-another-type", "problem", {"resources": [resource("ui://a/b")]}, "ui://a/b (text/plain)"),
     ],
 )  # fmt: skip
-def test_a_fault_is_found_with_its_place(name: str, severity: str, changed: dict[str, Any], where: str) -> None:
+def test_a_fault_is_found_with_its_feature(name: str, severity: str, changed: dict[str, Any], where: str) -> None:
     finding = found(survey(**changed))[name]
     assert (finding.severity, finding.where) == (severity, (where,))
     assert finding.change

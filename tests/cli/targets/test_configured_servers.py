@@ -150,7 +150,7 @@ def test_an_env_file_is_read() -> None:
         ({"command": "x", "envFile": "none"}, "envFile"),
     ],
 )
-def test_a_missing_value_is_reported_with_its_place(message: dict[str, Any], says: str) -> None:
+def test_a_missing_value_is_reported_with_its_field(message: dict[str, Any], says: str) -> None:
     with pytest.raises(click.UsageError, match=says):
         resolved(message, inputs=[{"id": "key", "description": "API key"}, None, {}])
 

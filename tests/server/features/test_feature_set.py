@@ -123,7 +123,7 @@ TestChanging = Changing.TestCase
 TestChanging.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 
 
-def test_a_disabled_feature_keeps_its_name_and_its_place() -> None:
+def test_a_disabled_feature_keeps_its_name_and_its_position() -> None:
     some, changes = features()
     for name in "abc":
         some.add(name, Named(name))

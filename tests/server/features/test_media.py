@@ -82,7 +82,7 @@ def test_text_is_refused_as_data() -> None:
         Image(data=text)
 
 
-def test_bytes_come_from_one_place() -> None:
+def test_media_have_exactly_one_of_path_and_data() -> None:
     for make in (lambda: Image(), lambda: Image("x.png", data=b"")):
         with pytest.raises(TypeError, match="either a path or data"):
             make()

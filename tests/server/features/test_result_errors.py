@@ -301,7 +301,7 @@ def context_without_annotation(ctx):  # type: ignore[no-untyped-def]
         (context_without_annotation, "ctx has no annotation: write ctx: Context"),
     ],
 )
-def test_a_signature_that_cannot_be_meant_is_refused_with_its_place(function: Callable[..., Any], shown: str) -> None:
+def test_an_unsupported_signature_is_refused_with_its_location(function: Callable[..., Any], shown: str) -> None:
     for register in (Server("s").tool, Server("s").prompt):
         with pytest.raises(TypeError) as caught:
             register(function)
@@ -335,7 +335,7 @@ def named(name: str) -> str:
 
 
 @pytest.mark.parametrize(("uri", "function"), [("notes", plain), ("notes/{name}", named), ("/notes{+name}", named)])
-def test_a_resource_without_a_scheme_is_refused_with_its_place(uri: str, function: Callable[..., Any]) -> None:
+def test_a_resource_without_a_scheme_is_refused_with_its_location(uri: str, function: Callable[..., Any]) -> None:
     shown = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme: "
     with pytest.raises(ValueError, match="has no scheme") as caught:
         Server("s").resource(uri)(function)

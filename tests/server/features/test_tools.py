@@ -408,7 +408,7 @@ def test_a_hint_of_another_type_is_refused() -> None:
         tool(Harbour().where, annotations={"readOnlyHint": "yes"})
 
 
-def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() -> None:
+def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_position() -> None:
     server = Server("s")
     changes: list[str] = []
     server.watching.list_changed = changes.append  # type: ignore[method-assign,assignment]

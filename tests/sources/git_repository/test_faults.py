@@ -138,7 +138,7 @@ def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_pa
         source.read(f"git://repo/commit/{old}")
 
 
-def test_a_branch_that_is_forced_back_is_read_at_its_new_place(work: Work, tmp_path: Path) -> None:
+def test_a_branch_that_is_forced_back_is_read_at_its_new_commit(work: Work, tmp_path: Path) -> None:
     """After a forced push, dropped commits stay until they are pruned."""
     work.commit("Begin", hull__txt="one\n")
     work.git("clone", "-q", "--bare", str(work.path), str(tmp_path / "served.git"))

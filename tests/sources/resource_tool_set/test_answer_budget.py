@@ -47,7 +47,7 @@ def test_a_budget_leaves_room_for_the_next_call() -> None:
         ("word word word", 12, "word word "),
     ],
 )
-def test_a_text_is_cut_at_the_best_place(text: str, room: int, part: str) -> None:
+def test_a_text_is_cut_at_the_best_position(text: str, room: int, part: str) -> None:
     assert text[: end_of_part(text, 0, room)] == part
 
 

@@ -52,7 +52,7 @@ def http(tokens: Tokens) -> Iterator[ServerThread]:
 
 
 @pytest.mark.parametrize("path", [METADATA, METADATA + "/mcp"])
-def test_the_metadata_is_public_at_both_well_known_places(http: ServerThread, path: str) -> None:
+def test_the_metadata_is_public_at_both_well_known_urls(http: ServerThread, path: str) -> None:
     """Security A12."""
     with http.wire() as wire:
         reply = wire.ask("GET", path, origin=None)
