@@ -247,7 +247,7 @@ def batches(client: Client) -> Conversation:
         client.call("test_simple_text"),
     ]
     yield f"[{','.join(lines)}]"
-    yield f"[{client.tell('notifications/cancelled', {'requestId': 999})}]"
+    yield f"[{client.notify('notifications/cancelled', {'requestId': 999})}]"
     yield f"[{client.ask('ping')},5]"
     yield f"[{client.initialize(client.revision)}]"
     yield "[]"

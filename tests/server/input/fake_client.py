@@ -30,7 +30,7 @@ def accepted(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-def said(text: str = "Paris") -> dict[str, Any]:
+def model_answer(text: str = "Paris") -> dict[str, Any]:
     """A model's answer."""
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m", "stopReason": "endTurn"}
 
@@ -64,7 +64,7 @@ class FakeClient:
                 "clientInfo": {"name": "t", "version": "1"},
             }
             await self.wire.ask("initialize", hello)
-            self.wire.tell("notifications/initialized")
+            self.wire.notify("notifications/initialized")
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from tests.server.driving import ALL, META, STATELESS, looped, opened
-from tests.server.input.fake_client import EVERYTHING, ROOTS, FakeClient, Rejected, accepted, said
+from tests.server.input.fake_client import EVERYTHING, ROOTS, FakeClient, Rejected, accepted, model_answer
 from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
@@ -44,7 +44,7 @@ def filled(question: Any) -> Any:
     if question["method"] == "roots/list":
         return ROOTS
     if question["method"] == "sampling/createMessage":
-        return said()
+        return model_answer()
     properties = question["params"].get("requestedSchema", {}).get("properties", {})
     return (
         accepted(**{name: _value(schema) for name, schema in properties.items()})
@@ -1019,7 +1019,7 @@ async def test_cancelling_a_call_withdraws_its_questions() -> None:
         before = asyncio.all_tasks()
         id = client.wire.put("tools/call", {"name": "it"})
         questions = list(await client.wire.notice(2))
-        client.wire.tell("notifications/cancelled", {"requestId": id})
+        client.wire.notify("notifications/cancelled", {"requestId": id})
         await client.wire.notice(4)
         gone = [note["params"]["requestId"] for note in client.sent]
         assert sorted(gone) == sorted(question["id"] for question in questions)
@@ -1041,7 +1041,7 @@ async def test_cancelling_a_call_in_the_turn_that_it_asks_in_leaves_nothing() ->
             warnings.simplefilter("always")
             for _ in range(3):
                 id = client.wire.put("tools/call", {"name": "it"})
-                client.wire.tell("notifications/cancelled", {"requestId": id})
+                client.wire.notify("notifications/cancelled", {"requestId": id})
                 while asyncio.all_tasks() - before:
                     await asyncio.sleep(0)
             gc.collect()
