@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,20 @@ def test_what_flaps_is_refused_until_it_runs_again(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_client_that_somebody_closed_is_opened_again() -> None:
+    async def test() -> None:
+        async with opened(config("it")) as upstreams:
+            upstream = upstreams["it"]
+            before = await pid_of(upstream)
+            await upstream.client.close()
+            with suppress(WharfingerError):  # the call that finds out
+                await pid_of(upstream)
+            await until(lambda: upstream.restarts == 1 and upstream.status == "ready", upstreams)
+            assert await pid_of(upstream) != before
+
+    run(test())
+
+
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_server_at_a_url_that_goes_away_is_down_and_comes_back(revision: str) -> None:
     with socket.socket() as free:
@@ -196,6 +210,8 @@ def test_a_server_at_a_url_that_goes_away_is_down_and_comes_back(revision: str) 
                 assert await pid_of(upstream) == process.pid
                 process.kill()
                 await process.wait()
+                with pytest.raises(WharfingerError):
+                    await pid_of(upstream)
                 await until(lambda: upstream.status == "down", upstreams)
                 with pytest.raises(UpstreamUnreachable, match="far cannot be reached"):
                     await pid_of(upstream)

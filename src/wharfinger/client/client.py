@@ -242,6 +242,11 @@ class Client:
         self._session.connection_observers.append(changed)
 
     @property
+    def is_open(self) -> bool:
+        """Whether it was opened and not closed. Its connection may be lost meanwhile."""
+        return self._session.connections.is_open
+
+    @property
     def watch_count(self) -> int:
         """The number of open watches."""
         return self._session.watches.count

@@ -11,7 +11,7 @@ A call of a server that is starting waits for it, within the call's own timeout.
 at once with the reason, so that a dead server costs its callers nothing, and attempts go on, less and less often.
 
 A connection to a program ends with the program. A server at a URL can go away without that: a failed call, or the end
-of the stream of list changes, then leads to a ping, and pings go on until it answers.
+of the stream of list changes, then leads to a ping, and pings go on until it answers. It is pinged now and then too.
 
 There is one `Client` for the whole time. It opens a lost connection again by itself (`client.connection`), so a watch
 continues after a restart. The supervisor asks it to do so at once, and keeps the state. It is also middleware around
@@ -70,10 +70,14 @@ START_SECONDS = 60.0
 """Seconds for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again from a server that does not report its changes."""
+REPORTED_LIST_AGE_SECONDS = 600.0
+"""Age at which a list is read again in any case: a server may change a tool that was approved, and report nothing."""
 MAX_LISTED = 10_000
 """Tools, prompts or templates of one server. The list of resources is bounded by the client's `max_pages`."""
 MAX_ERROR_CHARACTERS = 500
 PING_SECONDS = 10.0
+CHECK_SECONDS = 30.0
+"""Seconds between pings of a server at a URL, which can go away unnoticed while nothing is called."""
 
 _pings: ContextVar[bool] = ContextVar("_pings", default=False)
 """Whether this task finds out by pings whether the server answers: they are not calls that wait for it."""
@@ -261,7 +265,7 @@ class Upstream:
         member = "resources" if kind in ("templates", "uris") else kind
         declared = getattr(self._client.capabilities, member)
         reported = self._watched and declared is not UNSET and declared.list_changed is True
-        return reported or _now() - self._lists[kind][0] < LIST_AGE_SECONDS
+        return _now() - self._lists[kind][0] < (REPORTED_LIST_AGE_SECONDS if reported else LIST_AGE_SECONDS)
 
     async def _listed(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
         if self._is_fresh(kind):
@@ -318,16 +322,16 @@ class Upstream:
 
     async def _run(self) -> None:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
-        opened = False
         while True:
+            opening = not self._client.is_open
             try:
-                if opened:
-                    await self._client.reconnect()  # after a delay that grows with the failures
-                else:
+                if opening:
                     await self._client.open()
+                else:
+                    await self._client.reconnect()  # after a delay that grows with the failures
             except WharfingerError as error:
                 self._failed(error)
-                if not opened:
+                if opening:
                     await asyncio.sleep(backoff.failed())
                 continue
             except Exception as error:  # a target of the application, such as a server of this process
@@ -335,13 +339,11 @@ class Upstream:
                 self._failed(error)
                 await asyncio.sleep(backoff.failed())
                 continue
-            if not opened:
-                opened = True
+            if opening:
                 backoff.succeeded()
                 self._watching = asyncio.get_running_loop().create_task(self._watch_lists())
             if await self._unused():
                 await self._stop_idle()
-                opened = False
 
     def _connection_changed(self, error: WharfingerError | None) -> None:
         """Follow the connection: `error` says why it was lost, and is None if it was made."""
@@ -387,8 +389,12 @@ class Upstream:
                 left = limit if busy else limit - (_now() - self._used_at)
                 if left <= 0:
                     return True
+            if isinstance(self.config.target, str):
+                left = CHECK_SECONDS if left is None else min(left, CHECK_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._lost.wait(), left)
+            if isinstance(self.config.target, str):
+                self._doubt()
         return False
 
     async def _stop_idle(self) -> None:
@@ -416,10 +422,11 @@ class Upstream:
                         self._invalidate(change.kind)
         except WharfingerError as error:
             log.debug("%s does not report changes of its lists: %s", self.name, error)
+            self._doubt(error)
         finally:
             self._watched = False
 
-    def _doubt(self, error: WharfingerError) -> None:
+    def _doubt(self, error: WharfingerError | None = None) -> None:
         """Find out by a ping whether a server still answers that has failed to, although its connection is not lost."""
         pinging = self._pinging is not None and not self._pinging.done()
         if self.status == "ready" and not self._lost.is_set() and not pinging:
@@ -429,6 +436,11 @@ class Upstream:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
         _pings.set(True)
         while self.status in ("ready", "down") and not self._lost.is_set():
+            if not self._client.is_open:  # somebody closed it
+                self.restarts += 1
+                self._set("starting", "its client was closed.")
+                self._lost.set()
+                return
             try:
                 await self._client.ping(timeout=PING_SECONDS)
             except RemoteError:
