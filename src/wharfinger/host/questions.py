@@ -17,6 +17,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
 from wharfinger.errors import Cancelled, Declined
+from wharfinger.types import CreateMessageRequestParams, ElicitRequestParams
 
 __all__ = ["Elicitation", "Questions", "Review", "SamplingRequest", "SamplingReview"]
 
@@ -28,13 +29,13 @@ MAX_OPEN_QUESTIONS = 8
 T = TypeVar("T")
 
 
-class Elicitation(t.ElicitRequestParams, kw_only=True):
+class Elicitation(ElicitRequestParams, kw_only=True):
     """A form or a URL, with the server that asks."""
 
     server: str = ""
 
 
-class SamplingRequest(t.CreateMessageRequestParams, kw_only=True):
+class SamplingRequest(CreateMessageRequestParams, kw_only=True):
     """A request to a model, with the server that makes it."""
 
     server: str = ""
