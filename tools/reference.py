@@ -26,6 +26,7 @@ ALL: tuple[str, ...] = ()
 PAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "wharfinger": {"wharfinger": ALL},
     "client": {"wharfinger.client": ALL},
+    "host": {"wharfinger.host": ALL, "wharfinger.upstreams": ALL, "wharfinger.store.sqlite": ("SqliteStore",)},
     "server": {
         "wharfinger.server": ALL,
         "wharfinger.server.service": ("FeatureService",),
