@@ -26,7 +26,14 @@ ALL: tuple[str, ...] = ()
 PAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "wharfinger": {"wharfinger": ALL},
     "client": {"wharfinger.client": ALL},
-    "host": {"wharfinger.host": ALL, "wharfinger.upstreams": ALL, "wharfinger.store.sqlite": ("SqliteStore",)},
+    "host": {
+        "wharfinger.host": ALL,
+        "wharfinger.upstreams": ALL,
+        "wharfinger.store.sqlite": ("SqliteStore",),
+        "wharfinger.host.function_calling": ("FunctionCalling",),
+        "wharfinger.host.function_calls": ("AnswerOptions",),
+        "wharfinger.host.model_apis": ("DroppedFromTool", "ToolDefinitions"),
+    },
     "server": {
         "wharfinger.server": ALL,
         "wharfinger.server.service": ("FeatureService",),

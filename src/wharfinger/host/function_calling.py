@@ -11,7 +11,7 @@ from wharfinger import types as t
 from wharfinger.client import CallOptions, ReadResult, ToolResult
 from wharfinger.host.function_calls import AnswerOptions, FunctionCalls
 from wharfinger.host.model_apis import ModelToolCall, ToolDefinitions, ToolOutput, model_api
-from wharfinger.host.resource_tools import ResourceTools
+from wharfinger.host.resource_tools import HostResourceTools
 from wharfinger.upstreams.upstreams import Upstreams
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FunctionCalling(ABC):
 
     @cached_property
     def _function_calls(self) -> FunctionCalls:
-        resource_tools = ResourceTools(self.upstreams, lambda uri, server: self.read(uri, server=server))
+        resource_tools = HostResourceTools(self.upstreams, lambda uri, server: self.read(uri, server=server))
         return FunctionCalls(self.upstreams, self.call_tool, resource_tools)
 
     async def tools(

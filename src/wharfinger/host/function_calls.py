@@ -34,7 +34,7 @@ from wharfinger.host.model_apis import (
 from wharfinger.host.model_apis.definitions import accepted_names, narrowed_schema
 from wharfinger.host.model_apis.schema_arguments import restore
 from wharfinger.host.model_apis.tool_outputs import failed_output
-from wharfinger.host.resource_tools import READ_RESOURCE, READ_RESULT, ResourceTools
+from wharfinger.host.resource_tools import READ_RESOURCE, READ_RESULT, HostResourceTools
 from wharfinger.upstreams import Upstreams
 
 __all__ = ["AnswerOptions", "FunctionCalls"]
@@ -76,7 +76,7 @@ class _Known(NamedTuple):
 class FunctionCalls:
     """The function calling of one host."""
 
-    def __init__(self, upstreams: Upstreams, call_tool: CallTool, resource_tools: ResourceTools) -> None:
+    def __init__(self, upstreams: Upstreams, call_tool: CallTool, resource_tools: HostResourceTools) -> None:
         """`call_tool(name, arguments, timeout=…)` calls a tool by its public name, if it is approved."""
         self._upstreams = upstreams
         self._call_tool = call_tool

@@ -67,7 +67,7 @@ def host_server(host: FunctionCalling, name: str) -> Server:
             return await following(call)
         call.wraps = _wraps(tool)
         arguments = params.arguments
-        given = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
+        given: Any = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
         try:
             result = (await host.call_tool(params.name, given)).result
         except ToolError as error:
@@ -162,7 +162,8 @@ class _HostResources(Source):
         self._upstreams = host.upstreams
         self._listed: tuple[float, list[t.Resource]] = (-LIST_SECONDS, [])
         self._watches: dict[str, asyncio.Task[None]] = {}
-        self.templates: list[t.ResourceTemplate] = []
+        self._templates: list[t.ResourceTemplate] = []
+        self.templates = self._templates
 
     async def start(self) -> None:
         """Read the templates; later ones are read when the list is."""
@@ -208,7 +209,7 @@ class _HostResources(Source):
 
     async def _refresh_templates(self) -> None:
         by_template = {one.template.uri_template: one.template for one in await self._upstreams.templates()}
-        self.templates[:] = by_template.values()
+        self._templates[:] = by_template.values()
 
     async def stat(self, uri: str) -> t.Resource:
         """Return the resource as it is listed, or else as its content describes it.

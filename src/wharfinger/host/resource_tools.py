@@ -21,7 +21,7 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.host.model_apis.definitions import OfferedTool
 from wharfinger.upstreams import Upstreams
 
-__all__ = ["LIST_RESOURCES", "READ_RESOURCE", "READ_RESULT", "SEARCH_RESOURCES", "FoundResource", "ResourceTools"]
+__all__ = ["LIST_RESOURCES", "READ_RESOURCE", "READ_RESULT", "SEARCH_RESOURCES", "FoundResource", "HostResourceTools"]
 
 LIST_RESOURCES, SEARCH_RESOURCES = "list_resources", "search_resources"
 READ_RESOURCE, READ_RESULT = "read_resource", "read_result"
@@ -105,7 +105,7 @@ Search = Callable[[str, int], Awaitable[Sequence[FoundResource]]]
 Read = Callable[[str, str | None], Awaitable[ReadResult]]
 
 
-class ResourceTools:
+class HostResourceTools:
     """The tools, and the results that can be read on.
 
     `search` is called with words and a number of results; `read` with a URI and the name of a server or None.

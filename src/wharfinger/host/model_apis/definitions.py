@@ -12,7 +12,7 @@ from msgspec import UnsetType
 
 from wharfinger import types as t
 from wharfinger.content.text import printable
-from wharfinger.host.model_apis.formats import ModelAPI
+from wharfinger.host.model_apis.api_table import ModelAPI
 from wharfinger.host.model_apis.narrowing import NarrowedSchema, NotExpressible, narrow
 
 __all__ = ["DroppedFromTool", "OfferedTool", "ToolDefinitions", "accepted_names", "define_tools", "narrowed_schema"]
