@@ -7,7 +7,6 @@ given to the model.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -158,7 +157,9 @@ class FunctionCalls:
         names = known.names if given is None else given.names
         name = names.get(call.name)
         if name is None or (name not in known.tools and name not in known.own):
-            near = difflib.get_close_matches(call.name[:128], names, 1)
+            from difflib import get_close_matches  # only for mistakes
+
+            near = get_close_matches(call.name[:128], names, 1)
             hint = f" Did you mean {near[0]!r}?" if near and near[0] != call.name else ""
             return failed_output(call, f"There is no tool {printable(call.name, 128)!r} now.{hint}", limits)
         if call.fault:
