@@ -97,7 +97,7 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
     if not is_object(value):
         return None
     item = value
-    if item.get("type") == "function" and is_object(item.get("function")):
+    if _kind(item) == "function" and is_object(item.get("function")):
         return [_chat_call(item)]
     if is_list(item.get("choices")):
         choices = _objects(item["choices"])
@@ -118,21 +118,21 @@ def _chat_call(call: Plain) -> ModelToolCall:
 
 def _joined_chunks(chunks: list[Plain]) -> list[Plain]:
     """Return the calls that a stream's chunks add up to; the pieces of a call have its index."""
-    calls: dict[int, Plain] = {}
-    pieces: dict[int, list[str]] = {}
+    calls: dict[str, Plain] = {}
+    pieces: dict[str, list[str]] = {}
     for chunk in chunks:
         choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
         for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
             for piece in _objects(delta.get("tool_calls")):
-                index = piece.get("index", len(calls))
+                index = str(piece.get("index", len(calls)))
                 call = calls.setdefault(index, {"id": "", "function": {"name": ""}})
-                function: Plain = piece.get("function") or {}
-                call["id"] = call["id"] or piece.get("id") or ""
-                call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
-                pieces.setdefault(index, []).append(function.get("arguments") or "")
+                function: Plain = piece["function"] if is_object(piece.get("function")) else {}
+                call["id"] = call["id"] or _string(piece.get("id"))
+                call["function"]["name"] = call["function"]["name"] or _string(function.get("name"))
+                pieces.setdefault(index, []).append(_string(function.get("arguments")))
     for index, call in calls.items():
         call["function"]["arguments"] = "".join(pieces.get(index, ()))
-    return [calls[index] for index in sorted(calls)]
+    return list(calls.values())
 
 
 # --- OpenAI, Responses ------------------------------------------------------------------------------------------------
@@ -142,28 +142,25 @@ def response_calls(value: Any) -> list[ModelToolCall] | None:
     """Return the calls of a response, its output, one item, or the events of a stream."""
     if is_list(value):
         items = _objects(value)
-        if any(str(item.get("type", "")).startswith("response.") for item in items):
-            done = [item["item"] for item in items if item.get("type") == "response.output_item.done"]
-            whole = [item["response"] for item in items if item.get("type") == "response.completed"]
-            return _all_calls(done or whole, response_calls)
-        if not any(item.get("type") in _OUTPUT_ITEMS or "output" in item for item in items):
+        if any(_kind(item).startswith("response.") for item in items):
+            done = [item["item"] for item in items if _kind(item) == "response.output_item.done" and "item" in item]
+            whole = [item["response"] for item in items if _kind(item) == "response.completed" and "response" in item]
+            return [call for item in done or whole for call in response_calls(item) or ()]
+        if not any(_is_output(item) or is_list(item.get("output")) for item in items):
             return None
-        return _all_calls(
-            [item for item in items if item.get("type") in _OUTPUT_ITEMS or "output" in item], response_calls
-        )
+        return [call for item in items for call in response_calls(item) or ()]
     if not is_object(value):
         return None
-    item = value
-    if item.get("type") == "function_call":
-        return [_tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))]
-    if is_list(item.get("output")):
-        return _all_calls(
-            [each for each in _objects(item["output"]) if each.get("type") == "function_call"], response_calls
-        )
-    return [] if item.get("type") in _OUTPUT_ITEMS and not _is_anthropic(item) else None
+    if _kind(value) == "function_call":
+        return [_tool_call(value.get("call_id"), value.get("name"), value.get("arguments"))]
+    if is_list(value.get("output")):
+        return [call for item in _objects(value["output"]) for call in response_calls(item) or ()]
+    return [] if _is_output(value) else None
 
 
-_OUTPUT_ITEMS = frozenset(("function_call", "message", "reasoning"))
+def _is_output(item: Plain) -> bool:
+    """Return whether this is an item of a response's output, and not a message of Anthropic's."""
+    return _kind(item) in ("function_call", "reasoning") or (_kind(item) == "message" and not _is_anthropic(item))
 
 
 # --- Anthropic, Messages ----------------------------------------------------------------------------------------------
@@ -173,19 +170,19 @@ def anthropic_calls(value: Any) -> list[ModelToolCall] | None:
     """Return the calls of a message, its content, one block, or the events of a stream."""
     if is_list(value):
         items = _objects(value)
-        if any(item.get("type") in ("message_start", "content_block_start") for item in items):
+        if any(_kind(item) in ("message_start", "content_block_start") for item in items):
             return _all_calls(list(_joined_blocks(items)), anthropic_calls)
-        if not any(item.get("type") in _BLOCKS or _is_anthropic(item) for item in items):
+        if not any(_kind(item) in _BLOCKS or _is_anthropic(item) for item in items):
             return None
         return _all_calls(items, anthropic_calls)
     if not is_object(value):
         return None
     item = value
-    if item.get("type") == "tool_use":
+    if _kind(item) == "tool_use":
         return [_tool_call(item.get("id"), item.get("name"), item.get("input"))]
     if _is_anthropic(item):
         return [call for block in _objects(item["content"]) for call in anthropic_calls(block) or ()]
-    return [] if item.get("type") in _BLOCKS else None
+    return [] if _kind(item) in _BLOCKS else None
 
 
 _BLOCKS = frozenset(("tool_use", "text", "thinking", "redacted_thinking", "server_tool_use"))
@@ -196,22 +193,23 @@ def _is_anthropic(item: Plain) -> bool:
     content = item.get("content")
     if not is_list(content) or item.get("role", "assistant") != "assistant":
         return False
-    kinds = {block.get("type") for block in _objects(content)}
+    kinds = {_kind(block) for block in _objects(content)}
     return not kinds & {"output_text", "refusal", "input_text"} and "tool_calls" not in item
 
 
 def _joined_blocks(events: list[Plain]) -> Iterator[Plain]:
     """Yield the blocks of a stream; the input of a call comes as pieces of its JSON."""
-    blocks: dict[Any, Plain] = {}
-    pieces: dict[Any, list[str]] = {}
+    blocks: dict[str, Plain] = {}
+    pieces: dict[str, list[str]] = {}
     for event in events:
-        if event.get("type") == "content_block_start" and is_object(event.get("content_block")):
-            blocks[event.get("index")] = event["content_block"]
-        elif event.get("type") == "content_block_delta" and is_object(event.get("delta")):
-            pieces.setdefault(event.get("index"), []).append(event["delta"].get("partial_json") or "")
+        index = str(event.get("index"))
+        if _kind(event) == "content_block_start" and is_object(event.get("content_block")):
+            blocks[index] = event["content_block"]
+        elif _kind(event) == "content_block_delta" and is_object(event.get("delta")):
+            pieces.setdefault(index, []).append(_string(event["delta"].get("partial_json")))
     for index, block in blocks.items():
         text = "".join(pieces.get(index, ()))
-        yield {**block, "input": text} if text and block.get("type") == "tool_use" else block
+        yield {**block, "input": text} if text and _kind(block) == "tool_use" else block
 
 
 # --- Gemini, generateContent ------------------------------------------------------------------------------------------
@@ -240,6 +238,16 @@ def gemini_calls(value: Any) -> list[ModelToolCall] | None:
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _kind(item: Plain) -> str:
+    """Return the `type` of an object; empty if it has none."""
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _objects(value: Any) -> list[Plain]:

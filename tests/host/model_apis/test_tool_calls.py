@@ -1,0 +1,147 @@
+"""Calls are found in whatever an application has of an answer, and nothing that a model writes raises."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.host.model_apis import MODEL_APIS, ModelToolCall, find_calls
+from wharfinger.host.model_apis.tool_calls import MAX_ARGUMENT_CHARACTERS
+
+CHAT = {"id": "c", "type": "function", "function": {"name": "tide", "arguments": '{"hour": 7}'}}
+RESPONSE = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "tide", "arguments": '{"hour": 7}'}
+ANTHROPIC = {"type": "tool_use", "id": "c", "name": "tide", "input": {"hour": 7}}
+GEMINI = {"functionCall": {"id": "c", "name": "tide", "args": {"hour": 7}}}
+CALL = ModelToolCall("c", "tide", {"hour": 7})
+
+FORMS: list[tuple[str, Any]] = [
+    ("openai", CHAT),
+    ("openai", {"role": "assistant", "content": None, "tool_calls": [CHAT]}),
+    ("openai", {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [CHAT]}}]}),
+    ("openai", [CHAT]),
+    ("openai-responses", RESPONSE),
+    ("openai-responses", {"object": "response", "output": [{"type": "reasoning"}, RESPONSE]}),
+    ("openai-responses", [{"type": "reasoning"}, RESPONSE, {"type": "message", "content": []}]),
+    ("openai-responses", [{"type": "response.completed", "response": {"output": [RESPONSE]}}]),
+    ("anthropic", ANTHROPIC),
+    ("anthropic", {"role": "assistant", "content": [{"type": "text", "text": "x"}, ANTHROPIC]}),
+    ("anthropic", {"type": "message", "role": "assistant", "content": [{"type": "thinking"}, ANTHROPIC]}),
+    ("anthropic", [{"type": "text", "text": "x"}, ANTHROPIC]),
+    ("gemini", GEMINI),
+    ("gemini", GEMINI["functionCall"]),
+    ("gemini", {"function_call": GEMINI["functionCall"]}),
+    ("gemini", {"role": "model", "parts": [{"text": "x"}, GEMINI]}),
+    ("gemini", {"candidates": [{"content": {"parts": [GEMINI]}}]}),
+    ("gemini", [{"candidates": [{"content": {"parts": [part]}}]} for part in ({"text": "x"}, GEMINI)]),
+]
+
+
+@pytest.mark.parametrize(("format", "form"), FORMS)
+def test_a_call_is_found_in_each_form_of_an_answer(format: str, form: Any) -> None:
+    for answer in (form, json.dumps(form), json.dumps(form).encode()):
+        api, calls = find_calls(answer)
+        assert (api.name, calls) == (format, [CALL])
+        assert find_calls(answer, format)[1] == [CALL]
+
+
+def test_a_call_may_be_an_object_of_python() -> None:
+    @dataclass
+    class Function:
+        name: str
+        arguments: str
+
+    @dataclass
+    class Call:
+        id: str
+        function: Function
+        type: str = "function"
+
+    assert find_calls(Call("c", Function("tide", '{"hour": 7}')))[1] == [CALL]
+
+
+ENDS: list[tuple[str, Any]] = [
+    ("openai", {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}),
+    ("openai", {"role": "assistant", "content": "Yes."}),
+    ("openai", {"choices": []}),
+    ("openai", [{"choices": [{"delta": {"content": "Yes."}}]}, {"choices": [], "usage": {}}]),
+    ("openai-responses", {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Yes."}]}]}),
+    ("anthropic", {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Yes."}]}),
+    ("gemini", {"candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}]}),
+    ("gemini", {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}),
+]
+
+
+@pytest.mark.parametrize(("format", "answer"), ENDS)
+def test_an_answer_without_calls_has_none(format: str, answer: Any) -> None:
+    api, calls = find_calls(answer)
+    assert (api.name, calls) == (format, [])
+
+
+@pytest.mark.parametrize("answer", [{"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}])
+def test_what_is_no_answer_is_refused(answer: Any) -> None:
+    with pytest.raises(ValueError, match="model"):
+        find_calls(answer)
+    with pytest.raises(TypeError, match="object of its client"):
+        find_calls(object())
+    with pytest.raises(ValueError, match="no answer of Anthropic Messages"):
+        find_calls(CHAT, "anthropic")
+
+
+@pytest.mark.parametrize("arguments", ["", " ", None, "{}"])
+def test_empty_arguments_are_those_of_a_tool_without_any(arguments: Any) -> None:
+    (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
+    assert call == ModelToolCall("c", "tide", {})
+
+
+@pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000])
+def test_arguments_that_are_no_object_are_a_fault_with_advice(arguments: str) -> None:
+    (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
+    if arguments == "null":
+        assert call.arguments == {} and not call.fault
+    else:
+        assert "Call the tool again" in call.fault
+
+
+def test_arguments_are_read_up_to_their_length_and_no_further() -> None:
+    for length, readable in ((MAX_ARGUMENT_CHARACTERS, True), (MAX_ARGUMENT_CHARACTERS + 1, False)):
+        text = json.dumps({"x": "y" * (length - len('{"x": ""}'))})
+        (call,) = find_calls({**RESPONSE, "arguments": text})[1]
+        assert len(text) == length and bool(call.fault) is not readable
+
+
+def test_calls_of_other_kinds_are_left_to_the_application() -> None:
+    custom = {"id": "d", "type": "custom", "custom": {"name": "x", "input": "y"}}
+    assert find_calls({"role": "assistant", "tool_calls": [custom, CHAT]})[1] == [CALL]
+    search = {"type": "web_search_call", "id": "w", "status": "completed"}
+    assert find_calls({"object": "response", "output": [search, RESPONSE]})[1] == [CALL]
+    server_tool = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    assert find_calls({"role": "assistant", "content": [server_tool, ANTHROPIC]})[1] == [CALL]
+
+
+NAMES = (
+    "type role content tool_calls function choices delta message output item input candidates parts functionCall args "
+    "name id call_id arguments index partial_json content_block response"
+)
+KINDS = (
+    "function function_call tool_use message assistant reasoning text response.output_item.done response.completed "
+    "content_block_start content_block_delta"
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(KINDS.split(" ")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES.split(" ")), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(answer=JSON, format=st.none() | st.sampled_from(tuple(MODEL_APIS)))
+def test_no_answer_raises_anything_else(answer: Any, format: str | None) -> None:
+    try:
+        calls = find_calls(json.dumps(answer), format)[1]
+    except ValueError:
+        return
+    assert all(isinstance(call.name, str) and isinstance(call.arguments, dict) for call in calls)
