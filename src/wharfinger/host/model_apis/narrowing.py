@@ -213,17 +213,17 @@ class _Narrowing:
             return root
         properties: Schema = dict(root["properties"]) if is_object(root.get("properties")) else {}
         declared = frozenset(properties)
+        different: dict[str, dict[bytes, Any]] = {}  # the schemas of each property, by their JSON
         for branch in branches:
             for name, schema in members_of(branch.get("properties")):
-                known = properties.get(name)
-                if known is None:
-                    properties[name] = schema
-                elif name not in declared and known != schema:
-                    others = known["anyOf"] if is_object(known) and known.keys() == {"anyOf"} else [known]
-                    if schema not in others:
-                        properties[name] = {"anyOf": [*others, schema]}
+                if name not in declared:
+                    different.setdefault(name, {}).setdefault(msgspec.json.encode(schema), schema)
+        for name, schemas in different.items():
+            alternatives = list(schemas.values())
+            properties[name] = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
         sets = [[name for name in names_in(branch.get("required")) if name in properties] for branch in branches]
-        common = [name for name in sets[0] if all(name in other for other in sets[1:])]
+        everywhere = frozenset.intersection(*map(frozenset, sets))
+        common = [name for name in sets[0] if name in everywhere]
         root["properties"] = properties
         required = [*dict.fromkeys([*names_in(root.get("required")), *common])]
         if required:
