@@ -241,13 +241,18 @@ def bases(definition: Definition) -> Iterator[Definition]:
     assert isinstance(node, ast.ClassDef)
     for base in node.bases:
         name = base.value if isinstance(base, ast.Subscript) else base
-        if isinstance(name, ast.Name):
-            try:
-                found = find(definition.module, name.id)
-            except LookupError:  # a builtin
-                continue
-            if found is not None and found.nodes and isinstance(found.node, ast.ClassDef):
-                yield found
+        if isinstance(name, ast.Attribute) and ast.unparse(name.value) == "t":  # `from wharfinger import types as t`
+            module, own = "wharfinger.types", name.attr
+        elif isinstance(name, ast.Name):
+            module, own = definition.module, name.id
+        else:
+            continue
+        try:
+            found = find(module, own)
+        except LookupError:  # a builtin
+            continue
+        if found is not None and found.nodes and isinstance(found.node, ast.ClassDef):
+            yield found
 
 
 def decorators(node: ast.stmt) -> list[str]:

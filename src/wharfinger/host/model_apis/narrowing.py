@@ -222,7 +222,7 @@ class _Narrowing:
             alternatives = list(schemas.values())
             properties[name] = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
         sets = [[name for name in names_in(branch.get("required")) if name in properties] for branch in branches]
-        everywhere = frozenset.intersection(*map(frozenset, sets))
+        everywhere = set(sets[0]).intersection(*sets[1:])
         common = [name for name in sets[0] if name in everywhere]
         root["properties"] = properties
         required = [*dict.fromkeys([*names_in(root.get("required")), *common])]
