@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger.errors import HandlerFailed, InvalidArgument
 from wharfinger.source import SourceUnavailable
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseColumn, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseColumn, DatabaseTable
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
@@ -121,7 +121,7 @@ class DatabaseEngine(ABC):
     """Whether it can run callers' statements and enforce that they only read."""
 
     @abstractmethod
-    def catalogue(self, age: float = 0.0) -> Catalogue:
+    def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables of the database, at most `age` seconds old."""
 
     @abstractmethod

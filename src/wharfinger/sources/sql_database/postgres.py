@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     CellValue,
@@ -113,7 +113,7 @@ class Postgres(DatabaseEngine):
         self._loop = LoopThread(f"wharfinger-postgres-{database}")
         self._lock = threading.Lock()
         self._pool: Any = None
-        self._catalogue: tuple[Hashable, float, Catalogue] | None = None
+        self._catalogue: tuple[Hashable, float, DatabaseCatalogue] | None = None
         self._notify = NotifyListener(notify, self._connect, self.location) if notify else None
         self._listening: Future[None] | None = None
 
@@ -206,14 +206,14 @@ class Postgres(DatabaseEngine):
 
     # Catalogue
 
-    def catalogue(self, age: float = 0.0) -> Catalogue:
+    def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables that the role may read. Reads them again after a write, or if they are older than `age`."""
         known = self._catalogue
         if known is not None and time.monotonic() - known[1] < age:
             return known[2]
         return self._run(self._read_catalogue)
 
-    async def _read_catalogue(self, connection: Any) -> Catalogue:
+    async def _read_catalogue(self, connection: Any) -> DatabaseCatalogue:
         token = await connection.fetchval(_SNAPSHOT)
         known = self._catalogue
         found = known[2] if known is not None and known[0] == token else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wharfinger.sources.sql_database.catalogue import (
-    Catalogue,
+from wharfinger.sources.sql_database.database_catalogue import (
+    DatabaseCatalogue,
     DatabaseColumn,
     DatabaseTable,
     ForeignKey,
@@ -99,7 +99,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue:
+async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseCatalogue:
     """Read all tables and views that the role may read, except partitions and PostgreSQL's own."""
     found = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in found]
@@ -107,7 +107,7 @@ async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
     checks = _by_table(await connection.fetch(_CHECKS, oids))
-    return Catalogue(
+    return DatabaseCatalogue(
         _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []), checks.get(oid, []))
         for oid, row in zip(oids, found, strict=True)
     )

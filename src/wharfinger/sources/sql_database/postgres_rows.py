@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wharfinger.content import mime
-from wharfinger.sources.sql_database.catalogue import DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     CellValue,

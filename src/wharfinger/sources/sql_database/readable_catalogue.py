@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from wharfinger.policy.current import may, may_read, reads_all_below
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
 __all__ = ["may_query", "readable_catalogue", "reads_everything", "reads_rows"]
@@ -35,14 +35,14 @@ def _reads_table(uris: SqlUris, table: DatabaseTable) -> bool:
     return may_read(uris.of_table(table.schema, table.name)) and reads_rows(uris, table)
 
 
-def may_query(uris: SqlUris, catalogue: Catalogue) -> bool:
+def may_query(uris: SqlUris, catalogue: DatabaseCatalogue) -> bool:
     """Return whether the caller may run statements: all of the database must be readable."""
     if not may("query", uris.top):
         return False
     return reads_everything(uris) or all(_reads_table(uris, table) for table in catalogue.tables.values())
 
 
-def readable_catalogue(catalogue: Catalogue, uris: SqlUris) -> Catalogue:
+def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseCatalogue:
     """Return the tables and schemas that the caller may read."""
     if reads_everything(uris):
         return catalogue
@@ -60,7 +60,7 @@ def readable_catalogue(catalogue: Catalogue, uris: SqlUris) -> Catalogue:
         )
         for table in shown.values()
     ]
-    return Catalogue(kept, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
+    return DatabaseCatalogue(kept, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
 
 
 _VIEWS = ("view", "materialized view")

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from wharfinger.content.text import many
-from wharfinger.sources.sql_database.catalogue import DatabaseTable, UniqueKey
+from wharfinger.sources.sql_database.database_catalogue import DatabaseTable, UniqueKey
 from wharfinger.sources.sql_database.database_engine import BadKey, Span
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 

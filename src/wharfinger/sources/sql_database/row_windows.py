@@ -17,7 +17,7 @@ import msgspec
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import UriParameter
 from wharfinger.sources.etag import digest
-from wharfinger.sources.sql_database.catalogue import DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Rows, Span
 from wharfinger.sources.sql_database.row_choice import FILTERS, check_columns, read_choice, read_pairs
 from wharfinger.sources.sql_database.row_text import PartialValue, clean, json_line, unique_names

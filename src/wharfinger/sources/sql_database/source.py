@@ -21,7 +21,7 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     DatabaseEngine,
@@ -110,7 +110,7 @@ class Database(Source):
         """Return whether this URI belongs to this database, whether or not it exists."""
         return self.uris.matches(uri)
 
-    def _catalogue(self, age: float = 0.0) -> Catalogue:
+    def _catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables that the caller may read."""
         return readable_catalogue(self.engine.catalogue(age), self.uris)
 
@@ -166,7 +166,7 @@ class Database(Source):
             meta={VERSION: digest(text.decode())},
         )
 
-    def _directory(self, target: SqlTarget, uri: str, catalogue: Catalogue) -> t.Resource:
+    def _directory(self, target: SqlTarget, uri: str, catalogue: DatabaseCatalogue) -> t.Resource:
         """Describe the database or a schema as a resource. Its text is the definition of all its tables."""
         name = clean(target.schema or self.name)
         return t.Resource(
@@ -178,7 +178,7 @@ class Database(Source):
             meta={VERSION: digest(self._schema_text(target, uri, catalogue, counted=False))},
         )
 
-    def _schema_text(self, target: SqlTarget, uri: str, catalogue: Catalogue, *, counted: bool = True) -> str:
+    def _schema_text(self, target: SqlTarget, uri: str, catalogue: DatabaseCatalogue, *, counted: bool = True) -> str:
         """Return the definition of all tables of the database or a schema, with their row counts if `counted`.
 
         Raises:

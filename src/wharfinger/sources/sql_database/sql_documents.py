@@ -14,7 +14,7 @@ from wharfinger.source import Document
 from wharfinger.sources.etag import digest
 from wharfinger.sources.name_completion import MAX_COMPLETIONS, complete_name
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
 from wharfinger.sources.sql_database.readable_catalogue import reads_rows
 from wharfinger.sources.sql_database.row_text import clean
@@ -33,7 +33,7 @@ WINDOW_ROWS = 100
 MAX_KEYS = 20
 """Rows read to complete a key."""
 MAX_KEY_LENGTH = 8_192
-ReadCatalogue = Callable[[float], Catalogue]
+ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""
 JSON = "application/json"
 CATALOGUE_SECONDS = 0.25
@@ -142,7 +142,7 @@ def documents(
 
 
 def _walk(
-    engine: DatabaseEngine, catalogue: Catalogue, uris: SqlUris, bounds: QueryBounds, begin: _Position
+    engine: DatabaseEngine, catalogue: DatabaseCatalogue, uris: SqlUris, bounds: QueryBounds, begin: _Position
 ) -> Iterator[tuple[Document, _Position]]:
     """Yield each document after a position, with its own position."""
     start = (begin.schema, begin.table)

@@ -20,8 +20,8 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
-from wharfinger.sources.sql_database.catalogue import (
-    Catalogue,
+from wharfinger.sources.sql_database.database_catalogue import (
+    DatabaseCatalogue,
     DatabaseColumn,
     DatabaseTable,
     ForeignKey,
@@ -119,7 +119,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         self._engine = engine
         self._lock = threading.Lock()
         self._tokens = 0
-        self._catalogue: tuple[float, Catalogue] | None = None
+        self._catalogue: tuple[float, DatabaseCatalogue] | None = None
 
     def _read(self, statement: Any) -> list[Any]:
         sqlalchemy = import_sqlalchemy()
@@ -143,7 +143,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         reason = redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300]
         return DatabaseUnreachable(f"{self.location} cannot be read: {reason.rstrip('.')}.")
 
-    def catalogue(self, age: float = 0.0) -> Catalogue:
+    def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables that SQLAlchemy's inspector finds."""
         known = self._catalogue
         if known is not None and time.monotonic() - known[0] < age:
@@ -155,7 +155,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             found = [table for schema in schemas for table in self._tables(inspector, schema)]
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self._unreachable(error) from None
-        self._catalogue = (time.monotonic(), Catalogue(found, schemas))
+        self._catalogue = (time.monotonic(), DatabaseCatalogue(found, schemas))
         return self._catalogue[1]
 
     def _tables(self, inspector: Any, schema: str) -> list[DatabaseTable]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseColumn, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseColumn, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     CellValue,
@@ -75,7 +75,7 @@ class SQLite(DatabaseEngine):
         self._slots = threading.BoundedSemaphore(bounds.connections)
         self._token_lock = threading.Lock()
         self._token_connection: _Pooled | None = None
-        self._known: tuple[Hashable, Catalogue] | None = None
+        self._known: tuple[Hashable, DatabaseCatalogue] | None = None
         self._check()
 
     def _check(self) -> None:
@@ -140,7 +140,7 @@ class SQLite(DatabaseEngine):
 
     # Catalogue
 
-    def catalogue(self, age: float = 0.0) -> Catalogue:
+    def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables of the file. Reads them again after the schema changed."""
         with self._connection() as connection, self._bounded(connection):
             version = (identity(self.path), connection.execute("PRAGMA schema_version").fetchone()[0])

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.sources.sql_database.catalogue import (
-    Catalogue,
+from wharfinger.sources.sql_database.database_catalogue import (
+    DatabaseCatalogue,
     DatabaseColumn,
     DatabaseTable,
     ForeignKey,
@@ -31,7 +31,7 @@ def rowid_name(columns: Sequence[str]) -> str | None:
     return next((name for name in _ROWIDS if name not in taken), None)
 
 
-def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
+def read_catalogue(connection: sqlite3.Connection) -> DatabaseCatalogue:
     """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the current schema
     found = connection.execute("PRAGMA main.table_list").fetchall()
@@ -48,7 +48,7 @@ def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
             tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), sources.get(name)))
         except sqlite3.Error:  # a view of a dropped table, or a virtual table whose module is missing
             continue
-    return Catalogue(tables, [SCHEMA])
+    return DatabaseCatalogue(tables, [SCHEMA])
 
 
 def _table(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.content.text import many
-from wharfinger.sources.sql_database.catalogue import DatabaseColumn, DatabaseTable, ForeignKey
+from wharfinger.sources.sql_database.database_catalogue import DatabaseColumn, DatabaseTable, ForeignKey
 from wharfinger.sources.sql_database.row_text import becomes_array, becomes_object, clean
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Catalogue", "DatabaseColumn", "DatabaseTable", "ForeignKey", "Kind", "TableIndex", "UniqueKey"]
+__all__ = ["DatabaseCatalogue", "DatabaseColumn", "DatabaseTable", "ForeignKey", "Kind", "TableIndex", "UniqueKey"]
 
 Kind = Literal["table", "view", "materialized view", "foreign table", "virtual table"]
 
@@ -92,7 +92,7 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(name)
 
 
-class Catalogue:
+class DatabaseCatalogue:
     """All tables, sorted by schema and name."""
 
     def __init__(self, tables: Iterable[DatabaseTable], schemas: Iterable[str] = ()) -> None:
