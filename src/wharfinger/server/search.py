@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.services import Services
 
-__all__ = ["Index", "SearchRequest", "not_searched", "search", "source_name"]
+__all__ = ["Index", "SearchRequest", "fits_type", "not_searched", "search", "source_name"]
 
 MAX_TERM_CHARACTERS = MAX_QUERY_CHARACTERS
 """The maximum number of characters of a query, and of the name of a source or type."""
@@ -87,10 +87,14 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     def accepts(self, hit: Hit) -> bool:
         """Return whether a hit of a source passes the filters of type and path."""
         kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
-        family = self.type.removesuffix("*").removesuffix("/") + "/"
-        if self.type and kind != self.type and not kind.startswith(family):
+        if self.type and not fits_type(kind, self.type):
             return False
         return not self.path or self.matches_path(hit.title) or self.matches_path(hit.uri)
+
+
+def fits_type(kind: str, wanted: str) -> bool:
+    """Return whether a MIME type is the `wanted` one, or of the family `wanted`, such as `image` or `image/*`."""
+    return kind == wanted or kind.startswith(wanted.removesuffix("*").removesuffix("/") + "/")
 
 
 _WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")

@@ -9,6 +9,7 @@ out.
 from __future__ import annotations
 
 import heapq
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -39,6 +40,7 @@ __all__ = [
     "name_of",
     "name_score",
     "name_text",
+    "rarity",
 ]
 
 ENOUGH_FACTOR = 3
@@ -286,6 +288,13 @@ def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     start = name[len(name.partition("\n")[0]) - len(last) :] if last else name
     whole = all(query.match_name(start, fold(start)))
     return (0.6 + 0.5 * whole) * (0.4 + 0.6 * share) - depth
+
+
+def rarity(count: int, total: int) -> float:
+    """Return the weight of a word that `count` documents have: 1 if it is rare, 0.25 if all have it, 0 if none."""
+    if not count:
+        return 0.0
+    return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))
 
 
 def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tuple[Query, str]:

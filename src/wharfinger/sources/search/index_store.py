@@ -10,7 +10,6 @@ belong to no document, and are dropped when the index is rebuilt (`is_stale`).
 from __future__ import annotations
 
 import hashlib
-import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -23,7 +22,7 @@ import msgspec
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
 from wharfinger.content.search_query import Query
-from wharfinger.server.search_ranking import MIN_BASE, MIN_SHARE, name_of
+from wharfinger.server.search_ranking import MIN_BASE, MIN_SHARE, name_of, rarity
 from wharfinger.source import Document
 
 __all__ = [
@@ -336,7 +335,7 @@ class IndexStore:
             where, filter_values = self._where(reader, filters)
             total, counts = _count_documents(reader, len(query.words), where, filter_values)
             if len(query.words) > 1:
-                query = query.weighted(_rarity(count, total) for count in counts)
+                query = query.weighted(rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
                 return IndexRows([], query, counts)
             phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
@@ -427,13 +426,6 @@ def _count_documents(
         counted.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
     total, *counts = reader.execute(f"SELECT {', '.join(counted)}", [*filter_values] * len(counted)).fetchone()
     return total, counts
-
-
-def _rarity(count: int, total: int) -> float:
-    """Return the weight of a word that `count` documents have: 1 if it is rare, 0.25 if all have it, 0 if none."""
-    if not count:
-        return 0.0
-    return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))
 
 
 def _phrases(query: Query) -> Iterator[str]:
