@@ -27,6 +27,8 @@ from wharfinger.client.connect import Target
 from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.host.approval import Approvals, Approve
+from wharfinger.host.catalogue import Catalogue
+from wharfinger.host.context import DEFAULT_BUDGET, ContextBlocks, CountTokens, Select, build_context
 from wharfinger.host.function_calling import FunctionCalling
 from wharfinger.host.host_record import HostRecord
 from wharfinger.host.questions import Questions, Review
@@ -98,6 +100,8 @@ class Host(FunctionCalling):
         answer_timeout: float = ANSWER_SECONDS,
         audit: AuditLog | None = None,
         on_event: Callable[[UpstreamChange], object] | None = None,
+        index: bool = False,
+        search_tools: Mapping[str, str | None] | None = None,
         **options: Unpack[HostClientOptions],
     ) -> None:
         """Starts nothing yet.
@@ -110,6 +114,10 @@ class Host(FunctionCalling):
         the folders in which the user works, as with `Client`; the questions also have the name of the `server`.
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
         A person has `answer_timeout` seconds for each answer.
+
+        The catalogue is searched with the servers' own tools `search`, but not if there is `approve`, which would be
+        asked each time. `search_tools` names the tool of a server, or is None for one that must not get the words. With
+        `index`, the texts of the other servers are read once, and indexed.
 
         `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
         changed. Other options are those of `Client`, for every server.
@@ -154,6 +162,11 @@ class Host(FunctionCalling):
 
         self.upstreams = Upstreams(configs, options=client_options)
         """The servers, their common lists, and where to find what."""
+        # Whoever approves calls would be asked in each search, so that only tools that are named on purpose are used.
+        own_search = dict.fromkeys(self.upstreams, None) if approve is not None else {}
+        self.catalogue = Catalogue(self.upstreams, index=index, search_tools={**own_search, **(search_tools or {})})
+        """All resources and templates of the servers, live."""
+        self.upstreams.on_change(self._list_changed)
         if on_event is not None:
             self.upstreams.on_change(on_event)
 
@@ -205,6 +218,7 @@ class Host(FunctionCalling):
 
     async def close(self) -> None:
         """Stop every server. No process is left when this returns."""
+        await self.catalogue.close()
         await self.upstreams.close()
         await self._record.close()
 
@@ -266,6 +280,29 @@ class Host(FunctionCalling):
             names = " and ".join(repr(one.name) for one in found)
             raise InvalidArgument(f"{uri} is published by {names}: say which one, server={found[0].name!r}.")
         return found[0]
+
+    async def context(
+        self,
+        question: str,
+        *,
+        budget: int = DEFAULT_BUDGET,
+        select: Sequence[str] | Select | None = None,
+        count_tokens: CountTokens | None = None,
+    ) -> ContextBlocks:
+        """Return the context for a question: blocks of resources with provenance, with at most `budget` tokens.
+
+        `select` is a list of URIs or mentions (`@tides.csv`), a function such as `rules()`, or `select_with(model)`.
+        Without it, the mentions in the question choose, or else the rules. `count_tokens` counts the tokens of a text;
+        by default, they are estimated.
+
+        Raises:
+            InvalidArgument: the budget is out of bounds, or a mention fits no resource, or several.
+        """
+        return await build_context(self.catalogue, question, budget=budget, select=select, count_tokens=count_tokens)
+
+    def _list_changed(self, change: UpstreamChange) -> None:
+        if change.kind == "resources" or (change.kind == "status" and self.upstreams[change.server].status == "ready"):
+            self.catalogue.list_changed(change.server)
 
     async def prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None

@@ -1,0 +1,531 @@
+"""The catalogue of a host: the resources and templates of all its servers, live.
+
+The list of each server is read when it is first needed, and again after the server reports a change: at once while
+somebody follows `changes()`, otherwise when the catalogue is next used. A server that does not report changes is asked
+again after a minute. A server that is slow or down costs only itself: its last list stays, and `notes` says so.
+
+`catalogue_lists` keeps and filters the list of one server, `catalogue_search` searches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar, Unpack
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.client import Client
+from wharfinger.content.search_query import MAX_QUERY_CHARACTERS, query_of
+from wharfinger.content.text import printable
+from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.host.catalogue_lists import (
+    CatalogueEntry,
+    CatalogueFilter,
+    CatalogueFilters,
+    ServerList,
+    TreeNode,
+    TreePage,
+    read_server_list,
+)
+from wharfinger.host.catalogue_search import (
+    CatalogueHit,
+    CatalogueHits,
+    ListedDocuments,
+    ListIndex,
+    RelatedEntry,
+    call_search_tool,
+    find_related,
+    merged,
+    search_documents_of,
+    search_names,
+    search_tool,
+)
+from wharfinger.transports.background import BackgroundTasks
+
+__all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"]
+
+log = logging.getLogger("wharfinger.host")
+
+PATIENCE_SECONDS = 5.0
+"""How long a call waits for the lists of servers. Slower lists are read on, and the call uses what there is."""
+SEARCH_SECONDS = 5.0
+"""How long a search waits for one server."""
+LIST_AGE_SECONDS = 60.0
+"""Age at which a list is read again if its server does not report changes."""
+MIN_PAUSE_SECONDS = 0.1
+PAUSE_FACTOR = 5
+"""While changes are followed, the pause after a list was read is this many times as long as reading it took."""
+MAX_CHANGED_URIS = 1_000
+"""URIs that one change names; if more have changed, it names none."""
+MAX_HITS = 1_000
+
+T = TypeVar("T")
+
+
+class CatalogueServer(Protocol):
+    """A server of the host, as `upstreams.Upstream` is one."""
+
+    @property
+    def status(self) -> str:
+        """`disabled`, `starting`, `ready`, `idle` or `down`."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Why it is down."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """The client; raises a WharfingerError if the server is down."""
+        ...
+
+    async def connected(self) -> Client:
+        """Return the client when the server is ready; raises a WharfingerError if the server is down."""
+        ...
+
+    async def tools(self) -> list[t.Tool]:
+        """Return its tools."""
+        ...
+
+
+class CatalogueEntries(list[CatalogueEntry]):
+    """Entries of a catalogue, in the order of the servers and of the URIs."""
+
+    notes: Sequence[str] = ()
+    """Sentences about what is missing, such as the list of a server that is down."""
+    more: bool = False
+    """Whether there are more entries than the limit."""
+
+
+class CatalogueChange(msgspec.Struct, frozen=True):
+    """The list of a server has changed. If more than `MAX_CHANGED_URIS` have, `many` is true and no URI is named."""
+
+    server: str
+    added: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    """Entries with another title, size, date, version or the like."""
+    many: bool = False
+
+    def after(self, earlier: CatalogueChange) -> CatalogueChange:
+        """Return one change for this one and an earlier one."""
+        added = (earlier.added | self.added) - self.removed
+        removed = (earlier.removed | self.removed) - self.added
+        changed = (earlier.changed | self.changed | (earlier.removed & self.added)) - added - removed
+        many = earlier.many or self.many or len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
+        return (
+            CatalogueChange(self.server, many=True) if many else CatalogueChange(self.server, added, removed, changed)
+        )
+
+
+class _Follower:
+    """One iteration over `changes()`: at most one pending change for each server."""
+
+    def __init__(self) -> None:
+        self.pending: dict[str, CatalogueChange] = {}
+        self.ready = asyncio.Event()
+
+    def put(self, change: CatalogueChange) -> None:
+        earlier = self.pending.get(change.server)
+        self.pending[change.server] = change if earlier is None else change.after(earlier)
+        self.ready.set()
+
+
+class _Server:
+    """What the catalogue knows about one server."""
+
+    def __init__(self) -> None:
+        self.list: ServerList | None = None
+        self.read_at = float("-inf")
+        self.took = 0.0
+        self.stale = True
+        self.error = ""
+        """Why the list could not be read the last time."""
+        self.changes = 0
+        self.reading: asyncio.Task[None] | None = None
+        self.wanted = asyncio.Event()
+        """Set when somebody waits for the list, which ends the pause after a read."""
+
+
+class Catalogue:
+    """All resources and templates of a host's servers. `Host.catalogue` is one.
+
+    Every method uses the lists as they are now: it reads those that have changed, and waits for slow servers a few
+    seconds at most. Use it in one event loop.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, CatalogueServer],
+        *,
+        index: bool = False,
+        search_tools: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """`servers` may change; the order is the order of the entries.
+
+        With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
+        are complete and quick. `search_tools` names the tool with which a server is searched, or None for a server that
+        must not get the words of searches.
+        """
+        self._servers = servers
+        self._known: dict[str, _Server] = {}
+        self._followers: set[_Follower] = set()
+        self._background = BackgroundTasks()
+        self._search_tools = dict(search_tools or {})
+        self._wants_index = index
+        self._index: ListIndex | None = None
+        self._closed = False
+
+    # What there is
+
+    async def entries(
+        self, *, limit: int | None = None, after: CatalogueEntry | None = None, **filters: Unpack[CatalogueFilters]
+    ) -> CatalogueEntries:
+        """Return the entries that pass the filters (see `CatalogueFilter`), in the order of the servers and the URIs.
+
+        For the next `limit` entries, pass the last one as `after`; it may have been removed meanwhile.
+
+        Raises:
+            InvalidArgument: a filter cannot be used, or there is no such server.
+        """
+        wanted = CatalogueFilter(**filters)
+        lists = await self._lists(wanted.server)
+        found = await _in_thread(lists, lambda: _filtered(lists, wanted, after, limit))
+        found.notes = self.notes(wanted.server)
+        return found
+
+    async def tree(self, server: str = "", under: str = "", *, after: str = "", limit: int = 200) -> TreePage:
+        """Return the nodes of one folder: of a server, below the URI prefix `under`; without a server, the servers.
+
+        A folder opens in the same time however many entries it has: pass `TreePage.after` to get the next nodes.
+
+        Raises:
+            InvalidArgument: there is no such server, or the limit is not positive.
+        """
+        _check_limit(limit)
+        lists = await self._lists(server)
+        if server:
+            return lists[0].children(under, after, limit) if lists else TreePage([], "")
+        nodes = [TreeNode(found.server, "", found.server, (), len(found.keys)) for found in lists]
+        return TreePage(nodes, "")
+
+    async def find(self, uri: str, *, server: str = "") -> list[CatalogueEntry]:
+        """Return the entries with exactly this URI, or this template: one for each server that lists it."""
+        lists = await self._lists(server)
+        return [entry for found in lists for entry in found.at(uri)]
+
+    async def servers_of(self, uri: str, *, server: str = "") -> list[str]:
+        """Return the names of the servers that have a URI: those that list it, or else those with a template for it.
+
+        A window of a listed resource counts as listed.
+        """
+        lists = await self._lists(server)
+        base = uri.partition("?")[0]
+        listed = [found.server for found in lists if uri in found.resources or base in found.resources]
+        return listed or [found.server for found in lists if found.has_template_for(uri)]
+
+    async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:
+        """Read a resource of a server.
+
+        Raises:
+            ResourceNotFound: there is no such resource, or it may not be read.
+            InvalidArgument: there is no such server.
+        """
+        self._names(server)
+        return (await self._servers[server].client.read_resource(uri, bypass_cache=bypass_cache)).result
+
+    @property
+    def servers(self) -> list[str]:
+        """The names of the servers."""
+        return list(self._servers)
+
+    def notes(self, server: str = "") -> list[str]:
+        """Return sentences about what is missing in the lists that were read."""
+        notes: list[str] = []
+        for name in self._names(server):
+            known = self._known.get(name)
+            if known is None:
+                continue
+            if known.error:
+                notes.append(f"{name}: {known.error}" + (" Its last list is used." if known.list is not None else ""))
+            elif known.list is None:
+                notes.append(f"{name}: its list is still being read.")
+            if known.list is not None:
+                notes += [f"{name}: {note}" for note in known.list.notes]
+        return notes
+
+    # Search
+
+    async def search(
+        self, words: str, *, contents: bool = True, limit: int = 20, **filters: Unpack[CatalogueFilters]
+    ) -> CatalogueHits:
+        """Return the resources that fit some words or a question, best first: by their names and their contents.
+
+        Contents are searched with each server's own tool `search`, which then gets the words, or else by reading the
+        resources whose names fit best; with `index=True`, all of them. A hit's URI may be that of a window. Without
+        `contents`, nothing is sent.
+
+        Raises:
+            InvalidArgument: a filter cannot be used, the limit is out of bounds, or the words are too long.
+        """
+        if not 1 <= limit <= MAX_HITS:
+            raise InvalidArgument(f"limit is {limit}: give a number from 1 to {MAX_HITS:,}.")
+        if len(words) > MAX_QUERY_CHARACTERS:
+            raise InvalidArgument(f"Search for at most {MAX_QUERY_CHARACTERS:,} characters, not {len(words):,}.")
+        wanted = CatalogueFilter(**filters)
+        test, query = wanted.test(), query_of(words)
+        lists = await self._lists(wanted.server)
+        notes = self.notes(wanted.server)
+        if not query.words:
+            return CatalogueHits()
+        names = await _in_thread(lists, lambda: search_names(lists, query, limit, test))
+        texts: list[list[CatalogueHit]] = []
+        if contents:
+            answers = await asyncio.gather(*(self._search_contents(found, words, limit) for found in lists))
+            for found, (hits, note) in zip(lists, answers, strict=True):
+                texts.append([hit for hit in hits if _passes(hit, found, test, wanted)])
+                notes += [f"{found.server}: {note}"] if note else []
+        result = CatalogueHits(merged([*texts, *names], limit))
+        result.notes = notes
+        return result
+
+    async def related(
+        self, question: str, *, limit: int = 20, **filters: Unpack[CatalogueFilters]
+    ) -> list[RelatedEntry]:
+        """Return the entries whose titles, URIs or descriptions share most with a question. Nothing is sent.
+
+        It also finds entries that share a single word with it, which `search` leaves out if others share more.
+        """
+        wanted = CatalogueFilter(**filters)
+        test, query = wanted.test(), query_of(question[:MAX_QUERY_CHARACTERS])
+        lists = await self._lists(wanted.server)
+        found, _ = await _in_thread(lists, lambda: find_related(lists, query, limit, test))
+        return found
+
+    async def _search_contents(self, found: ServerList, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
+        """Search the contents of one server. Returns the hits, and a sentence about what was not searched."""
+        name, failed = found.server, ""
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                server = self._servers[name]
+                if (tool := await self._search_tool(name, server)) is not None:
+                    try:
+                        return await call_search_tool(name, server.client, tool, query_of(words), words)
+                    except WharfingerError as error:
+                        failed = f"its tool {tool!r} failed: {printable(str(error), 300)}"
+                if self._index is not None and (answer := await self._index.search(name, words, limit)) is not None:
+                    hits, note = answer
+                else:
+                    hits, note = await search_documents_of(self._documents(name, found), words, limit)
+                return hits, " ".join(filter(None, (failed, note)))
+        except TimeoutError:
+            return [], f"its contents could not be searched within {SEARCH_SECONDS:g} s."
+        except WharfingerError as error:
+            return [], f"its contents were not searched: {printable(str(error), 300)}"
+
+    async def _search_tool(self, name: str, server: CatalogueServer) -> str | None:
+        chosen = self._search_tools.get(name, "")
+        if chosen is None:
+            return None
+        tool = search_tool(await server.tools(), chosen or None)
+        if chosen and tool is None:
+            raise InvalidArgument(f"{name} has no tool {chosen!r}: change search_tools.")
+        return None if tool is None else tool.name
+
+    def _documents(self, name: str, found: ServerList) -> ListedDocuments:
+        async def read(uri: str) -> t.ReadResourceResult:
+            return (await self._servers[name].client.read_resource(uri)).result
+
+        return ListedDocuments(found, read, self._known[name].changes)
+
+    async def _begin_index(self) -> None:
+        """Start the index of the servers that have no search of their own."""
+        own = [name for name, server in self._servers.items() if await self._has_own_search(name, server)]
+
+        def sources() -> Mapping[str, Any]:
+            known = ((name, self._known.get(name)) for name in self._servers if name not in own)
+            return {name: self._documents(name, one.list) for name, one in known if one is not None and one.list}
+
+        if self._index is None and not self._closed:
+            self._index = ListIndex(sources, asyncio.get_running_loop())
+
+    async def _has_own_search(self, name: str, server: CatalogueServer) -> bool:
+        with suppress(WharfingerError, TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await self._search_tool(name, server) is not None
+        return False
+
+    # Changes
+
+    async def changes(self) -> AsyncIterator[CatalogueChange]:
+        """Yield a change after each change of a server's list, from now on. Several may come as one."""
+        follower = _Follower()
+        self._followers.add(follower)
+        try:
+            await self._lists("")  # the state to compare with
+            follower.pending.clear()
+            while True:
+                follower.ready.clear()
+                while follower.pending:
+                    server = next(iter(follower.pending))
+                    yield follower.pending.pop(server)
+                await follower.ready.wait()
+        finally:
+            self._followers.discard(follower)
+
+    def list_changed(self, server: str) -> None:
+        """Note that a server's list has changed, or that it was started again. `Host` calls this."""
+        known = self._known.get(server)
+        if known is None:
+            return
+        known.stale = True
+        known.changes += 1
+        if self._followers:
+            self._read(server, known)
+
+    async def close(self) -> None:
+        """Stop reading lists, and delete the index."""
+        self._closed = True
+        await self._background.cancel()
+        if self._index is not None:
+            await self._index.close()
+
+    # The lists
+
+    def _names(self, server: str) -> list[str]:
+        if server and server not in self._servers:
+            names = ", ".join(list(self._servers)[:20]) or "none"
+            raise InvalidArgument(f"There is no server {printable(server)!r}: there are {names}.")
+        return [server] if server else list(self._servers)
+
+    async def _lists(self, server: str) -> list[ServerList]:
+        """Return the lists, after those that are out of date were read again."""
+        names = self._names(server)
+        reading = [task for name in names if (task := self._refresh(name)) is not None]
+        if reading:
+            await asyncio.wait(reading, timeout=PATIENCE_SECONDS)
+        if self._wants_index and self._index is None:
+            await self._begin_index()
+        return [known.list for name in names if (known := self._known.get(name)) is not None and known.list is not None]
+
+    def _refresh(self, name: str) -> asyncio.Task[None] | None:
+        """Begin to read a list if it may be out of date. Returns the task that reads it now, or None."""
+        server, known = self._servers[name], self._known.setdefault(name, _Server())
+        if server.status == "disabled":
+            return None
+        if server.status == "down":
+            known.error = f"it cannot be reached: {printable(server.error, 300)}"
+            known.stale = True
+            return None
+        if known.reading is not None:
+            known.wanted.set()
+            return known.reading
+        if known.stale or (not self._reports(server) and _now() - known.read_at > LIST_AGE_SECONDS):
+            return self._read(name, known)
+        return None
+
+    def _reports(self, server: CatalogueServer) -> bool:
+        """Return whether a server reports changes of its list."""
+        if server.status == "idle":
+            return True
+        try:
+            resources = server.client.capabilities.resources
+        except WharfingerError:
+            return True
+        return resources is UNSET or resources.list_changed is True
+
+    def _read(self, name: str, known: _Server) -> asyncio.Task[None]:
+        if known.reading is None:
+            known.reading = self._background.start(self._read_list(name, known))
+        return known.reading
+
+    async def _read_list(self, name: str, known: _Server) -> None:
+        """Read a list until no change was reported meanwhile."""
+        try:
+            while known.stale or known.list is None or known.read_at + LIST_AGE_SECONDS < _now():
+                known.stale, began = False, _now()
+                try:
+                    found = await read_server_list(name, await self._servers[name].connected())
+                except (WharfingerError, KeyError) as error:
+                    known.error, known.stale = f"its list cannot be read: {printable(str(error), 300)}", True
+                    return
+                known.took = _now() - began
+                self._replace(name, known, found)
+                if not known.stale or not self._followers:
+                    return
+                known.wanted.clear()
+                with suppress(TimeoutError):
+                    pause = max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * known.took)
+                    await asyncio.wait_for(known.wanted.wait(), pause)
+        finally:
+            known.reading = None
+
+    def _replace(self, name: str, known: _Server, found: ServerList) -> None:
+        old, known.list, known.read_at, known.error = known.list, found, _now(), ""
+        if self._index is not None:
+            self._index.notify()
+        if not self._followers:
+            return
+        added, removed, changed = found.difference(old)
+        if not (added or removed or changed):
+            return
+        many = len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
+        change = (
+            CatalogueChange(name, many=True)
+            if many
+            else CatalogueChange(name, frozenset(added), frozenset(removed), frozenset(changed))
+        )
+        for follower in self._followers:
+            follower.put(change)
+
+
+def _filtered(
+    lists: Iterable[ServerList], wanted: CatalogueFilter, after: CatalogueEntry | None, limit: int | None
+) -> CatalogueEntries:
+    if limit is not None:
+        _check_limit(limit)
+    test, entries, skipping = wanted.test(), CatalogueEntries(), after is not None
+    for found in lists:
+        if skipping and after is not None and found.server != after.server:
+            continue
+        begin = after.uri if skipping and after is not None else ""
+        skipping = False
+        for entry in found.entries(begin):
+            if test(entry):
+                if len(entries) == limit:
+                    entries.more = True
+                    return entries
+                entries.append(entry)
+    return entries
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise InvalidArgument(f"limit is {limit}: give a positive number.")
+
+
+def _passes(
+    hit: CatalogueHit, found: ServerList, test: Callable[[CatalogueEntry], bool], wanted: CatalogueFilter
+) -> bool:
+    """Return whether a hit passes the filters. One that is not listed passes only if there are none."""
+    entries = found.at(hit.base) or found.at(hit.uri)
+    if not entries:
+        return wanted == CatalogueFilter(server=wanted.server)
+    return any(map(test, entries))
+
+
+async def _in_thread(lists: Sequence[ServerList], work: Callable[[], T]) -> T:
+    """Do some work, in a thread if it is long, so that the event loop is not blocked."""
+    if sum(len(found.keys) for found in lists) < 2_000:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

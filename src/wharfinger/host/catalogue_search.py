@@ -1,0 +1,374 @@
+"""Searches a catalogue: the names of all entries, and the contents through each server's own search or ours.
+
+- names: the query's words in titles and URIs, ranked as in every search (`server.search_ranking`).
+- the server's own search: its tool `search`, if the tool only reads and takes a `query`. Results in the form of
+  ChatGPT's connectors are understood, and resource links.
+- our own: the documents whose names fit best are read first, within bounds, or with `index=True` all documents once,
+  into an index in a temporary folder.
+
+Each of these lists is in its own order, the best first. They are merged without changing that order: the list whose
+first hit has the highest score goes on. The score of a server's own hit is that of its name and of the text it shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.client import Client
+from wharfinger.content.folding import fold
+from wharfinger.content.match_lines import match_text
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.search_query import Query, query_of
+from wharfinger.content.text import printable
+from wharfinger.errors import ResourceNotFound, WharfingerError
+from wharfinger.host.catalogue_lists import CatalogueEntry, ServerList
+from wharfinger.server.document_search import SearchBounds, SourceReader, search_documents
+from wharfinger.server.search_ranking import FoundDocument, FoundHit, Ranking, is_prose, name_text, rarity
+from wharfinger.source import Document, DocumentPage, Hit, Hits, Source, SourceUnavailable, version_of
+from wharfinger.sources.search.index_search import find
+from wharfinger.sources.search.index_store import Filters, IndexStore
+from wharfinger.sources.search.indexing import Indexing
+
+__all__ = [
+    "CatalogueHit",
+    "CatalogueHits",
+    "ListIndex",
+    "ListedDocuments",
+    "RelatedEntry",
+    "call_search_tool",
+    "find_related",
+    "merged",
+    "search_documents_of",
+    "search_names",
+    "search_tool",
+]
+
+MAX_TOOL_RESULTS = 50
+"""Results of a server's search that are used."""
+MAX_SNIPPET_CHARACTERS = 4_000
+MAX_TITLE_CHARACTERS = 500
+MAX_DESCRIPTION_CHARACTERS = 2_000
+RANKED_FACTOR = 10
+"""This many times more entries than wanted are ranked by all rules."""
+BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
+"""What a search without an index reads from one server. Each text is a request, so there are fewer than in a server."""
+MAX_INDEX_BYTES = 512 << 20
+STOP_SECONDS = 5.0
+_LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
+_WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
+
+
+class CatalogueHit(Hit, frozen=True, kw_only=True):
+    """One result of a search of the catalogue."""
+
+    server: str
+    score: float = 0.0
+    """How well it fits; comparable within one result."""
+
+    @property
+    def base(self) -> str:
+        """The URI without the window that the search found."""
+        found = _WINDOW.search(self.uri)
+        return self.uri if found is None else self.uri[: found.start()]
+
+
+class CatalogueHits(list[CatalogueHit]):
+    """The results of a search, the best first."""
+
+    notes: Sequence[str] = ()
+    """Sentences about what was not searched, and about words that were not found."""
+
+
+class RelatedEntry(NamedTuple):
+    """An entry that shares words with a question."""
+
+    share: float
+    """The share of the question's words that its title, URI and description have, by their weight, from 0 to 1."""
+    entry: CatalogueEntry
+
+
+def find_related(
+    lists: Sequence[ServerList], query: Query, limit: int, test: Callable[[CatalogueEntry], bool]
+) -> tuple[list[RelatedEntry], Query]:
+    """Return the entries whose title, URI or description shares most with a query, and the query with its weights.
+
+    A word that few entries have counts more. Blocks.
+    """
+    counts, total = [0] * len(query.words), 0
+    found: list[tuple[CatalogueEntry, tuple[float, ...]]] = []
+    for one in lists:
+        total += len(one.keys)
+        for entry in one.entries():
+            text = name_text(entry.title, entry.uri)
+            if entry.resource.description:
+                text = f"{text}\n{entry.resource.description[:MAX_DESCRIPTION_CHARACTERS]}"
+            folded = fold(text)
+            has = [any(probe in folded for probe in word.probes) for word in query.words]
+            if any(has):
+                counts = [count + one for count, one in zip(counts, has, strict=True)]
+                if test(entry):
+                    found.append((entry, query.match_name(text, folded)))
+    weighted = query.weighted(rarity(count, total) for count in counts)
+    whole = sum(word.weight or base.weight for word, base in zip(weighted.words, query.words, strict=True)) or 1.0
+    shares = (
+        RelatedEntry(sum(word.weight * fit for word, fit in zip(weighted.words, fits, strict=True)) / whole, entry)
+        for entry, fits in found
+    )
+    return heapq.nlargest(limit, shares, key=lambda one: one.share), weighted
+
+
+def search_names(
+    lists: Sequence[ServerList], query: Query, limit: int, test: Callable[[CatalogueEntry], bool]
+) -> list[list[CatalogueHit]]:
+    """Return the entries of each server whose title or URI has words of the query, best first. Blocks."""
+    related, weighted = find_related(lists, query, RANKED_FACTOR * limit, test)
+    rankings = {one.server: Ranking(weighted, limit) for one in lists}
+    source = Source()
+    for _, entry in related:
+        name = name_text(entry.title, entry.uri)
+        matches = query.match_name(name, fold(name))
+        rankings[entry.server].add(FoundDocument(source, entry.uri, entry.title, entry.mime_type, matches, None))
+    return [_of_server(server, ranking.hits(SourceReader(), 0.0)) for server, ranking in rankings.items()]
+
+
+def _of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
+    return [
+        CatalogueHit(
+            server=server,
+            uri=hit.uri,
+            title=hit.title,
+            snippet=hit.snippet,
+            resource=hit.resource,
+            score=hit.score if isinstance(hit, FoundHit) else 0.0,
+        )
+        for hit in hits
+    ]
+
+
+def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[CatalogueHit]:
+    """Merge hits that are ordered best first. Of several hits for a resource, the first is kept.
+
+    If one of them has no text and another one has, the text is kept too.
+    """
+    waiting = [list(reversed(hits)) for hits in lists if hits]
+    texts = {(hit.server, hit.base): hit for hits in waiting for hit in hits if hit.snippet}
+    found: dict[tuple[str, str], CatalogueHit] = {}
+    while waiting and len(found) < limit:
+        best = max(waiting, key=lambda hits: hits[-1].score)
+        hit = best.pop()
+        if not best:
+            waiting.remove(best)
+        key = (hit.server, hit.uri if hit.snippet else hit.base)
+        if not hit.snippet and (same := texts.get(key)) is not None:
+            key, hit = (hit.server, same.uri), msgspec.structs.replace(same, score=max(hit.score, same.score))
+        found.setdefault(key, hit)
+    return list(found.values())
+
+
+# A server's own search
+
+
+def search_tool(tools: Iterable[t.Tool], name: str | None) -> t.Tool | None:
+    """Return the tool with which a server is searched; None if there is none.
+
+    Without a `name`, it is the tool `search`, if it is marked as one that only reads, and `query` is all it needs. A
+    server's word that a tool only reads is no guarantee; it keeps tools out that say that they change something.
+    """
+    for tool in tools:
+        if name is not None:
+            if tool.name == name:
+                return tool
+            continue
+        schema: dict[str, Any] = tool.input_schema
+        properties: Any = schema.get("properties")
+        if (
+            tool.name == "search"
+            and tool.annotations is not UNSET
+            and tool.annotations.read_only_hint is True
+            and isinstance(properties, dict)
+            and "query" in properties
+            and set(cast("Iterable[str]", schema.get("required") or ())) <= {"query"}
+        ):
+            return tool
+    return None
+
+
+async def call_search_tool(
+    server: str, client: Client, tool: str, query: Query, words: str
+) -> tuple[list[CatalogueHit], str]:
+    """Search a server with its own tool. Returns its hits in its order, and its note, or an empty string.
+
+    Raises:
+        WharfingerError: the tool failed.
+    """
+    result = await client.call_tool(tool, {"query": words})
+    hits: list[CatalogueHit] = []
+    for uri, title, text in _results(result.result):
+        name = name_text(title, uri)
+        matches = query.match_name(name, fold(name))
+        ranking = Ranking(query, 1)
+        match = match_text([_LINES.sub("", text)], query, matches, prose=is_prose(title)) if text else None
+        ranking.add(FoundDocument(Source(), uri, title, "", matches, match))
+        score = max((one.score for one in ranking.hits(SourceReader(), 0.0) if isinstance(one, FoundHit)), default=0.0)
+        if hits:  # the server knows more than the text that it shows, so its order is kept
+            score = min(score, hits[-1].score)
+        hits.append(CatalogueHit(server=server, uri=uri, title=title, snippet=text, score=score))
+    data: Any = result.data
+    note = data.get("note", "") if isinstance(data, dict) else ""
+    return hits, printable(note, 300) if isinstance(note, str) else ""
+
+
+def _results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the URI, title and text of each result, the first `MAX_TOOL_RESULTS`."""
+    found = list(_listed_results(result))
+    for uri, title, text in (found or list(_linked_results(result)))[:MAX_TOOL_RESULTS]:
+        if "://" in uri or ":" in uri:
+            yield uri, title[:MAX_TITLE_CHARACTERS] or uri, text[:MAX_SNIPPET_CHARACTERS]
+
+
+def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
+    data: Any = result.structured_content
+    if not isinstance(data, dict):
+        text = next((block.text for block in result.content if isinstance(block, t.TextContent)), "")
+        try:
+            data = msgspec.json.decode(text)
+        except msgspec.MsgspecError:
+            return
+    listed: Any = cast("dict[str, Any]", data).get("results") if isinstance(data, dict) else None
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict):
+            one = {key: value for key, value in cast("dict[str, Any]", each).items() if isinstance(value, str)}
+            if uri := one.get("uri") or one.get("id") or one.get("url") or "":
+                yield uri, one.get("title", ""), one.get("text", "")
+
+
+def _linked_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
+    for block in result.content:
+        if isinstance(block, t.ResourceLink):
+            yield block.uri, block.title or block.name, block.description or ""
+
+
+# Our own search
+
+
+class ListedDocuments(Source):
+    """The listed resources of one server as a source, whose texts are read with a client."""
+
+    def __init__(self, found: ServerList, read: Callable[[str], Awaitable[t.ReadResourceResult]], changes: int) -> None:
+        """`changes` is the number of changes of the list; documents without a version are read again after one."""
+        self.name = self.uri = found.server
+        self.list = found
+        self.changes = changes
+        self._read = read
+
+    def matches(self, uri: str) -> bool:
+        return False
+
+    def documents(self, after: str | None, limit: int) -> DocumentPage:
+        found: list[Document] = []
+        last = after or ""
+        for entry in self.list.entries(last):
+            if len(found) == limit:
+                return found, last
+            last = entry.uri
+            if isinstance(resource := entry.resource, t.Resource) and resource.mime_type != DIRECTORY:
+                found.append(
+                    Document(
+                        uri=resource.uri,
+                        title=entry.title,
+                        version=_document_version(resource) or f"change {self.changes}",
+                        mime_type=entry.mime_type,
+                    )
+                )
+        return found, None
+
+    def stat(self, uri: str) -> t.Resource:
+        found = self.list.resources.get(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        return found
+
+    async def text(self, uri: str) -> Sequence[str]:
+        try:
+            result = await self._read(uri)
+        except ConnectionError as error:
+            raise SourceUnavailable(str(error)) from error
+        except WharfingerError:  # one resource that cannot be read does not end the search
+            return ()
+        return [content.text for content in result.contents if content.text is not UNSET]
+
+
+def _document_version(resource: t.Resource) -> str:
+    if version := version_of(resource):
+        return version
+    annotations = resource.annotations
+    modified = UNSET if annotations is UNSET else annotations.last_modified
+    return f"{modified} {resource.size}" if modified else ""
+
+
+async def search_documents_of(source: ListedDocuments, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
+    """Search a server by reading its resources, within `BOUNDS`."""
+    reader = SourceReader(asyncio.get_running_loop(), BOUNDS.seconds)
+    try:
+        hits = await asyncio.to_thread(search_documents, source, words, limit, reader, BOUNDS)
+    finally:
+        reader.stopped.set()
+    return _of_server(source.name, hits), " ".join(filter(None, (hits.remark, hits.truncated)))
+
+
+class ListIndex:
+    """An index of the texts of servers that have no search of their own, in a temporary folder."""
+
+    def __init__(self, sources: Callable[[], Mapping[str, Source]], loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread that reads and indexes."""
+        self._sources = sources
+        self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
+        self._store: IndexStore | None = None
+        self._reader = SourceReader(loop)
+        self._indexing = Indexing(self._open, sources, SourceReader(loop), MAX_INDEX_BYTES)
+        self._indexing.start()
+
+    def _open(self, damaged: bool) -> IndexStore:
+        path = Path(self._folder.name) / "search.sqlite"
+        if damaged:
+            path.unlink(missing_ok=True)
+        self._store = IndexStore(path)
+        return self._store
+
+    def notify(self, uri: str | None = None) -> None:
+        """Index a changed URI soon or, if it is None, all that changed."""
+        self._indexing.notify(uri)
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """The servers that were not read completely yet."""
+        return frozenset(self._indexing.progress.pending)
+
+    async def search(self, server: str, words: str, limit: int) -> tuple[list[CatalogueHit], str] | None:
+        """Search one server; None if the index does not cover it yet."""
+        sources = self._sources()
+        store = self._store
+        if store is None or server in self.pending or server not in sources:
+            return None
+        hits: Hits = await asyncio.to_thread(
+            find, store, sources, self._reader, query_of(words), Filters((server,)), limit
+        )
+        return _of_server(server, hits), " ".join(filter(None, (hits.remark, hits.truncated)))
+
+    async def close(self) -> None:
+        """Stop the thread, and delete the index."""
+        self._reader.stopped.set()
+        if await asyncio.to_thread(self._indexing.stop, STOP_SECONDS):
+            with suppress(OSError):
+                self._folder.cleanup()

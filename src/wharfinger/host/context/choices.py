@@ -1,0 +1,45 @@
+"""What a selection gets and returns. A selection is any function that returns choices for a question."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from wharfinger.host.catalogue import Catalogue
+
+__all__ = ["Choice", "Choices", "ContextRequest", "Select"]
+
+
+class Choice(NamedTuple):
+    """A resource that was chosen for a context."""
+
+    uri: str
+    server: str = ""
+    """The server; needed only if several servers have the URI."""
+    reason: str = ""
+    weight: float = 1.0
+    """Its share of the budget beside the other choices, if not all fit."""
+    windows: tuple[str, ...] = ()
+    """URIs of windows of it that a search found. They are read if the resource is large."""
+    places: tuple[int, ...] = ()
+    """The lines that a search found."""
+
+
+class Choices(list[Choice | str]):
+    """Choices with remarks about how they were made. A selection may also return a plain list."""
+
+    notes: Sequence[str] = ()
+
+
+class ContextRequest(NamedTuple):
+    """What a selection decides with."""
+
+    question: str
+    catalogue: Catalogue
+    budget: int
+    """Tokens of the whole context."""
+
+
+Selected = Iterable[Choice | str]
+Select = Callable[[ContextRequest], Selected | Awaitable[Selected]]
+"""Returns the choices, the most useful first: `Choice`s or URIs."""

@@ -1,0 +1,406 @@
+"""Builds a context: resolves what was chosen, reads it, leaves out duplicates, and divides the budget.
+
+The budget is divided by the weights of the choices. What fits needs no more than its size, and the rest is divided
+among the others again, so that a few short resources leave their share to a long one. Of a resource that gets less than
+its size, the windows that fit the question best are taken (`text_windows`). A resource whose share is too small for a
+useful window is left out, the one with the lowest weight first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.search_query import MAX_QUERY_CHARACTERS, Query, query_of
+from wharfinger.content.text import many, printable, size_text
+from wharfinger.errors import InvalidArgument, ResourceNotFound, WharfingerError
+from wharfinger.host.catalogue import Catalogue
+from wharfinger.host.catalogue_lists import CatalogueEntry
+from wharfinger.host.context.choices import Choice, ContextRequest, Select
+from wharfinger.host.context.context_blocks import Block, ContextBlocks, LeftOut, block_text, lines_text
+from wharfinger.host.context.mentions import UnknownMention, choice_of, find_mentions
+from wharfinger.host.context.selection_rules import rules
+from wharfinger.host.context.text_windows import Segment, cut_windows
+from wharfinger.host.context.token_counts import CountTokens, estimate_tokens, file_tokens
+from wharfinger.source import VERSION
+from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW
+
+__all__ = ["DEFAULT_BUDGET", "build_context"]
+
+DEFAULT_BUDGET = 8_000
+MAX_BUDGET = 10_000_000
+MAX_CHOICES = 200
+"""Resources that are read for one context. Further choices are left out."""
+CONCURRENT_READS = 16
+READ_SECONDS = 15.0
+"""How long one resource may take."""
+MAX_TEXT_CHARACTERS = 512 << 10
+"""Characters of one resource that are read; a longer one is read in the windows that a search found."""
+MAX_FILE_BYTES = 3_750_000
+"""Bytes of an image or document: 5 MB in base64, which all APIs take."""
+MAX_WINDOWS = 3
+"""Windows of one large resource that are read."""
+MIN_TOKENS = 80
+"""Fewest tokens of a window; a resource that gets less is left out, unless it is shorter."""
+_FILES = ("image/", "audio/", "video/", "application/pdf")
+_LINES = re.compile(r"[?&]lines=(\d{1,9})-")
+
+
+class _Reading(NamedTuple):
+    """What was read of a choice."""
+
+    choice: Choice
+    title: str
+    mime_type: str
+    version: str
+    segments: tuple[Segment, ...]
+    data: bytes
+    digest: str
+    rest: str
+    """A sentence about what was not read; empty if all of it was."""
+
+
+async def build_context(
+    catalogue: Catalogue,
+    question: str,
+    *,
+    budget: int = DEFAULT_BUDGET,
+    select: Sequence[str] | Select | None = None,
+    count_tokens: CountTokens | None = None,
+) -> ContextBlocks:
+    """Return the context for a question, with at most `budget` tokens.
+
+    Args:
+        catalogue: The resources to choose from.
+        question: What the model will be asked. Without `select`, its mentions (`@name`) choose, or else the rules.
+        budget: Tokens of all blocks together, with their headers.
+        select: URIs or mentions, or a function such as `rules()` and `select_with(model)`.
+        count_tokens: Counts the tokens of a text; by default, they are estimated.
+
+    Raises:
+        InvalidArgument: the budget is out of bounds, or a mention fits no resource, or several.
+    """
+    if not MIN_TOKENS <= budget <= MAX_BUDGET:
+        raise InvalidArgument(f"budget is {budget}: give a number of tokens from {MIN_TOKENS} to {MAX_BUDGET:,}.")
+    building = _Building(catalogue, question, budget, count_tokens or estimate_tokens)
+    choices = await building.choose(select)
+    readings = await building.read(choices)
+    blocks = building.blocks(readings)
+    kept = {(block.server, block.uri): block for block in blocks}
+    sources = {key: reading for reading in readings if (key := (reading.choice.server, reading.choice.uri)) in kept}
+    context = ContextBlocks(
+        question,
+        blocks,
+        budget=budget,
+        left_out=building.left_out,
+        notes=building.notes,
+        estimated=count_tokens is None,
+        refresh=lambda: building.refresh(context, sources),
+    )
+    return context
+
+
+class _Building:
+    """The parts of one context while it is made."""
+
+    def __init__(self, catalogue: Catalogue, question: str, budget: int, count: CountTokens) -> None:
+        self.catalogue = catalogue
+        self.question = question
+        self.query: Query = query_of(question[:MAX_QUERY_CHARACTERS])
+        self.budget = budget
+        self.count = count
+        self.left_out: list[LeftOut] = []
+        self.notes: list[str] = []
+        self._limit = asyncio.Semaphore(CONCURRENT_READS)
+
+    # Choosing
+
+    async def choose(self, select: Sequence[str] | Select | None) -> list[Choice]:
+        """Return the choices, each with its server, without duplicates."""
+        chosen: Iterable[Choice | str]
+        if select is None:
+            select = await self._mentioned() or rules()
+        if callable(select):
+            request = ContextRequest(self.question[:MAX_QUERY_CHARACTERS], self.catalogue, self.budget)
+            found = select(request)
+            chosen = await found if inspect.isawaitable(found) else found
+            self.notes += list(getattr(chosen, "notes", ()))
+        else:
+            chosen = [select] if isinstance(select, str) else select
+        servers = self.catalogue.servers
+        choices: dict[tuple[str, str], Choice] = {}
+        for each in chosen:
+            choice = each if isinstance(each, Choice) else await choice_of(self.catalogue, each, servers)
+            if not choice.server:
+                found_choice = await choice_of(self.catalogue, choice.uri, servers)
+                choice = choice._replace(server=found_choice.server, uri=found_choice.uri)
+            if len(choices) == MAX_CHOICES:
+                self._leave_out(choice, f"more than {MAX_CHOICES} resources were chosen")
+            else:
+                choices.setdefault((choice.server, choice.uri), choice)
+        return list(choices.values())
+
+    async def _mentioned(self) -> list[str]:
+        """Return the mentions of resources in the question. Others, such as the name of a person, stay in the text."""
+        mentions: list[str] = []
+        for mention in find_mentions(self.question):
+            with suppress(UnknownMention):
+                await choice_of(self.catalogue, mention, self.catalogue.servers)
+                mentions.append(f"@{mention}")
+        return mentions
+
+    # Reading
+
+    async def read(self, choices: Sequence[Choice]) -> list[_Reading]:
+        """Read the choices side by side. Leaves out what cannot be read, and what has the content of another one."""
+        results = await asyncio.gather(*(self._read(choice) for choice in choices))
+        readings: list[_Reading] = []
+        seen: dict[str, Choice] = {}
+        for choice, reading in zip(choices, results, strict=True):
+            if isinstance(reading, str):
+                self._leave_out(choice, reading)
+            elif (same := seen.setdefault(reading.digest, choice)) is not choice:
+                self._leave_out(choice, f"it has the same content as {printable(same.uri, 200)}")
+            else:
+                readings.append(reading)
+        return readings
+
+    async def _read(self, choice: Choice, *, again: bool = False) -> _Reading | str:
+        """Return what was read of a choice, or the reason why nothing was."""
+        try:
+            async with self._limit, asyncio.timeout(READ_SECONDS):
+                found = await self.catalogue.find(choice.uri, server=choice.server)
+                return await self._read_entry(choice, found[0] if found else None, again)
+        except TimeoutError:
+            return f"it could not be read within {READ_SECONDS:g} s"
+        except ResourceNotFound:
+            return _GONE
+        except WharfingerError as error:
+            return f"it cannot be read: {printable(str(error), 200)}"
+
+    async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | str:
+        size = getattr(entry.resource, "size", None) if entry is not None else None
+        large = isinstance(size, int) and size > MAX_TEXT_CHARACTERS
+        uris = choice.windows[:MAX_WINDOWS] if large and choice.windows else (choice.uri,)
+        segments: list[Segment] = []
+        contents: list[t.ResourceContents] = []
+        rest = ""
+        for uri in uris:
+            found, last = await self._read_windows(uri, choice.server, again)
+            contents += found
+            segments += _segments(uri, found)
+            rest = rest or last
+        if not contents:
+            return "it has no content"
+        first = contents[0]
+        kind = first.mime_type or (entry.mime_type if entry is not None else "")
+        data = b""
+        if not segments:
+            data = bytes(first.blob or b"")
+            if not kind.startswith(_FILES):
+                return f"it is not text: {printable(kind) or 'data'}, {size_text(len(data))}"
+            if len(data) > MAX_FILE_BYTES:
+                return f"it is a file of {size_text(len(data))}, and at most {size_text(MAX_FILE_BYTES)} can be sent"
+        elif not any(segment.text.strip() for segment in segments):
+            return "it is empty"
+        digest = hashlib.sha256(data)
+        for segment in segments:
+            digest.update(f"\0{segment.first}\0{segment.text}".encode("utf-8", "surrogatepass"))
+        version = _version(first) or (entry.version if entry is not None else "")
+        title = entry.title if entry is not None else choice.uri.rpartition("/")[2]
+        if uris != (choice.uri,):
+            rest = "It is large, and only the windows that a search found were read."
+        return _Reading(
+            choice,
+            title,
+            kind,
+            version or f"sha256:{digest.hexdigest()[:16]}",
+            tuple(segments),
+            data,
+            digest.hexdigest(),
+            rest,
+        )
+
+    async def _read_windows(self, uri: str, server: str, again: bool) -> tuple[list[t.ResourceContents], str]:
+        """Read a resource, and the windows that follow its first one, up to `MAX_TEXT_CHARACTERS`."""
+        contents: list[t.ResourceContents] = []
+        following: str = uri
+        seen: set[str] = set()
+        while following and following not in seen:
+            seen.add(following)
+            result = await self.catalogue.read(following, server, bypass_cache=again)
+            found = [content for content in result.contents if not _meta(content).get(SUMMARY)]
+            contents += found
+            following = _next(result.contents) if "?" not in uri else ""
+            if sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
+                break
+        rest = f"It goes on at {printable(following, 300)}." if following and following not in seen else ""
+        return contents, rest
+
+    def _leave_out(self, choice: Choice, reason: str) -> None:
+        self.left_out.append(LeftOut(choice.uri, choice.server, reason))
+
+    # The budget
+
+    def blocks(self, readings: Sequence[_Reading]) -> list[Block]:
+        """Return the blocks within the budget, the most useful first."""
+        needs = {reading.digest: self._need(reading) for reading in readings}
+        chosen, shares = list(readings), list[float]()
+        while chosen:
+            shares = divide(self.budget, [(needs[one.digest], max(0.0, one.choice.weight)) for one in chosen])
+            small = [
+                number
+                for number, (one, share) in enumerate(zip(chosen, shares, strict=True))
+                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + self._header(one))
+            ]
+            if not small:
+                break
+            worst = min(small, key=lambda number: (chosen[number].choice.weight, -number))
+            self._leave_out(chosen[worst].choice, f"the budget of {many(self.budget, 'token')} is used by better ones")
+            del chosen[worst]
+        blocks: list[Block] = []
+        for reading, share in zip(chosen, shares if chosen else (), strict=True):
+            block = self.block(reading, share)
+            if block is None:
+                self._leave_out(reading.choice, "no line of it fits into its share of the budget")
+            else:
+                blocks.append(block)
+        return blocks
+
+    def _need(self, reading: _Reading) -> int:
+        """Return the tokens of the whole resource with its header."""
+        if reading.data:
+            return self._header(reading) + file_tokens(reading.mime_type, len(reading.data))
+        text = "\n".join(segment.text for segment in reading.segments)
+        if len(text) > 8 * self.budget:  # no tokenizer needs so few, and counting takes a while
+            return self.budget + 1
+        return self._header(reading) + self.count(text)
+
+    def _header(self, reading: _Reading) -> int:
+        """Return the tokens of a block without its content."""
+        return self.count(block_text(self._described(reading, cut=reading.rest))) + 2
+
+    def _described(self, reading: _Reading, **parts: Any) -> Block:
+        choice = reading.choice
+        return Block(
+            uri=choice.uri,
+            server=choice.server,
+            version=reading.version,
+            reason=choice.reason or "chosen by the application",
+            title=reading.title,
+            mime_type=reading.mime_type,
+            **parts,
+        )
+
+    def block(self, reading: _Reading, share: float) -> Block | None:
+        """Return the block of a resource, with at most `share` tokens; None if nothing fits."""
+        if reading.data:
+            block = self._described(reading, data=reading.data, cut=reading.rest)
+            block.tokens = self.count(block_text(block)) + file_tokens(reading.mime_type, len(reading.data))
+            return block
+        room = int(share) - self._header(reading)
+        for _ in range(6):
+            windows = cut_windows(reading.segments, self.query, reading.title, room, self.count, reading.choice.places)
+            if not windows.text:
+                return None
+            cut = reading.rest
+            if not windows.whole:
+                shown = lines_text(windows.lines)
+                total = max(_last_line(segment) for segment in reading.segments)
+                cut = f"Only lines {shown} of {total:,} are here. {reading.rest}".strip()
+            block = self._described(reading, text=windows.text, lines=windows.lines, cut=cut)
+            block.tokens = self.count(block_text(block))
+            if block.tokens <= int(share):
+                return block
+            room = min(room, self.count(windows.text)) - (block.tokens - int(share)) - 1
+        return None
+
+    # Changes
+
+    async def refresh(self, context: ContextBlocks, sources: dict[tuple[str, str], _Reading]) -> list[Block]:
+        """Read the resources of a context again. Returns the new blocks, and puts them into the context."""
+        current = [block for block in context.blocks if not block.gone]
+        before = [sources[block.server, block.uri] for block in current]
+        results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in before))
+        changed: list[Block] = []
+        for block, old, new in zip(current, before, results, strict=True):
+            if isinstance(new, str):
+                if new != _GONE:  # it may come back
+                    continue
+                gone = self._described(old, gone=True, cut="This resource no longer exists.")
+                gone.tokens = self.count(block_text(gone))
+                fresh: Block | None = gone
+            elif new.digest == old.digest:
+                continue
+            else:
+                others = context.tokens - block.tokens
+                share = min(self._need(new), max(block.tokens, self.budget - others))
+                sources[block.server, block.uri] = new
+                fresh = self.block(new, share)
+            if fresh is not None:
+                context.blocks[context.blocks.index(block)] = fresh
+                changed.append(fresh)
+        return changed
+
+
+_GONE = "it does not exist, or may not be read"
+
+
+def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
+    """Divide a budget by weights. Nobody gets more than its need, and what is left over goes to the others."""
+    shares = [0.0] * len(needs)
+    waiting = sorted(range(len(needs)), key=lambda at: needs[at][0] / (needs[at][1] or 1e-9))
+    left, weights = float(budget), sum(needs[at][1] for at in waiting)
+    for at in waiting:
+        need, weight = needs[at]
+        shares[at] = min(float(need), left * weight / weights if weights > 0 else 0.0)
+        left, weights = left - shares[at], weights - weight
+    return shares
+
+
+def _segments(uri: str, contents: Iterable[t.ResourceContents]) -> list[Segment]:
+    """Return the texts with the numbers of their first lines, as the server states them."""
+    segments: list[Segment] = []
+    window = _LINES.search(uri)
+    following = int(window[1]) if window is not None else 1
+    for content in contents:
+        if content.text is UNSET:
+            continue
+        known: Any = _meta(content).get(WINDOW)
+        first = known.get("firstLine") if isinstance(known, dict) else None
+        begin = first if isinstance(first, int) and first > 0 else following
+        segments.append(Segment(begin, content.text))
+        following = begin + content.text.count("\n") + (not content.text.endswith("\n"))
+    return segments
+
+
+def _last_line(segment: Segment) -> int:
+    return segment.first + segment.text.count("\n") - segment.text.endswith("\n")
+
+
+def _meta(content: t.ResourceContents) -> dict[str, Any]:
+    return {} if content.meta is UNSET else content.meta
+
+
+def _version(content: t.ResourceContents) -> str:
+    version = _meta(content).get(VERSION, "")
+    return printable(version, 100) if isinstance(version, str) else ""
+
+
+def _next(contents: Sequence[t.ResourceContents]) -> str:
+    """Return the URI of the next window, if the content does not end before it."""
+    if not contents:
+        return ""
+    meta = _meta(contents[0])
+    window: Any = meta.get(WINDOW)
+    following = meta.get(NEXT)
+    ended = isinstance(window, dict) and window.get("end", 0) >= window.get("size", 1)
+    return following if isinstance(following, str) and not ended else ""

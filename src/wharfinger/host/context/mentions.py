@@ -1,0 +1,98 @@
+"""Mentions of resources in a question: `@tides.csv`, `@docs:policy.md`, `@file:///docs/policy.md`, `@"my file.md"`.
+
+A mention names a resource by its URI, or by the end of its URI, its title or its name, at a slash; before a colon it
+may name the server. It must fit exactly one resource, or else the error names those that fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+from wharfinger.content.folding import fold
+from wharfinger.content.text import printable
+from wharfinger.errors import InvalidArgument
+from wharfinger.host.catalogue import Catalogue
+from wharfinger.host.catalogue_lists import CatalogueEntry
+from wharfinger.host.context.choices import Choice
+
+__all__ = ["UnknownMention", "choice_of", "find_mentions", "mention_of"]
+
+MAX_MENTIONS = 100
+"""Mentions in one question; the rest is ignored."""
+MAX_NAMED = 5
+"""Resources that an error names."""
+
+_MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]{1,2000})"|([^\s@"]{1,2000}))')
+
+
+class UnknownMention(InvalidArgument):
+    """No resource fits a mention."""
+
+
+def find_mentions(text: str) -> list[str]:
+    """Return what a text mentions, without the `@`, each once. A word with an `@` in it is not a mention.
+
+    Punctuation at the end belongs to the sentence.
+    """
+    found = (quoted or bare.rstrip(".,;:!?)]}'") for quoted, bare in _MENTION.findall(text))
+    return list(dict.fromkeys(one for one in found if one))[:MAX_MENTIONS]
+
+
+def mention_of(entry: CatalogueEntry) -> str:
+    """Return a mention of an entry that is not ambiguous, with the `@`."""
+    name = f"{entry.server}:{entry.uri}"
+    return f'@"{name}"' if re.search(r"[\s\"@]", name) or name[-1] in ".,;:!?)]}'" else f"@{name}"
+
+
+async def choice_of(catalogue: Catalogue, mention: str, servers: Sequence[str]) -> Choice:
+    """Return the resource that a URI or a mention names.
+
+    Raises:
+        UnknownMention: nothing fits.
+        InvalidArgument: several resources fit; the error names them.
+    """
+    text = mention.removeprefix("@").strip('"')
+    server, rest = _split_server(text, servers)
+    reason = "chosen by the user"
+    if ":" in rest and (owners := await catalogue.servers_of(rest, server=server)):
+        if len(owners) > 1:
+            names = ", ".join(f"@{name}:{printable(rest)}" for name in owners[:MAX_NAMED])
+            raise InvalidArgument(f"Several servers have {printable(rest)!r}: write {names}.")
+        return Choice(rest, owners[0], reason)
+    if server and not rest:
+        raise UnknownMention(f"@{server} names a server: add a resource, such as @{server}:name.")
+    entries = await catalogue.entries(server=server, templates=False)
+    fitting = list(_fitting(entries, rest))
+    if len(fitting) == 1:
+        return Choice(fitting[0].uri, fitting[0].server, reason)
+    if not fitting:
+        raise UnknownMention(f"No resource fits @{printable(text)}: use a URI, or the end of a path, as it is listed.")
+    names = ", ".join(mention_of(entry) for entry in fitting[:MAX_NAMED])
+    more = f" and {len(fitting) - MAX_NAMED:,} more" if len(fitting) > MAX_NAMED else ""
+    raise InvalidArgument(f"@{printable(text)} fits several resources: {names}{more}. Write one of these.")
+
+
+def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
+    """Return the server that a mention begins with, or an empty string, and the rest."""
+    name, colon, rest = text.partition(":")
+    if colon and name in servers and not rest.startswith("//"):
+        return name, rest
+    return (text, "") if text in servers else ("", text)
+
+
+def _fitting(entries: Sequence[CatalogueEntry], name: str) -> Iterator[CatalogueEntry]:
+    """Yield the entries that a name fits: those whose URI, title or name is it, or else ends with it after a slash."""
+    wanted = fold(name)
+    names = [
+        (entry, [fold(one) for one in (entry.uri, unquote(entry.uri), entry.title, entry.resource.name)])
+        for entry in entries
+    ]
+    exact = [entry for entry, known in names if wanted in known]
+    if exact:
+        yield from exact
+        return
+    for entry, known in names:
+        if any(one.endswith("/" + wanted) for one in known):
+            yield entry

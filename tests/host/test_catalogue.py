@@ -1,0 +1,562 @@
+"""The catalogue of a host over real servers, compared with what is on the disk and with what each server lists."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from wharfinger import Server
+from wharfinger import types as t
+from wharfinger.client.results import Listing
+from wharfinger.content.search_query import query_of
+from wharfinger.errors import InvalidArgument, InvalidResponse
+from wharfinger.host import Approval, Host
+from wharfinger.host import catalogue_lists as lists
+from wharfinger.host.catalogue import MAX_CHANGED_URIS, Catalogue, CatalogueChange
+from wharfinger.host.catalogue_lists import CatalogueEntry, CatalogueFilter, ServerList, TreeNode, read_server_list
+from wharfinger.host.catalogue_search import search_names
+from wharfinger.sources import files, resource_tools
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "harbour"
+    (root / "data" / "old").mkdir(parents=True)
+    (root / "README.md").write_text("# Harbour\n\nTides and berths.\n")
+    (root / "data" / "tides.csv").write_text("port,height\nHull,6.9\nWhitby,5.2\n")
+    (root / "data" / "old" / "alarm.log").write_text("09:31 the tide alarm fired: the gauge was stuck\n")
+    (root / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 5_000)
+    os.utime(root / "data" / "old" / "alarm.log", (1_600_000_000, 1_600_000_000))
+    return root
+
+
+def server_of(folder: Path, label: str, *, tools: bool = False) -> Server:
+    server = Server(label)
+    server.include(files(folder, label=label))
+    if tools:
+        server.include(resource_tools())
+    return server
+
+
+def on_disk(folder: Path, label: str) -> set[str]:
+    top = f"file:///{label}"
+    return {top} | {f"{top}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*")}
+
+
+async def walk(catalogue: Catalogue, server: str, under: str = "", limit: int = 2) -> AsyncIterator[TreeNode]:
+    """Every node below a folder, requested in small pages."""
+    after = ""
+    while True:
+        page = await catalogue.tree(server, under, after=after, limit=limit)
+        for node in page.nodes:
+            yield node
+            if node.below:
+                async for below in walk(catalogue, server, node.path, limit):
+                    yield below
+        if not (after := page.after):
+            return
+
+
+# What there is
+
+
+async def test_all_resources_and_templates_of_all_servers_are_listed(folder: Path) -> None:
+    notes = Server("notes")
+
+    @notes.resource("notes://{day}")
+    def note(day: str) -> str:
+        return day
+
+    async with Host({"harbour": server_of(folder, "harbour"), "notes": notes}) as host:
+        entries = await host.catalogue.entries()
+        listed = await host.servers["harbour"].client.list_resources()
+    assert {entry.uri for entry in entries if entry.server == "harbour" and not entry.is_template} == on_disk(
+        folder, "harbour"
+    )
+    assert {entry.uri: entry.resource for entry in entries if not entry.is_template} == {one.uri: one for one in listed}
+    assert ("notes", "notes://{day}", True) in {(entry.server, entry.uri, entry.is_template) for entry in entries}
+    assert not entries.notes
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({"type": "text/csv"}, {"tides.csv"}),
+        ({"type": "image"}, {"chart.png"}),
+        ({"type": "image/*"}, {"chart.png"}),
+        ({"min_priority": 1.0}, {"README.md"}),
+        ({"before": "2021-01-01"}, {"alarm.log"}),
+        ({"min_size": 5_000}, {"chart.png"}),
+        ({"max_size": 30, "type": "text"}, {"README.md"}),
+        ({"pattern": "*.log"}, {"alarm.log"}),
+        ({"pattern": "file:///harbour/data/old"}, {"alarm.log", "old"}),
+        ({"pattern": "*.log", "type": "text/csv"}, set()),
+    ],
+    ids=str,
+)
+async def test_entries_pass_all_filters_that_are_set(folder: Path, filters: Any, names: set[str]) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        found = await host.catalogue.entries(templates=False, **filters)
+    assert {entry.resource.name for entry in found} == names
+
+
+async def test_filters_of_server_template_audience_and_time_are_combined(folder: Path) -> None:
+    other = Server("other")
+    for name, audience in (("a", ["user"]), ("b", ["assistant"]), ("c", None)):
+        annotations = t.Annotations(audience=audience) if audience else None  # type: ignore[arg-type]
+
+        @other.resource(f"other://{name}", annotations=annotations)
+        def read() -> str:
+            return "text"
+
+    async with Host({"harbour": server_of(folder, "harbour"), "other": other}) as host:
+        catalogue = host.catalogue
+        assert {entry.uri for entry in await catalogue.entries(server="other", audience="assistant")} == {
+            "other://b",
+            "other://c",
+        }
+        assert {entry.server for entry in await catalogue.entries(templates=True)} == {"harbour"}
+        recent = {entry.uri for entry in await catalogue.entries(since="2021-01-01", templates=False)}
+        assert recent and not any(uri.startswith("other:") or uri.endswith("alarm.log") for uri in recent)
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"server": "harbor"}, "there are harbour"),
+        ({"since": "yesterday"}, "2026-11-22"),
+        ({"pattern": "x" * 1_001}, "at most 1,000"),
+        ({"limit": 0}, "positive"),
+    ],
+)
+async def test_a_filter_that_cannot_be_used_is_an_error_that_says_what_to_change(
+    folder: Path, filters: Any, message: str
+) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        with pytest.raises(InvalidArgument, match=message):
+            await host.catalogue.entries(**filters)
+
+
+async def test_pages_of_entries_are_all_entries_once(folder: Path) -> None:
+    async with Host({"a": server_of(folder, "a"), "b": server_of(folder, "b")}) as host:
+        everything = await host.catalogue.entries()
+        paged: list[CatalogueEntry] = []
+        while True:
+            page = await host.catalogue.entries(limit=3, after=paged[-1] if paged else None)
+            paged += page
+            if not page.more:
+                break
+    assert paged == everything
+    assert len(paged) > 12
+
+
+# The tree
+
+
+async def test_the_tree_has_the_folders_of_the_disk(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        top = (await host.catalogue.tree()).nodes
+        assert [(node.server, node.name) for node in top] == [("harbour", "harbour")]
+        page = await host.catalogue.tree("harbour", "file:///harbour/")
+        names = {node.name: node.below for node in page.nodes if node.path.startswith("file:") and "{" not in node.name}
+        assert names == {"README.md": 0, "chart.png": 0, "data": 3}
+        data = next(node for node in page.nodes if node.name == "data")
+        below = await host.catalogue.tree("harbour", data.path)
+        assert [(node.name, node.below) for node in below.nodes] == [("old", 1), ("tides.csv", 0)]
+
+
+async def test_a_walk_of_the_tree_finds_every_entry_once(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        entries = await host.catalogue.entries()
+        found = [entry.uri async for node in walk(host.catalogue, "harbour") for entry in node.entries]
+    assert sorted(found) == sorted(entry.uri for entry in entries)
+
+
+SEGMENTS = st.sampled_from(["a", "b", "a.md", "a-b", "ab", "A", "é", "0", "~", "a%20b"])
+URIS = st.one_of(
+    st.builds(
+        lambda scheme, parts, slash, query: f"{scheme}{'/'.join(parts)}{slash}{query}",
+        st.sampled_from(["file:///", "file://", "git://repo/", "urn:", "x:", "note://"]),
+        st.lists(SEGMENTS, max_size=4),
+        st.sampled_from(["", "/"]),
+        st.sampled_from(["", "", "?q=a/b", "#a/b", "{/path*}"]),
+    ),
+    st.sampled_from(["plain", "urn:isbn:1", "file:///", "file://", "a/b"]),
+)
+
+
+def walk_list(found: ServerList, under: str, limit: int) -> list[str]:
+    uris: list[str] = []
+    after = ""
+    while True:
+        page = found.children(under, after, limit)
+        assert len(page.nodes) <= limit
+        for node in page.nodes:
+            below = walk_list(found, node.path, limit) if node.below else []
+            assert len(below) == node.below
+            assert len(node.path) > len(under) or not node.below
+            uris += [entry.uri for entry in node.entries] + below
+        if not (after := page.after):
+            return uris
+
+
+@given(st.sets(URIS, max_size=30), st.integers(1, 4))
+def test_the_tree_of_any_uris_has_each_of_them_once(uris: set[str], limit: int) -> None:
+    found = ServerList("s", {uri: t.Resource(uri=uri, name="n") for uri in uris}, {})
+    assert sorted(walk_list(found, "", limit)) == sorted(uris)
+
+
+# Search
+
+
+async def test_names_are_found_without_a_request_to_any_server(folder: Path) -> None:
+    server = server_of(folder, "harbour", tools=True)
+    called: list[str] = []
+
+    @server.middleware("tools/call", "resources/read")
+    async def record(call: Any, next: Any) -> Any:
+        called.append(call.method)
+        return await next(call)
+
+    async with Host({"harbour": server}) as host:
+        hits = await host.catalogue.search("tides", contents=False)
+    assert [hit.uri for hit in hits] == ["file:///harbour/data/tides.csv"]
+    assert called == []
+
+
+@pytest.mark.parametrize("options", [{"tools": True}, {}], ids=["by its tool", "by reading"])
+@pytest.mark.parametrize("index", [False, True])
+async def test_contents_are_found(folder: Path, options: Any, index: bool) -> None:
+    async with Host({"harbour": server_of(folder, "harbour", **options)}, index=index) as host:
+        for _ in range(2):  # the second search may use the index
+            hits = await host.catalogue.search("why was the gauge stuck")
+            assert [hit.base for hit in hits] == ["file:///harbour/data/old/alarm.log"]
+            assert "the gauge was stuck" in hits[0].snippet
+            await asyncio.sleep(0)
+
+
+async def test_an_index_answers_for_a_server_without_a_search(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}, index=True) as host:
+        catalogue = host.catalogue
+        await catalogue.entries()
+        index = catalogue._index
+        assert index is not None
+        async with asyncio.timeout(20):
+            while (answer := await index.search("harbour", "gauge stuck", 5)) is None or not answer[0]:
+                await asyncio.sleep(0.05)
+        assert [hit.uri for hit in answer[0]] == ["file:///harbour/data/old/alarm.log"]
+
+
+async def test_hits_of_several_servers_are_merged_best_first(folder: Path) -> None:
+    other = Server("other")
+
+    @other.resource("other://gauge", title="The gauge that was stuck")
+    def gauge() -> str:
+        return "It was mended."
+
+    async with Host({"harbour": server_of(folder, "harbour", tools=True), "other": other}) as host:
+        hits = await host.catalogue.search("gauge stuck")
+        only = await host.catalogue.search("gauge stuck", server="other")
+    assert {(hit.server, hit.base) for hit in hits} == {
+        ("harbour", "file:///harbour/data/old/alarm.log"),
+        ("other", "other://gauge"),
+    }
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert [hit.server for hit in only] == ["other"]
+
+
+async def test_filters_apply_to_the_hits_of_a_search(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour", tools=True)}) as host:
+        assert not await host.catalogue.search("gauge stuck", type="text/csv")
+        assert await host.catalogue.search("gauge stuck", pattern="*.log")
+
+
+@pytest.mark.parametrize(
+    ("options", "called"),
+    [({}, True), ({"search_tools": {"s": None}}, False), ({"search_tools": {"s": "other"}}, True)],
+)
+async def test_a_server_gets_the_words_only_by_the_tool_that_is_allowed(options: Any, called: bool) -> None:
+    server, words = Server("s"), list[str]()
+    read_only = t.ToolAnnotations(read_only_hint=True)
+
+    @server.tool(annotations=read_only)
+    def search(query: str) -> dict[str, Any]:
+        words.append(query)
+        return {"results": [{"id": "s://x", "title": "x", "text": "tide"}]}
+
+    @server.tool(annotations=read_only)
+    def other(query: str) -> dict[str, Any]:
+        words.append(f"other: {query}")
+        return {"results": [{"id": "s://y", "title": "y", "text": "tide"}]}
+
+    async with Host({"s": server}, **options) as host:
+        hits = await host.catalogue.search("tide")
+    assert bool(words) == bool(hits) == called
+    if options.get("search_tools", {}).get("s"):
+        assert words == ["other: tide"]
+
+
+@pytest.mark.parametrize(
+    "annotations", [None, t.ToolAnnotations(read_only_hint=False), t.ToolAnnotations(destructive_hint=True)]
+)
+async def test_a_tool_that_may_change_something_is_not_called_to_search(annotations: t.ToolAnnotations | None) -> None:
+    server, words = Server("s"), list[str]()
+
+    @server.tool(annotations=annotations)
+    def search(query: str) -> str:
+        words.append(query)
+        return ""
+
+    async with Host({"s": server}) as host:
+        await host.catalogue.search("tide")
+    assert words == []
+
+
+async def test_a_host_that_asks_for_approval_is_not_asked_in_searches(folder: Path) -> None:
+    asked: list[Approval] = []
+
+    def approve(approval: Approval) -> bool:
+        asked.append(approval)
+        return True
+
+    async with Host({"harbour": server_of(folder, "harbour", tools=True)}, approve=approve) as host:
+        hits = await host.catalogue.search("gauge stuck")
+    assert [hit.base for hit in hits] == ["file:///harbour/data/old/alarm.log"]
+    assert asked == []
+
+
+async def test_resources_are_read_if_the_search_of_the_server_fails() -> None:
+    server = Server("s")
+
+    @server.tool(annotations=t.ToolAnnotations(read_only_hint=True))
+    def search(query: str) -> str:
+        raise RuntimeError("out of order")
+
+    @server.resource("s://log")
+    def log() -> str:
+        return "the gauge was stuck"
+
+    async with Host({"s": server}) as host:
+        hits = await host.catalogue.search("gauge stuck")
+    assert [hit.uri for hit in hits] == ["s://log"]
+    assert "its tool 'search' failed" in hits.notes[0]
+
+
+@pytest.mark.parametrize("answer", [{"results": 3}, {"results": [1, {"id": 5}, {"id": "no uri"}]}, {}, {"note": 7}])
+async def test_an_answer_of_another_form_has_no_hits(answer: dict[str, Any]) -> None:
+    server = Server("s")
+
+    @server.tool(annotations=t.ToolAnnotations(read_only_hint=True))
+    def search(query: str) -> dict[str, Any]:
+        return answer
+
+    async with Host({"s": server}) as host:
+        assert await host.catalogue.search("tide") == []
+
+
+@pytest.mark.parametrize("limit", [0, 1_001])
+async def test_the_limit_of_a_search_is_bounded(limit: int) -> None:
+    with pytest.raises(InvalidArgument, match="from 1 to 1,000"):
+        await Catalogue({}).search("tide", limit=limit)
+
+
+# Live
+
+
+async def next_change(changes: AsyncIterator[CatalogueChange]) -> CatalogueChange:
+    return await asyncio.wait_for(anext(changes), 10)
+
+
+async def test_a_change_in_a_folder_appears_in_the_catalogue(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        await host.ready()
+        changes = host.catalogue.changes()
+        first = asyncio.ensure_future(next_change(changes))
+        await host.catalogue.entries()
+        await asyncio.sleep(0.3)  # until the source watches the folder
+        (folder / "new.txt").write_text("new")
+        change = await first
+        assert "file:///harbour/new.txt" in change.added
+        assert await host.catalogue.find("file:///harbour/new.txt")
+        (folder / "new.txt").unlink()
+        while "file:///harbour/new.txt" not in (change := await next_change(changes)).removed:
+            pass
+        assert not await host.catalogue.find("file:///harbour/new.txt")
+        assert {entry.uri for entry in await host.catalogue.entries(templates=False)} == on_disk(folder, "harbour")
+
+
+async def test_a_change_appears_when_the_catalogue_is_used_although_nobody_follows(folder: Path) -> None:
+    async with Host({"harbour": server_of(folder, "harbour")}) as host:
+        await host.ready()
+        await host.catalogue.entries()
+        await asyncio.sleep(0.3)
+        (folder / "new.txt").write_text("new")
+        async with asyncio.timeout(10):
+            while not await host.catalogue.find("file:///harbour/new.txt"):
+                await asyncio.sleep(0.02)
+
+
+def test_two_changes_become_one_and_many_name_no_uri() -> None:
+    one = CatalogueChange("s", frozenset("a"), frozenset("b"), frozenset("c"))
+    two = CatalogueChange("s", frozenset("b"), frozenset("a"), frozenset("d"))
+    assert two.after(one) == CatalogueChange("s", frozenset("b"), frozenset("a"), frozenset("cd"))
+    uris = frozenset(map(str, range(MAX_CHANGED_URIS)))
+    assert CatalogueChange("s", uris).after(CatalogueChange("s", uris)).added == uris
+    assert CatalogueChange("s", uris).after(one).many
+
+
+async def test_a_server_that_is_down_costs_only_itself(folder: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    async with Host({"harbour": server_of(folder, "harbour"), "broken": command}) as host:
+        await host.ready(20)
+        began = time.monotonic()
+        entries = await host.catalogue.entries()
+        hits = await host.catalogue.search("gauge stuck")
+    assert time.monotonic() - began < 5
+    assert {entry.server for entry in entries} == {"harbour"}
+    assert [hit.server for hit in hits] == ["harbour"]
+    assert any(note.startswith("broken: ") for note in entries.notes)
+
+
+# Hostile servers
+
+
+class Pages:
+    """A client whose server lists these pages and then, unless `last` is set, the last one again and again."""
+
+    def __init__(self, *pages: Sequence[t.Resource], last: int | None = None) -> None:
+        self.pages_of, self.last = pages, last
+        self.capabilities = t.ServerCapabilities(resources=t.ResourcesCapability())
+
+    def list_resources(self, bypass_cache: bool = False) -> Any:
+        return Listing(self.page, 1_000_000)
+
+    async def page(self, cursor: Any) -> Any:
+        number = 0 if cursor is UNSET else int(cursor)
+        following = UNSET if number == self.last else str(number + 1)
+        return self.pages_of[min(number, len(self.pages_of) - 1)], following
+
+    def list_resource_templates(self, bypass_cache: bool = False) -> Any:
+        async def page(cursor: Any) -> Any:
+            return [], UNSET
+
+        return Listing(page, 1)
+
+
+async def test_an_endless_list_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "MAX_ENTRIES", 25)
+    numbers = iter(range(1_000_000))
+
+    class Endless(Sequence[t.Resource]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, at: Any) -> Any:
+            if at >= 10:
+                raise IndexError
+            return t.Resource(uri=f"x://{next(numbers)}", name="x")
+
+    client: Any = Pages(Endless())
+    found = await read_server_list("s", client)
+    assert len(found.keys) == 25
+    assert found.notes == ("The list of resources is not complete: only the first 25 are kept.",)
+
+
+async def test_endless_empty_pages_and_duplicates_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "MAX_PAGES", 50)
+    client: Any = Pages([t.Resource(uri="x://1", name="x")])
+    found = await read_server_list("s", client)
+    assert list(found.resources) == ["x://1"]
+    assert found.notes == (
+        "The list of resources is not complete: only the first 50 pages are read.",
+        "49 resources are left out: their URIs are listed more than once.",
+    )
+
+
+async def test_huge_and_unprintable_entries_are_bounded() -> None:
+    huge = "n" * (lists.MAX_ENTRY_BYTES + 1)
+    longest = "x://" + "u" * (lists.MAX_URI_CHARACTERS - 4)
+
+    listed = [
+        t.Resource(uri="x://huge", name=huge, title=huge, description=huge, mime_type="text/plain", size=7),
+        t.Resource(uri=longest, name="longest"),
+        t.Resource(uri=longest + "u", name="too long"),
+        t.Resource(uri="x://line\nbreak", name="unprintable"),
+        t.Resource(uri="x://first", name="first"),
+        t.Resource(uri="x://first", name="second"),
+    ]
+    client: Any = Pages(listed, last=0)
+    found = await read_server_list("s", client)
+    assert set(found.resources) == {"x://huge", longest, "x://first"}
+    kept = found.resources["x://huge"]
+    assert len(msgspec.json.encode(kept)) < 1_000
+    assert (kept.mime_type, kept.size) == ("text/plain", 7)
+    assert found.resources["x://first"].name == "first"
+    assert len(found.notes) == 3
+
+
+async def test_a_failing_page_leaves_the_pages_before() -> None:
+    class Failing(Pages):
+        async def page(self, cursor: Any) -> Any:
+            if cursor == "1":
+                raise InvalidResponse("garbage")
+            return await super().page(cursor)
+
+    client: Any = Failing([t.Resource(uri="x://1", name="x")])
+    found = await read_server_list("s", client)
+    assert list(found.resources) == ["x://1"]
+    assert "a page failed (garbage)" in found.notes[0]
+
+
+# Size
+
+
+def test_100_000_resources_are_neither_slow_nor_big() -> None:
+    def resources() -> dict[str, t.Resource]:
+        reader = lists._Reader()
+        for number in range(100_000):
+            path = f"part{number % 300:03}/report-{number:06}.md"
+            entry = t.Resource(
+                uri=f"file:///archive/{path}",
+                name=path.rpartition("/")[2],
+                title=path,
+                mime_type="text/markdown",
+                size=number,
+                annotations=t.Annotations(last_modified=f"2026-11-{number % 28 + 1:02}T00:00:00Z"),
+            )
+            reader.add([entry])
+        return reader.found
+
+    tracemalloc.start()
+    found = ServerList("s", resources(), {})
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert size < 100 << 20
+
+    def timed(work: Any) -> tuple[float, Any]:
+        began = time.perf_counter()
+        result = work()
+        return time.perf_counter() - began, result
+
+    seconds, page = timed(lambda: found.children("file:///archive/", "", 200))
+    assert (len(page.nodes), page.nodes[0].below) == (200, 334)
+    assert seconds < 0.1
+    test = CatalogueFilter(pattern="*-099999.md").test()
+    seconds, one = timed(lambda: [entry for entry in found.entries() if test(entry)])
+    assert len(one) == 1
+    assert seconds < 5
+    seconds, hits = timed(lambda: search_names([found], query_of("report 042000"), 20, lambda entry: True))
+    assert hits[0][0].uri == "file:///archive/part000/report-042000.md"
+    assert seconds < 10
