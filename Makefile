@@ -101,6 +101,8 @@ ifndef ARGS
 	$(PY) benchmarks/agent_tasks/run.py
 	$(PY) benchmarks/folder_reads.py
 	$(PY) benchmarks/policy.py
+	$(PY) benchmarks/choosing_context.py
+	$(PY) benchmarks/catalogue.py
 endif
 
 reference: $(MADE)
