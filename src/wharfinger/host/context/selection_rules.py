@@ -3,10 +3,12 @@
     score = match x (1 + 0.3 x (priority - 0.5) + 0.1 x recency)
 
 *match* is the score of the resource in a search of the catalogue for the question, by names and contents, relative to
-the best one. *priority* is the one that the server gives, 0.5 if it gives none. *recency* is 1 for a resource that
-changed now, and half of that for each 30 days. What is meant for the user alone is left out, and so are directories and
-what is not text. A resource of priority 1, which the specification calls required, is included even if it does not
-match, in what is left of the budget.
+the best one. A search leaves out what shares few words with the question if others share more; such a resource has 0.8
+times the share of the question's words that its title, URI and description have, where a rare word counts more.
+*priority* is the one that the server gives, 0.5 if it gives none. *recency* is 1 for a resource that changed now, and
+half of that for each 30 days. What is meant for the user alone is left out, and so are directories and what is not
+text. A resource of priority 1, which the specification calls required, is included even if it does not match, in what
+is left of the budget.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ def _reason(
     if places:
         parts[0] += f" in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, sorted(places)[:5]))}"
     elif not any(hit.snippet for hit in found):
-        parts[0] += " by its name"
+        parts[0] += " in its title, URI or description"
     if entry.priority is not None:
         parts.append(f"priority {entry.priority:g}")
     if days is not None and days < 2:
