@@ -50,6 +50,10 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.protocol.limits": ALL,
         "wharfinger.store": ALL,
         "wharfinger.protocol.interfaces": ("Store",),
+        "wharfinger.host.catalogue": ALL,
+        "wharfinger.host.catalogue_lists": ("CatalogueEntry", "CatalogueFilter", "CatalogueFilters", "TreeNode", "TreePage"),
+        "wharfinger.host.catalogue_search": ("CatalogueHit", "CatalogueHits", "RelatedEntry"),
+        "wharfinger.host.context": ALL,
     },
     "sources": {
         "wharfinger.sources": ALL,

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET
@@ -36,7 +36,6 @@ from wharfinger.host.catalogue_search import (
     CatalogueHit,
     CatalogueHits,
     ListedDocuments,
-    ListIndex,
     RelatedEntry,
     call_search_tool,
     find_related,
@@ -46,6 +45,9 @@ from wharfinger.host.catalogue_search import (
     search_tool,
 )
 from wharfinger.transports.background import BackgroundTasks
+
+if TYPE_CHECKING:
+    from wharfinger.host.list_index import ListIndex
 
 __all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"]
 
@@ -353,6 +355,8 @@ class Catalogue:
             return {name: self._documents(name, one.list) for name, one in known if one is not None and one.list}
 
         if self._index is None and not self._closed:
+            from wharfinger.host.list_index import ListIndex
+
             self._index = ListIndex(sources, asyncio.get_running_loop())
 
     async def _has_own_search(self, name: str, server: CatalogueServer) -> bool:

@@ -217,7 +217,7 @@ class TreeNode(NamedTuple):
     name: str
     """The part of the URI that the folder above does not have. Folders with a single folder in them are one node."""
     entries: tuple[CatalogueEntry, ...]
-    """The resource or template at this URI; empty for a folder that the server does not list."""
+    """What is at this URI, with or without a slash at its end; empty for a folder that the server does not list."""
     below: int
     """The number of entries below it; 0 for a leaf."""
 
@@ -287,8 +287,10 @@ class ServerList:
             if key != under:
                 folder = key + "/"
                 begin = bisect_left(keys, folder, at)
-                below = _end_of(keys, folder, begin) - begin
-                nodes.append(TreeNode(self.server, folder if below else key, key[len(under) :], self.at(key), below))
+                own = self.at(folder)
+                below = _end_of(keys, folder, begin) - begin - bool(own)
+                entries = (*self.at(key), *own)
+                nodes.append(TreeNode(self.server, folder if below else key, key[len(under) :], entries, below))
             at += 1
         return TreePage(nodes, "")
 

@@ -15,10 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import re
-import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -29,25 +26,22 @@ from wharfinger.client import Client
 from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import match_text
 from wharfinger.content.mime import DIRECTORY
-from wharfinger.content.search_query import Query, query_of
+from wharfinger.content.search_query import Query
 from wharfinger.content.text import printable
 from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.host.catalogue_lists import CatalogueEntry, ServerList
 from wharfinger.server.document_search import SearchBounds, SourceReader, search_documents
 from wharfinger.server.search_ranking import FoundDocument, FoundHit, Ranking, is_prose, name_text, rarity
-from wharfinger.source import Document, DocumentPage, Hit, Hits, Source, SourceUnavailable, version_of
-from wharfinger.sources.search.index_search import find
-from wharfinger.sources.search.index_store import Filters, IndexStore
-from wharfinger.sources.search.indexing import Indexing
+from wharfinger.source import Document, DocumentPage, Hit, Source, SourceUnavailable, version_of
 
 __all__ = [
     "CatalogueHit",
     "CatalogueHits",
-    "ListIndex",
     "ListedDocuments",
     "RelatedEntry",
     "call_search_tool",
     "find_related",
+    "hits_of_server",
     "merged",
     "search_documents_of",
     "search_names",
@@ -63,8 +57,6 @@ RANKED_FACTOR = 10
 """This many times more entries than wanted are ranked by all rules."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
 """What a search without an index reads from one server. Each text is a request, so there are fewer than in a server."""
-MAX_INDEX_BYTES = 512 << 20
-STOP_SECONDS = 5.0
 _LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
 _WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
 
@@ -139,10 +131,11 @@ def search_names(
         name = name_text(entry.title, entry.uri)
         matches = query.match_name(name, fold(name))
         rankings[entry.server].add(FoundDocument(source, entry.uri, entry.title, entry.mime_type, matches, None))
-    return [_of_server(server, ranking.hits(SourceReader(), 0.0)) for server, ranking in rankings.items()]
+    return [hits_of_server(server, ranking.hits(SourceReader(), 0.0)) for server, ranking in rankings.items()]
 
 
-def _of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
+def hits_of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
+    """Return hits as those of a server."""
     return [
         CatalogueHit(
             server=server,
@@ -324,51 +317,4 @@ async def search_documents_of(source: ListedDocuments, words: str, limit: int) -
         hits = await asyncio.to_thread(search_documents, source, words, limit, reader, BOUNDS)
     finally:
         reader.stopped.set()
-    return _of_server(source.name, hits), " ".join(filter(None, (hits.remark, hits.truncated)))
-
-
-class ListIndex:
-    """An index of the texts of servers that have no search of their own, in a temporary folder."""
-
-    def __init__(self, sources: Callable[[], Mapping[str, Source]], loop: asyncio.AbstractEventLoop) -> None:
-        """Start the thread that reads and indexes."""
-        self._sources = sources
-        self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
-        self._store: IndexStore | None = None
-        self._reader = SourceReader(loop)
-        self._indexing = Indexing(self._open, sources, SourceReader(loop), MAX_INDEX_BYTES)
-        self._indexing.start()
-
-    def _open(self, damaged: bool) -> IndexStore:
-        path = Path(self._folder.name) / "search.sqlite"
-        if damaged:
-            path.unlink(missing_ok=True)
-        self._store = IndexStore(path)
-        return self._store
-
-    def notify(self, uri: str | None = None) -> None:
-        """Index a changed URI soon or, if it is None, all that changed."""
-        self._indexing.notify(uri)
-
-    @property
-    def pending(self) -> frozenset[str]:
-        """The servers that were not read completely yet."""
-        return frozenset(self._indexing.progress.pending)
-
-    async def search(self, server: str, words: str, limit: int) -> tuple[list[CatalogueHit], str] | None:
-        """Search one server; None if the index does not cover it yet."""
-        sources = self._sources()
-        store = self._store
-        if store is None or server in self.pending or server not in sources:
-            return None
-        hits: Hits = await asyncio.to_thread(
-            find, store, sources, self._reader, query_of(words), Filters((server,)), limit
-        )
-        return _of_server(server, hits), " ".join(filter(None, (hits.remark, hits.truncated)))
-
-    async def close(self) -> None:
-        """Stop the thread, and delete the index."""
-        self._reader.stopped.set()
-        if await asyncio.to_thread(self._indexing.stop, STOP_SECONDS):
-            with suppress(OSError):
-                self._folder.cleanup()
+    return hits_of_server(source.name, hits), " ".join(filter(None, (hits.remark, hits.truncated)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, overload
-from xml.sax.saxutils import quoteattr
 
 import msgspec
 
@@ -152,14 +151,19 @@ def block_text(block: Block) -> str:
     if block.cut and block.lines:
         facts["lines"] = lines_text(block.lines)
     facts["reason"] = block.reason
-    head = " ".join(
-        f"{name}={quoteattr(printable(value, MAX_LABEL_CHARACTERS))}" for name, value in facts.items() if value
-    )
+    head = " ".join(f"{name}={_quoted(value)}" for name, value in facts.items() if value)
     if block.gone:
         return f"<resource {head}>\n[{block.cut}]\n</resource>"
     text = _without_closing(block.text) if not block.data else f"[A file of the type {printable(block.mime_type)}.]"
     note = f"\n[{printable(block.cut, MAX_LABEL_CHARACTERS)}]" if block.cut else ""
     return f"<resource {head}>\n{text}{note}\n</resource>"
+
+
+def _quoted(value: str) -> str:
+    text = printable(value, MAX_LABEL_CHARACTERS)
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(sign, entity)
+    return f'"{text}"'
 
 
 def _without_closing(text: str) -> str:

@@ -36,6 +36,7 @@ from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW
 __all__ = ["DEFAULT_BUDGET", "build_context"]
 
 DEFAULT_BUDGET = 8_000
+"""Tokens of a context, unless another number is given."""
 MAX_BUDGET = 10_000_000
 MAX_CHOICES = 200
 """Resources that are read for one context. Further choices are left out."""
