@@ -22,7 +22,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -67,7 +67,7 @@ def questions() -> list[Question]:
 
 
 @asynccontextmanager
-async def repository(*, tools: bool = True) -> AsyncIterator[Catalogue]:
+async def repository(*, tools: bool = True) -> AsyncGenerator[Catalogue]:
     """The catalogue of a server that publishes this repository."""
     with tempfile.TemporaryDirectory() as cache:
         server, index = Server("repository"), search_index(cache)
@@ -98,7 +98,8 @@ async def in_order(request: ContextRequest) -> Iterable[Choice]:
 
 async def until_full(request: ContextRequest, uris: Iterable[str]) -> list[Choice]:
     """As many files as the budget has room for."""
-    left, choices = float(request.budget), []
+    left = float(request.budget)
+    choices: list[Choice] = []
     for uri in uris:
         entry = (await request.catalogue.find(uri))[0]
         size = getattr(entry.resource, "size", 0) or 0

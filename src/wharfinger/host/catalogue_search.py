@@ -218,7 +218,7 @@ async def call_search_tool(
             score = min(score, hits[-1].score)
         hits.append(CatalogueHit(server=server, uri=uri, title=title, snippet=text, score=score))
     data: Any = result.data
-    note = data.get("note", "") if isinstance(data, dict) else ""
+    note: Any = cast("dict[str, Any]", data).get("note", "") if isinstance(data, dict) else ""
     return hits, printable(note, 300) if isinstance(note, str) else ""
 
 
@@ -239,7 +239,8 @@ def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
         except msgspec.MsgspecError:
             return
     listed: Any = cast("dict[str, Any]", data).get("results") if isinstance(data, dict) else None
-    for each in listed if isinstance(listed, list) else ():
+    results = cast("Iterable[Any]", listed) if isinstance(listed, list) else ()
+    for each in results:
         if isinstance(each, dict):
             one = {key: value for key, value in cast("dict[str, Any]", each).items() if isinstance(value, str)}
             if uri := one.get("uri") or one.get("id") or one.get("url") or "":

@@ -7,7 +7,7 @@ import base64
 import math
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def server_of(folder: Path, label: str = "harbour") -> Server:
 
 
 @asynccontextmanager
-async def host_of(folder: Path) -> AsyncIterator[Host]:
+async def host_of(folder: Path) -> AsyncGenerator[Host]:
     async with Host({"harbour": server_of(folder)}) as host:
         await host.ready()
         yield host
@@ -398,15 +398,17 @@ def test_the_text_of_a_server_cannot_end_its_block() -> None:
     assert "<a>" not in text.partition("\n")[0]
 
 
-FORMATS: dict[str, Any] = {
-    "anthropic": (anthropic.types.MessageParam, lambda parts: {"role": "user", "content": parts}),
-    "openai": (openai.types.chat.ChatCompletionUserMessageParam, lambda parts: {"role": "user", "content": parts}),
+FORMATS: dict[str, tuple[Any, dict[str, str], str]] = {
+    "anthropic": (anthropic.types.MessageParam, {"role": "user"}, "content"),
+    "openai": (openai.types.chat.ChatCompletionUserMessageParam, {"role": "user"}, "content"),
     "openai-responses": (
         openai.types.responses.response_input_param.Message,
-        lambda parts: {"type": "message", "role": "user", "content": parts},
+        {"type": "message", "role": "user"},
+        "content",
     ),
-    "gemini": (genai.Content, lambda parts: {"role": "user", "parts": parts}),
+    "gemini": (genai.Content, {"role": "user"}, "parts"),
 }
+"""For each format, the type of a message in the API's own client, its other members, and the member of the parts."""
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -414,8 +416,8 @@ async def test_each_api_takes_the_blocks_as_the_content_of_a_message(folder: Pat
     async with host_of(folder) as host:
         context = await host.context(QUESTION, select=["@alarm.log", "@chart.png"])
     parts = context.for_api(format)
-    kind, message = FORMATS[format]
-    TypeAdapter(kind).validate_python(message(parts))
+    kind, members, name = FORMATS[format]
+    TypeAdapter(kind).validate_python({**members, name: parts})
     assert len(parts) == 3
     flat = str(parts)
     assert "the gauge was stuck" in flat

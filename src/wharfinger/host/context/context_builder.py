@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET
 
@@ -375,8 +375,7 @@ def _segments(uri: str, contents: Iterable[t.ResourceContents]) -> list[Segment]
     for content in contents:
         if content.text is UNSET:
             continue
-        known: Any = _meta(content).get(WINDOW)
-        first = known.get("firstLine") if isinstance(known, dict) else None
+        first = _window(content).get("firstLine")
         begin = first if isinstance(first, int) and first > 0 else following
         segments.append(Segment(begin, content.text))
         following = begin + content.text.count("\n") + (not content.text.endswith("\n"))
@@ -391,6 +390,11 @@ def _meta(content: t.ResourceContents) -> dict[str, Any]:
     return {} if content.meta is UNSET else content.meta
 
 
+def _window(content: t.ResourceContents) -> dict[str, Any]:
+    window: Any = _meta(content).get(WINDOW)
+    return cast("dict[str, Any]", window) if isinstance(window, dict) else {}
+
+
 def _version(content: t.ResourceContents) -> str:
     version = _meta(content).get(VERSION, "")
     return printable(version, 100) if isinstance(version, str) else ""
@@ -401,7 +405,8 @@ def _next(contents: Sequence[t.ResourceContents]) -> str:
     if not contents:
         return ""
     meta = _meta(contents[0])
-    window: Any = meta.get(WINDOW)
+    window = _window(contents[0])
     following = meta.get(NEXT)
-    ended = isinstance(window, dict) and window.get("end", 0) >= window.get("size", 1)
+    end, size = window.get("end"), window.get("size")
+    ended = isinstance(end, int) and isinstance(size, int) and end >= size
     return following if isinstance(following, str) and not ended else ""
