@@ -33,6 +33,16 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.host.function_calling": ("FunctionCalling",),
         "wharfinger.host.function_calls": ("AnswerOptions",),
         "wharfinger.host.model_apis": ("DroppedFromTool", "ToolDefinitions"),
+        "wharfinger.host.catalogue": ALL,
+        "wharfinger.host.catalogue_lists": (
+            "CatalogueEntry",
+            "CatalogueFilter",
+            "CatalogueFilters",
+            "TreeNode",
+            "TreePage",
+        ),
+        "wharfinger.host.catalogue_search": ("CatalogueHit", "CatalogueHits", "RelatedEntry"),
+        "wharfinger.host.context": ALL,
     },
     "server": {
         "wharfinger.server": ALL,
@@ -50,10 +60,6 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.protocol.limits": ALL,
         "wharfinger.store": ALL,
         "wharfinger.protocol.interfaces": ("Store",),
-        "wharfinger.host.catalogue": ALL,
-        "wharfinger.host.catalogue_lists": ("CatalogueEntry", "CatalogueFilter", "CatalogueFilters", "TreeNode", "TreePage"),
-        "wharfinger.host.catalogue_search": ("CatalogueHit", "CatalogueHits", "RelatedEntry"),
-        "wharfinger.host.context": ALL,
     },
     "sources": {
         "wharfinger.sources": ALL,
