@@ -24,6 +24,7 @@ COMMANDS = {
     "call": "Call a tool.",
     "prompt": "Fill in a prompt and print its messages.",
     "complete": "Complete an argument of a prompt or template.",
+    "chat": "Ask a model that uses the resources and tools of servers.",
     "inspect": "Show a server's name, features and speed.",
     "doctor": "Check a server and print what to change.",
     "add": "Add a server to a host.",

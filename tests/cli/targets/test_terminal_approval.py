@@ -45,7 +45,6 @@ def request(text: str = "A poem") -> SamplingRequest:
         ("ask", False, False),
         ("read-only", True, True),
         ("read-only", False, False),
-        ("never", False, True),
     ],
 )
 def test_without_a_terminal_only_what_needs_no_question_runs(

@@ -153,10 +153,9 @@ def as_object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[object]:
     """Return a value of JSON if it is a list, else an empty one."""
-    found: list[Any] = value if isinstance(value, list) else []
-    return found
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def as_text(value: Any) -> str:

@@ -32,8 +32,9 @@ PROMPT = "Run it? y(es), n(o), a(lways), never> "
 
 
 class TerminalApproval:
-    """Approves tool calls. With `mode` "ask" every tool is asked for, with "read-only" those that may change something,
-    with "never" none. What is not asked for runs. Without a terminal, what would be asked for does not run.
+    """Approves tool calls. With `mode` "ask" every tool is asked for, with "read-only" those that may change something.
+
+    What is not asked for runs. Without a terminal, what would be asked for does not run.
     """
 
     def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
@@ -44,7 +45,7 @@ class TerminalApproval:
 
     async def __call__(self, approval: Approval) -> bool | Literal["always", "never"]:
         """Return whether the tool may run, now or always."""
-        if self._mode == "never" or (self._mode == "read-only" and approval.read_only):
+        if self._mode == "read-only" and approval.read_only:
             return True
         if not self._forms.has_terminal:
             self._refused(

@@ -1,0 +1,190 @@
+"""The commands of the chat, which begin with `/`, and the prompts of servers, which are used in the same way."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.chat.chat_loop import Chat
+from wharfinger.chat.model_clients import ModelClient
+from wharfinger.content.text import many
+from wharfinger.errors import WharfingerError
+
+if TYPE_CHECKING:
+    from wharfinger.upstreams import Upstream
+
+__all__ = ["COMMANDS", "ChatCommands", "ChatExit"]
+
+MAX_LISTED = 200
+"""Lines of one list."""
+
+
+class ChatExit(Exception):
+    """The user leaves the chat."""
+
+
+class ChatCommand(NamedTuple):
+    """A command: the argument that it takes, or an empty string, and what it does."""
+
+    argument: str
+    about: str
+
+
+COMMANDS = {
+    "model": ChatCommand("[MODEL]", "show or change the model"),
+    "tools": ChatCommand("[on|off]", "list the tools, or say whether the model may use any"),
+    "context": ChatCommand("[on|off]", "list the resources of the last question, or say whether rules choose some"),
+    "cost": ChatCommand("", "show the tokens that were used"),
+    "clear": ChatCommand("", "forget the conversation"),
+    "help": ChatCommand("", "list the commands and prompts"),
+    "exit": ChatCommand("", "leave"),
+}
+
+
+class ChatCommands:
+    """Runs commands. `make_client` returns a client for the name of another model; `show` prints a line."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        make_client: Callable[[str], ModelClient],
+        show: Callable[[str], object],
+        started_new: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._chat = chat
+        self._make_client = make_client
+        self._show = show
+        self._started_new = started_new
+
+    async def run(self, line: str) -> str | None:
+        """Run a line that begins with `/`. Returns the text to send to the model if it names a prompt, else None.
+
+        Raises:
+            ChatExit: the user leaves.
+            WharfingerError: it failed; the message says why.
+        """
+        name, _, argument = line[1:].strip().partition(" ")
+        if name in COMMANDS:
+            command: Callable[[str], Awaitable[None]] = getattr(self, name)
+            await command(argument.strip())
+            return None
+        prompts = {prompt.name: prompt.prompt for prompt in await self._chat.host.upstreams.prompts()}
+        if name in prompts:
+            return await self._fill_in(name, prompts[name], argument)
+        near = get_close_matches(name, [*COMMANDS, *prompts], 1, 0.6)
+        self._show(f"There is no command /{name}.{f' Did you mean /{near[0]}?' if near else ' /help lists them.'}")
+        return None
+
+    async def model(self, argument: str) -> None:
+        """Show or change the model."""
+        if argument:
+            new = self._make_client(argument)
+            await self._chat.model.close()
+            self._chat.model = new
+        self._show(f"The model is {self._chat.model.choice}, at {self._chat.model.choice.host}.")
+
+    async def tools(self, argument: str) -> None:
+        """List the tools, or say whether the model may use them."""
+        options = self._chat.options
+        if argument in ("on", "off"):
+            options.tools = argument == "on"
+        tools = await self._chat.host.upstreams.tools()
+        self._show(f"The model may {'use' if options.tools else 'not use'} {many(len(tools), 'tool')}:")
+        for one in tools[:MAX_LISTED]:
+            self._show(f"  {one.name}  {first_line(one.tool.description)}")
+        if len(tools) > MAX_LISTED:
+            self._show(f"  and {len(tools) - MAX_LISTED:,} more")
+        for server in self._chat.host.servers.values():
+            if server.status != "ready":
+                self._show(f"  {server_line(server)}")
+
+    async def context(self, argument: str) -> None:
+        """List the resources of the last question, or say whether rules choose some."""
+        options = self._chat.options
+        if argument in ("on", "off"):
+            options.rules = argument == "on"
+        rules = f"and up to {options.budget:,} tokens that rules choose" if options.rules else "and no others"
+        self._show(f"A question takes the resources that it mentions with @, {rules}.")
+        last = self._chat.context.last
+        for used in last.used:
+            cut = f", cut: {used.cut}" if used.cut else ""
+            self._show(f"  @{used.uri}  {used.server}, {many(used.tokens, 'token')}, {used.reason}{cut}")
+        for note in last.notes:
+            self._show(f"  {note}")
+        known = len(self._chat.conversation.versions)
+        self._show(f"In this conversation the model has {many(known, 'resource')}.")
+
+    async def cost(self, argument: str) -> None:
+        """Show the tokens that were used."""
+        usage = self._chat.conversation.usage
+        if not usage.input and not usage.output:
+            self._show("No tokens yet, or the endpoint does not count them.")
+            return
+        cached = f", {usage.cached:,} of them from its cache" if usage.cached else ""
+        self._show(f"{usage.input:,} tokens sent{cached}, {usage.output:,} received, in this conversation.")
+
+    async def clear(self, argument: str) -> None:
+        """Forget the conversation."""
+        self._chat.conversation.clear()
+        self._started_new()
+        self._show("The conversation is forgotten.")
+
+    async def help(self, argument: str) -> None:
+        """List the commands and prompts."""
+        for name, command in COMMANDS.items():
+            self._show(f"  /{f'{name} {command.argument}'.strip():<18} {command.about}")
+        for prompt in (await self._chat.host.upstreams.prompts())[:MAX_LISTED]:
+            takes = "" if prompt.prompt.arguments is UNSET else argument_names(prompt.prompt.arguments)
+            self._show(f"  /{prompt.name}{takes}  {first_line(prompt.prompt.description)}")
+        self._show("  @URI sends a resource with the question; Tab completes. Ctrl-C stops an answer, Ctrl-D leaves.")
+
+    async def exit(self, argument: str) -> None:
+        """Leave."""
+        raise ChatExit
+
+    async def _fill_in(self, name: str, prompt: t.Prompt, argument: str) -> str | None:
+        """Get a prompt with the arguments NAME=TEXT, and return its text."""
+        declared = [] if prompt.arguments is UNSET else prompt.arguments
+        known = [each.name for each in declared]
+        given: dict[str, str] = {}
+        try:
+            words = shlex.split(argument)
+        except ValueError:
+            self._show("A quote is not closed.")
+            return None
+        for word in words:
+            key, equals, text = word.partition("=")
+            if not equals or key not in known:
+                takes = " ".join(f"{each}=TEXT" for each in known) or "no arguments"
+                self._show(f"{word} is not an argument of /{name}, which takes {takes}.")
+                return None
+            given[key] = text
+        missing = [each.name for each in declared if each.required is True and each.name not in given]
+        if missing:
+            self._show(f"/{name} needs {', '.join(f'{each}=TEXT' for each in missing)}.")
+            return None
+        result = await self._chat.host.prompt(name, given)
+        texts = [message.content.text for message in result.messages if isinstance(message.content, t.TextContent)]
+        if not texts:
+            raise WharfingerError(f"/{name} has no text.")
+        return "\n\n".join(texts)
+
+
+def argument_names(arguments: list[t.PromptArgument]) -> str:
+    """Return the arguments of a prompt as they are typed."""
+    return "".join(f" {each.name}=…" if each.required is True else f" [{each.name}=…]" for each in arguments)
+
+
+def first_line(text: object) -> str:
+    """Return the first line of an optional text, shortened."""
+    return text.strip().split("\n")[0][:120] if isinstance(text, str) else ""
+
+
+def server_line(server: Upstream) -> str:
+    """Return the state of a server, with the reason if it is down."""
+    return f"{server.name} is {server.status}{f': {server.error}' if server.error else ''}"

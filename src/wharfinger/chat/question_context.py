@@ -1,0 +1,113 @@
+"""The resources that go with a question: those that it mentions, and those that rules choose from the catalogue."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.chat.model_clients.message_parts import PICTURE_TYPES
+from wharfinger.host.context import Block, Choice, Choices, ContextRequest, find_mentions, rules
+from wharfinger.host.context.context_blocks import block_text
+from wharfinger.host.context.mentions import UnknownMention, choice_of
+
+if TYPE_CHECKING:
+    from wharfinger.host import Host
+
+__all__ = ["ChosenContext", "QuestionContext", "UsedResource"]
+
+MENTION_WEIGHT = 4.0
+"""The share of a mentioned resource in the budget, beside the best one of the rules, which has 1."""
+MIN_BUDGET = 80
+"""Fewer tokens are as good as none."""
+
+
+class UsedResource(msgspec.Struct):
+    """A resource in the context of a question."""
+
+    uri: str
+    server: str
+    reason: str
+    tokens: int
+    cut: str = ""
+    """What was cut; empty if it is whole."""
+
+
+class ChosenContext(msgspec.Struct):
+    """What was chosen for a question, as blocks of its message; `versions` are those that the model then has."""
+
+    used: list[UsedResource] = msgspec.field(default_factory=list[UsedResource])
+    content: list[t.SamplingContent] = msgspec.field(default_factory=list[t.SamplingContent])
+    versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    notes: list[str] = msgspec.field(default_factory=list[str])
+    """What was left out, and what was not searched."""
+    missing: list[str] = msgspec.field(default_factory=list[str])
+    """Those notes that are about resources which the question mentions."""
+
+
+class QuestionContext:
+    """Chooses the context of each question in a conversation. `last` is what was chosen for the last one."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.last = ChosenContext()
+
+    async def choose(self, question: str, versions: dict[str, str], *, budget: int, by_rules: bool) -> ChosenContext:
+        """Return the context for a question. A resource that the model has in the same version is not sent again.
+
+        Raises:
+            InvalidArgument: a mention fits several resources.
+        """
+        chosen = self.last = ChosenContext()
+        if budget < MIN_BUDGET:
+            return chosen
+
+        mentioned: list[Choice] = []
+
+        async def select(request: ContextRequest) -> Choices:
+            mentioned.extend(await self._mentioned(request))
+            found = Choices(mentioned)
+            if by_rules:
+                known = {(choice.server, choice.uri) for choice in mentioned}
+                more = rules()(request)
+                more = await more if inspect.isawaitable(more) else more
+                found += [one for one in more if not isinstance(one, Choice) or (one.server, one.uri) not in known]
+                found.notes = getattr(more, "notes", ())
+            return found
+
+        context = await self._host.context(question, budget=budget, select=select)
+        for block in context:
+            self._add(chosen, block, versions)
+        for left in context.left_out:
+            note = f"Left out @{left.uri}: {left.reason}"
+            chosen.notes.append(note)
+            if any((choice.server, choice.uri) == (left.server, left.uri) for choice in mentioned):
+                chosen.missing.append(note)
+        chosen.notes += context.notes
+        return chosen
+
+    async def _mentioned(self, request: ContextRequest) -> list[Choice]:
+        """Return the resources that the question mentions. A word such as `@ada` that fits none stays a word."""
+        found: list[Choice] = []
+        for mention in find_mentions(request.question):
+            try:
+                choice = await choice_of(request.catalogue, mention, list(self._host.servers))
+            except UnknownMention as error:
+                if ":" in mention:
+                    raise UnknownMention(f"{error} The question is not sent.") from None
+                continue
+            found.append(choice._replace(weight=MENTION_WEIGHT, reason="mentioned in the question"))
+        return found
+
+    def _add(self, chosen: ChosenContext, block: Block, versions: dict[str, str]) -> None:
+        key, version = f"{block.server} {block.uri}", f"{block.version} {block.lines if block.cut else ''}"
+        chosen.versions[key] = version
+        if versions.get(key) == version:
+            chosen.used.append(UsedResource(block.uri, block.server, "the model has it already", 0))
+            return
+        chosen.used.append(UsedResource(block.uri, block.server, block.reason, block.tokens, block.cut))
+        chosen.content.append(t.TextContent(text=block_text(block)))
+        if block.mime_type in PICTURE_TYPES and block.data:
+            chosen.content.append(t.ImageContent(data=block.data, mime_type=block.mime_type))

@@ -1,0 +1,112 @@
+"""The chat at a terminal: reads questions with prompt_toolkit, and lets Ctrl-C stop an answer without ending the chat.
+
+While a question is typed, prompt_toolkit owns the terminal. While it is answered nobody reads it, so Ctrl-C is the
+signal SIGINT, which cancels the task of the answer, and whatever a server asks meanwhile is read line by line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.history import InMemoryHistory
+
+from wharfinger import types as t
+from wharfinger.chat.chat_commands import ChatCommands, ChatExit
+from wharfinger.chat.chat_completer import ChatCompleter
+from wharfinger.chat.chat_display import ChatDisplay
+from wharfinger.chat.chat_loop import Chat
+from wharfinger.chat.conversation import Conversation, is_question
+from wharfinger.chat.model_clients.message_parts import blocks_of
+from wharfinger.errors import WharfingerError
+
+__all__ = ["TerminalChat", "above_prompt"]
+
+T = TypeVar("T")
+MAX_HISTORY = 100
+"""Questions of a continued conversation that the arrow keys bring back."""
+
+
+class TerminalChat:
+    """Asks for questions until the user leaves. `save` is called after each one."""
+
+    def __init__(self, chat: Chat, commands: ChatCommands, display: ChatDisplay, save: Callable[[], object]) -> None:
+        self._chat = chat
+        self._commands = commands
+        self._display = display
+        self._save = save
+        self._task: asyncio.Task[None] | None = None
+        history = InMemoryHistory(questions_of(chat.conversation)[-MAX_HISTORY:])
+        self._session: PromptSession[str] = PromptSession(
+            history=history, completer=ChatCompleter(chat.host), complete_while_typing=True
+        )
+
+    async def run(self) -> None:
+        """Answer questions until Ctrl-D or /exit."""
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # on Windows, and outside of the main thread
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        while True:
+            try:
+                line = await self._session.prompt_async("> ", handle_sigint=False)
+            except KeyboardInterrupt:  # the key Ctrl-C
+                self._display.note("Ctrl-D or /exit leaves.")
+                continue
+            except EOFError:
+                return
+            if not line.strip():
+                continue
+            try:
+                await self._stoppable(self._answer(line.strip()))
+            except ChatExit:
+                return
+            except asyncio.CancelledError:
+                self._display.end()
+                self._display.note("Stopped.")
+            except WharfingerError as error:
+                self._display.note(f"{error}")
+            self._save()
+
+    def _interrupt(self) -> None:
+        """Stop the answer; a second Ctrl-C, after it has stopped, does nothing."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _stoppable(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await some work that Ctrl-C cancels; raises CancelledError then."""
+        self._task = asyncio.ensure_future(work)
+        try:
+            await self._task
+        finally:
+            self._task = None
+
+    async def _answer(self, line: str) -> None:
+        question: str | None = line
+        if line.startswith("/"):
+            question = await self._commands.run(line)
+        if question is not None:
+            await self._chat.ask(question)
+
+
+def above_prompt(ask: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """Return a function that asks as `ask` does, with the prompt out of the way if the user is typing at it."""
+
+    async def asked(*args: Any) -> T:
+        async with in_terminal():
+            return await ask(*args)
+
+    return asked
+
+
+def questions_of(conversation: Conversation) -> list[str]:
+    """Return the questions of a conversation, the oldest first."""
+    found: list[str] = []
+    for message in conversation.messages:
+        last = blocks_of(message)[-1]
+        if is_question(message) and isinstance(last, t.TextContent):
+            found.append(last.text)
+    return found

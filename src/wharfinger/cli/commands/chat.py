@@ -1,0 +1,269 @@
+"""`wharfinger chat`: a chat with a model that uses the resources, tools and prompts of servers."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from wharfinger.cli.options import (
+    COMMAND,
+    CONFIG,
+    NearChoice,
+    TargetCommand,
+    Verbosity,
+    connection_options,
+    json_option,
+    verbosity_options,
+)
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import check_quotes, parse_target
+
+if TYPE_CHECKING:
+    from wharfinger.cli.targets.open_client import ConnectionOptions
+    from wharfinger.upstreams import ServerConfig
+
+__all__ = ["chat"]
+
+MAX_INPUT_BYTES = 1024 * 1024
+"""The longest question, and the most that is read from stdin."""
+MAX_SERVERS = 64
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger chat -m ollama/qwen3 ./charts
+  wharfinger chat -m anthropic/NAME harbour https://example.test/mcp
+  wharfinger chat -c
+  git diff | wharfinger chat -m openai/NAME -p "Review this change" . --json""",
+)
+@click.argument("words", nargs=-1, metavar="[TARGET]…", shell_complete=complete_words())
+@click.option(
+    "-m",
+    "--model",
+    metavar="API/NAME",
+    envvar=["WHARFINGER_CHAT_MODEL", "WHARFINGER_MODEL"],
+    help="The model: openai/NAME, anthropic/NAME or ollama/NAME.",
+)
+@click.option("-c", "--continue", "goes_on", is_flag=True, help="Continue the last conversation.")
+@click.option("-p", "--prompt", "question", metavar="PROMPT", help="Answer PROMPT, and stdin if it is piped, and exit.")
+@click.option(
+    "--approve",
+    type=NearChoice(["ask", "read-only", "never"]),
+    default="ask",
+    show_default=True,
+    help="Ask before every tool runs, before those that are not known to only read, or never.",
+)
+@click.option(
+    "--trust",
+    metavar="SERVER",
+    multiple=True,
+    help="Believe this server when it says that a tool only reads. Repeatable.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(0, 1_000_000),
+    default=8_000,
+    show_default=True,
+    metavar="TOKENS",
+    help="Resources for each question, in tokens.",
+)
+@click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions.")
+@click.option("--no-tools", is_flag=True, help="Let the model use no tools.")
+@click.option(
+    "--max-rounds",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Requests to the model for one question.",
+)
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Bound of one answer, in tokens.")
+@click.option(
+    "--model-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the model's endpoint may be silent.",
+)
+@click.option("--no-save", is_flag=True, help="Do not store the conversation.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
+    """Ask a model that uses the resources, tools and prompts of servers.
+
+    `@` completes resources, `/` commands and prompts of servers. Each question takes the resources that it mentions,
+    and others that fit it. Before a tool runs you are asked; without a terminal it does not run. Ctrl-C stops an
+    answer. With --config FILE and no TARGET, the servers are all of that file.
+    """
+    from wharfinger.chat.model_clients import choose_model
+    from wharfinger.cli.stderr_log import log_to_stderr
+    from wharfinger.cli.targets.open_client import take_connection_options
+
+    choice = choose_model(options.pop("model"), os.environ)
+    connection = take_connection_options(options)
+    configs = read_servers(ctx, words, connection, options.pop("trust"))
+    question = read_question(ctx, options.pop("question"))
+    if question is None:
+        check_terminal(ctx, as_json=options["as_json"])
+    from wharfinger.cli.targets.chat_runner import ChatRunner
+
+    log_to_stderr(ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity())
+    exit_code = ChatRunner(ctx, connection, options).run(choice, configs, question)
+    ctx.exit(exit_code)
+
+
+def read_servers(
+    ctx: click.Context, words: tuple[str, ...], connection: ConnectionOptions, trust: tuple[str, ...]
+) -> list[ServerConfig]:
+    """Return the servers that the words, the command after `--`, or the file of `--config` name.
+
+    Raises:
+        click.UsageError: a word is not a target, or an option does not belong to these servers.
+    """
+    from wharfinger.cli.render.formatting import slug
+    from wharfinger.cli.suggestions import nearest
+    from wharfinger.upstreams import ServerConfig
+    from wharfinger.upstreams.public_names import name_of_target
+
+    command: list[str] | None = ctx.meta.get(COMMAND)
+    file: Path | None = ctx.meta.get(CONFIG)
+    if words:
+        check_quotes(ctx, words)
+    configs = [read_server(ctx, word) for word in words]
+    if not words and command is None and file is not None:
+        configs = read_file(ctx, file)
+    if command is not None:
+        if not command:
+            raise click.UsageError("Give a command after `--`, for example `-- python server.py`.", ctx)
+        configs.append(ServerConfig(name=slug(name_of_target(command), fallback="server"), target=command))
+    if len(configs) > MAX_SERVERS:
+        raise click.UsageError(f"A chat has at most {MAX_SERVERS} servers.", ctx)
+    names = unique([config.name for config in configs])
+    for name in trust:
+        if name not in names:
+            found = nearest(name, names)
+            near = f" Did you mean {found!r}?" if found else ""
+            raise click.UsageError(f"--trust {name}: the servers are {', '.join(names) or 'none'}.{near}", ctx)
+    named = [replace(config, name=name) for config, name in zip(configs, names, strict=True)]
+    trusted = [replace(config, trusted=True) if config.name in trust else config for config in named]
+    return with_options(ctx, trusted, connection)
+
+
+def read_server(ctx: click.Context, word: str) -> ServerConfig:
+    """Return the server that a word means: a configured one with all keys of its entry, else any other target."""
+    from wharfinger.cli.targets.configured_servers import ask_at_terminal, look_up
+    from wharfinger.upstreams import ServerConfig
+    from wharfinger.upstreams.config import configured
+    from wharfinger.upstreams.placeholders import InvalidConfiguration
+
+    target = parse_target(ctx, word)
+    entry = look_up(ctx, word, ctx.meta.get(CONFIG)) if target.origin else None
+    if entry is not None:
+        try:
+            return configured(entry, os.environ, ask_at_terminal, {})
+        except InvalidConfiguration as error:
+            raise click.UsageError(str(error), ctx) from None
+    # What this program serves itself does not lie about its tools.
+    return ServerConfig(name=name_of(word), target=target.url or list(target.command), trusted=target.own_command)
+
+
+def read_file(ctx: click.Context, file: Path) -> list[ServerConfig]:
+    """Return all servers of a configuration file."""
+    from wharfinger.cli.targets.configured_servers import ask_at_terminal
+    from wharfinger.upstreams import read_config
+    from wharfinger.upstreams.placeholders import InvalidConfiguration
+
+    try:
+        return read_config(file, inputs=ask_at_terminal)
+    except InvalidConfiguration as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
+def name_of(word: str) -> str:
+    """Return a name for the server that a word of the command line means."""
+    from urllib.parse import urlsplit
+
+    from wharfinger.cli.render.formatting import slug
+
+    if word.startswith(("http://", "https://")):
+        return slug((urlsplit(word).hostname or "").removeprefix("www."), fallback="server")
+    path = Path(word.partition(".py:")[0])
+    return slug(path.resolve().name.removesuffix(".py"), fallback="server", limit=24)
+
+
+def unique(names: list[str]) -> list[str]:
+    """Return the names, with a number after each that has occurred before."""
+    found: list[str] = []
+    for name in names:
+        number = 2
+        free = name
+        while free in found:
+            free, number = f"{name}-{number}", number + 1
+        found.append(free)
+    return found
+
+
+def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
+    """Return the servers with the headers and variables of the command line, which must be for one of them only."""
+    from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
+
+    urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
+    commands = [config for config in configs if isinstance(config.target, list)]
+    if (connection.headers or connection.token_env) and len(urls) != 1:
+        raise click.UsageError("--header and --token-env are for exactly one URL: configure those of several.", ctx)
+    if connection.env and len(commands) != 1:
+        raise click.UsageError("--env is for exactly one command: configure the environments of several.", ctx)
+    headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
+    return [
+        replace(config, headers=merge_headers(config.headers, headers))
+        if config in urls
+        else replace(config, env={**config.env, **env})
+        if config in commands
+        else config
+        for config in configs
+    ]
+
+
+def read_question(ctx: click.Context, question: str | None) -> str | None:
+    """Return the question of `-p` and what is piped into stdin; None to ask at the terminal."""
+    piped = read_piped(ctx)
+    parts = [part for part in (question, piped) if part and part.strip()]
+    if question is not None and not parts:
+        raise click.UsageError("-p is empty: write the question after it.", ctx)
+    return "\n\n".join(parts) or None
+
+
+def read_piped(ctx: click.Context) -> str:
+    """Return the text that is piped into stdin, empty if there is none."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # stdin is closed
+        return ""
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+        return ""
+    data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise click.UsageError(f"stdin has more than {MAX_INPUT_BYTES:,} bytes: publish the file as a resource.", ctx)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError("stdin is not text in UTF-8: publish the file as a resource.", ctx) from None
+
+
+def check_terminal(ctx: click.Context, *, as_json: bool) -> None:
+    """Refuse to chat without a terminal, and with `--json`."""
+    if as_json:
+        raise click.UsageError("--json answers one question: give it with -p, or pipe it in.", ctx)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("There is no terminal to chat at: give the question with -p, or pipe it in.", ctx)

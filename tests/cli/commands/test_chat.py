@@ -1,0 +1,674 @@
+"""`wharfinger chat` as people use it: at a terminal and in pipes, against an endpoint that each test scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refuse, endpoint
+from tests.cli.conftest import COMMAND, ENVIRONMENT, Terminal, running
+from wharfinger.chat.conversation import STOPPED
+
+Start = Callable[..., Terminal]
+SECRETS = ("sk-test-0123456789abcdef", "sk-ant-0123456789abcdef")
+NO_MODELS = dict.fromkeys(("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"), "")
+PROMPT = "\x1b[?2004h"
+"""What prompt_toolkit writes when it begins to read a question: from now on, pasted text is marked."""
+
+HARBOUR = '''
+import asyncio, os, sys
+from pathlib import Path
+from wharfinger import Context, Server, ToolError
+
+server = Server("harbour", instructions="Ships and tides.")
+here = Path(__file__).parent
+(here / "pids").open("a").write(f"{os.getpid()}\\n")
+
+
+@server.resource("tide://now", mime_type="text/plain", title="The tide now")
+def now() -> str:
+    """How high the water is."""
+    return f"{(here / 'height').read_text()} m high"
+
+
+@server.tool
+def rise(by: int) -> str:
+    """Let the water rise."""
+    height = int((here / "height").read_text()) + by
+    (here / "height").write_text(str(height))
+    return f"{height} m"
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def look() -> str:
+    """Look at the water."""
+    return "calm"
+
+
+@server.tool
+async def wait() -> str:
+    """Wait for the tide."""
+    (here / "waiting").touch()
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        (here / "cancelled").touch()
+        raise
+    return "waited"
+
+
+@server.tool
+async def berth(ctx: Context) -> str:
+    """Assign a berth."""
+    answer = await ctx.elicit("Which berth?", {"type": "object", "properties": {"number": {"type": "integer"}}})
+    return f"berth {answer}"
+
+
+@server.tool
+async def poem(ctx: Context) -> str:
+    """Write a poem."""
+    return f"poem: {(await ctx.sample('A poem about tides', max_tokens=50)).text}"
+
+
+@server.prompt
+def briefing(vessel: str) -> str:
+    """Brief somebody on a vessel."""
+    return f"Brief me on {vessel}."
+'''
+
+HOSTILE = """
+from wharfinger import Server
+
+EVIL = "\\x1b]0;owned\\x07\\x1b[2J\\u202eevil"
+server = Server("harbour", instructions=EVIL)
+
+
+@server.resource("tide://now", mime_type="text/plain", title=EVIL, description=EVIL)
+def now() -> str:
+    return EVIL
+
+
+@server.tool(description=EVIL)
+def rise() -> str:
+    return EVIL * 100_000
+
+
+@server.prompt(description=EVIL)
+def briefing() -> str:
+    return EVIL
+"""
+
+
+@pytest.fixture(params=["openai", "anthropic", "ollama"])
+def each_api(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
+    with endpoint(request.param) as served:
+        yield served
+
+
+@pytest.fixture
+def served() -> Iterator[Endpoint]:
+    with endpoint("openai") as started:
+        yield started
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> Path:
+    """The file of a server; `height` beside it is the state that its tools change."""
+    file = tmp_path / "harbour.py"
+    file.write_text(HARBOUR)
+    (tmp_path / "height").write_text("3")
+    return file
+
+
+class Talk:
+    """A chat at a terminal; `expect` waits for text that comes after what was expected before."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self.seen = 0
+
+    def expect(self, text: str) -> str:
+        self.terminal.wait_until(lambda: text in self.terminal.shown[self.seen :], text)
+        found = self.terminal.shown.index(text, self.seen)
+        before = self.terminal.shown[self.seen : found]
+        self.seen = found + len(text)
+        return before
+
+    def say(self, line: str) -> None:
+        self.expect(PROMPT)
+        self.terminal.press(line + "\r")
+
+    def type(self, line: str) -> None:
+        """Answer a question that is read line by line."""
+        self.terminal.press(line + "\n")
+
+
+@pytest.fixture
+def talk(terminal: Start, harbour: Path, tmp_path: Path) -> Callable[..., Talk]:
+    """Start a chat with the server of `harbour`."""
+
+    def begin(served: Endpoint, *args: str, targets: tuple[str, ...] = ("harbour.py",)) -> Talk:
+        return Talk(terminal("chat", *args, *targets, env=environment(served, tmp_path)))
+
+    return begin
+
+
+def environment(served: Endpoint, folder: Path) -> dict[str, str]:
+    return {
+        **NO_MODELS,
+        **served.environment,
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "TERM": "xterm",
+        "COLUMNS": "200",
+    }
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """The one stored conversation."""
+    (file,) = (folder / "state" / "wharfinger" / "chat").iterdir()
+    text = file.read_text()
+    assert not any(secret in text for secret in SECRETS)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def once(
+    served: Endpoint | None, folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run the command on pipes: exit code, stdout and stderr."""
+    given = environment(served, folder) if served is not None else {**NO_MODELS, "HOME": str(folder)}
+    done = subprocess.run(
+        [*COMMAND, "chat", *args],
+        cwd=folder,
+        env={**ENVIRONMENT, **given, **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=50,
+        **({"stdin": subprocess.DEVNULL} if text is None else {"input": text}),  # type: ignore[call-overload]
+    )
+    assert not any(secret in done.stdout + done.stderr for secret in SECRETS)
+    return done.returncode, done.stdout, done.stderr
+
+
+# At a terminal
+
+
+def test_a_question_is_answered_with_a_resource_and_a_tool(
+    each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+) -> None:
+    hold = Hold()
+    each_api.answer("The water ", hold, "is low. ", Call("rise", {"by": 2}))
+    each_api.answer("Now it is 5 m.")
+    chat = talk(each_api)
+    chat.say("How high is @tide://now?")
+    chat.expect("@tide://now  harbour, ")  # with the reason
+    chat.expect("The water ")
+    assert "is low" not in chat.terminal.shown  # the first piece is there before the endpoint sends the next
+    hold.release()
+    chat.expect("is low.")
+    chat.expect("→ rise(by=2)")
+    chat.expect("The model wants to run rise of harbour")
+    chat.expect("by: 2")
+    chat.expect("Run it?")
+    assert (tmp_path / "height").read_text() == "3"
+    chat.type("y")
+    chat.expect("← rise: 5 m")
+    chat.expect("Now it is 5 m.")
+    assert (tmp_path / "height").read_text() == "5"
+    first, second = (json.dumps(request) for request in each_api.requests)
+    assert "3 m high" in first and "Ships and tides." in first and "Let the water rise." in first
+    assert "5 m" in second
+    chat.say("/exit")
+    assert chat.terminal.end() == 0
+    assert stored(tmp_path)["title"] == "How high is @tide://now?"
+
+
+def test_a_refused_tool_does_not_run_and_an_always_is_remembered(
+    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+) -> None:
+    served.answer(Call("rise", {"by": 1}))
+    served.answer("I may not.")
+    chat = talk(served)
+    chat.say("rise")
+    chat.expect("Run it?")
+    chat.type("perhaps")
+    chat.expect("Type y, n, a or never.")
+    chat.type("n")
+    chat.expect("✗ rise: ")
+    chat.expect("I may not.")
+    assert (tmp_path / "height").read_text() == "3"
+    assert "not approve" in served.last_texts
+
+    served.answer(Call("rise", {"by": 1}))
+    served.answer(Call("rise", {"by": 1}))
+    served.answer("Done.")
+    chat.say("again")
+    chat.expect("Run it?")
+    chat.type("a")
+    before = chat.expect("Done.")
+    assert "Run it?" not in before
+    assert (tmp_path / "height").read_text() == "5"
+
+
+def test_what_was_typed_before_the_question_is_no_answer(
+    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+) -> None:
+    hold = Hold()
+    served.answer("Wait ", hold, Call("rise", {"by": 1}))
+    served.answer("Refused.")
+    chat = talk(served)
+    chat.say("rise")
+    chat.expect("Wait ")
+    chat.type("y")
+    chat.expect("y\n")  # the echo: the terminal has it
+    hold.release()
+    chat.expect("Run it?")
+    chat.type("n")
+    chat.expect("Refused.")
+    assert (tmp_path / "height").read_text() == "3"
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(
+    each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+) -> None:
+    hold = Hold()
+    each_api.answer("It begins ", hold, "and never ends.")
+    chat = talk(each_api)
+    chat.say("tell me")
+    chat.expect("It begins ")
+    chat.terminal.press("\x03")
+    chat.expect("Stopped.")
+    assert hold.gone.wait(10)  # the endpoint sees that nobody reads
+    each_api.answer("Here I am.")
+    chat.say("are you there?")
+    chat.expect("Here I am.")
+    assert "It begins  [stopped by the user]" in each_api.last_texts
+    chat.expect(PROMPT)
+    chat.terminal.press("\x03")
+    chat.expect("Ctrl-D or /exit leaves.")
+    chat.expect(PROMPT)
+    chat.terminal.press("\x04")
+    assert chat.terminal.end() == 0
+
+
+def test_ctrl_c_stops_a_tool_call_at_its_server(each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+    each_api.answer(Call("wait"), Call("look", id="call-2"))
+    chat = talk(each_api, "--approve", "never")
+    chat.say("wait")
+    until(lambda: (tmp_path / "waiting").exists())
+    chat.terminal.press("\x03")
+    chat.expect("Stopped.")
+    until(lambda: (tmp_path / "cancelled").exists())
+    each_api.answer("Fine.")
+    chat.say("and now?")
+    chat.expect("Fine.")
+    assert each_api.last_texts.count(STOPPED) == 2  # every call has a result, as the APIs demand
+
+
+def test_ctrl_c_at_the_question_stops_the_call(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+    served.answer(Call("rise", {"by": 1}))
+    chat = talk(served)
+    chat.say("rise")
+    chat.expect("Run it?")
+    chat.terminal.press("\x03")
+    chat.expect("Stopped.")
+    served.answer("Fine.")
+    chat.say("and now?")
+    chat.expect("Fine.")
+    assert (tmp_path / "height").read_text() == "3"
+
+
+def test_a_server_that_is_killed_is_started_again(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+    served.answer(Call("look"))
+    served.answer("Calm.")
+    chat = talk(served, "--approve", "read-only")
+    chat.say("look")
+    chat.expect("Calm.")
+    pids = (tmp_path / "pids").read_text().split()
+    os.kill(int(pids[-1]), 9)
+    until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids))
+    served.answer(Call("look"))
+    served.answer("Still calm.")
+    chat.say("again")
+    chat.expect("← look: calm")
+    chat.expect("Still calm.")
+
+
+def test_a_server_over_http_may_restart(served: Endpoint, talk: Callable[..., Talk], harbour: Path) -> None:
+    with running(harbour) as url:
+        chat = talk(served, "--approve", "never", targets=(url,))
+        served.answer(Call("look"))
+        served.answer("Calm.")
+        chat.say("look")
+        chat.expect("Calm.")
+    served.answer(Call("look"))
+    served.answer("Nobody there.")
+    chat.say("again")
+    chat.expect("✗ look: ")
+    chat.expect("Nobody there.")
+    port = url.split(":")[2].split("/")[0]
+    again = subprocess.Popen(
+        [*COMMAND, "run", "--http", f"127.0.0.1:{port}", str(harbour)], env=ENVIRONMENT, stdout=subprocess.PIPE
+    )
+    try:
+        assert again.stdout is not None and again.stdout.readline()
+        for attempt in range(20):  # the next attempt to connect may be some seconds away
+            served.answer(Call("look"))
+            served.answer(f"Done {attempt}.")
+            chat.say("once more")
+            if "← look: calm" in chat.expect(f"Done {attempt}."):
+                break
+            time.sleep(0.5)
+        else:
+            raise AssertionError("never came back")
+    finally:
+        again.terminate()
+        again.communicate()
+
+
+def test_a_form_of_a_server_is_filled_in(served: Endpoint, talk: Callable[..., Talk]) -> None:
+    served.answer(Call("berth"))
+    served.answer("Berth 4 it is.")
+    chat = talk(served, "--approve", "never")
+    chat.say("berth")
+    chat.expect("harbour asks: Which berth?")
+    chat.expect("number> ")
+    chat.type("4")
+    chat.expect("Berth 4 it is.")
+    assert "berth" in served.last_texts and "4" in served.last_texts
+
+
+def test_a_server_asks_the_model_after_you_agree(served: Endpoint, talk: Callable[..., Talk]) -> None:
+    served.answer(Call("poem"))
+    served.answer("Waves.")
+    served.answer("Nice poem.")
+    chat = talk(served)
+    chat.say("write")
+    chat.expect("Run it?")
+    chat.type("y")
+    chat.expect("harbour wants to ask the model, for at most 50 tokens:")
+    chat.expect("user: A poem about tides")
+    chat.expect("Send it?")
+    chat.type("e")
+    chat.expect("Type the question in one line.")
+    chat.type("A poem about Moons")
+    chat.expect("answer: Waves.")
+    chat.expect("Send it?")
+    chat.type("y")
+    chat.expect("Nice poem.")
+    assert served.requests[1]["messages"] == [{"role": "user", "content": "A poem about Moons"}]
+    assert "poem: Waves." in served.last_texts
+
+    served.answer(Call("poem"))
+    served.answer("No poem.")
+    chat.say("again")
+    chat.expect("Run it?")
+    chat.type("y")
+    chat.expect("Send it?")
+    chat.type("n")
+    chat.expect("No poem.")
+    assert len(served.requests) == 5
+
+
+def test_tab_completes_resources_prompts_and_commands(served: Endpoint, talk: Callable[..., Talk]) -> None:
+    served.answer("High.")
+    chat = talk(served)
+    chat.expect(PROMPT)
+    chat.terminal.press("see @tid")
+    chat.expect("The tide now")  # the completion has the title
+    chat.terminal.press("\t")
+    chat.expect("tide://now")
+    chat.terminal.press("\r")
+    chat.expect("High.")
+    assert "3 m high" in served.last_texts
+    chat.expect(PROMPT)
+    chat.terminal.press("/bri")
+    chat.expect("Brief somebody on a vessel.")
+    chat.terminal.press("\t vessel=Mary\r")
+    served.answer("She floats.")
+    chat.expect("She floats.")
+    assert "Brief me on Mary." in served.last_texts
+
+
+def test_commands(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+    served.answer("High.")
+    chat = talk(served)
+    chat.say("/cost")
+    chat.expect("No tokens yet")
+    chat.say("@tide://now")
+    chat.expect("High.")
+    for line, expected in {
+        "/model": "The model is openai/scripted-1, at 127.0.0.1:",
+        "/model gpt-5": "write openai/gpt-5",
+        "/model openai/scripted-2": "The model is openai/scripted-2",
+        "/tools": "rise  Let the water rise.",
+        "/tools off": "The model may not use",
+        "/context": "@tide://now  harbour",
+        "/context off": "and no others",
+        "/cost": "100 tokens sent, 7 received",
+        "/help": "/briefing vessel=…  Brief somebody on a vessel.",
+        "/briefing": "/briefing needs vessel=TEXT",
+        "/briefing ship=x": "ship=x is not an argument of /briefing, which takes vessel=TEXT",
+        "/briefing vessel='x": "A quote is not closed",
+        "/modle": "There is no command /modle. Did you mean /model?",
+        "/clear": "The conversation is forgotten.",
+    }.items():
+        chat.say(line)
+        chat.expect(expected)
+    served.answer("New.")
+    chat.say("hello")
+    chat.expect("New.")
+    assert served.requests[-1]["model"] == "scripted-2"
+    assert "tools" not in served.requests[-1]
+    assert "High." not in served.last_texts
+    chat.say("/exit")
+    assert chat.terminal.end() == 0
+
+
+def test_an_error_of_the_endpoint_leaves_the_chat_open(served: Endpoint, talk: Callable[..., Talk]) -> None:
+    served.answer(Refuse(400, "nonsense"))
+    served.answer("Better.")
+    chat = talk(served)
+    chat.say("unanswerable")
+    chat.expect("HTTP 400: nonsense")
+    chat.say("second")
+    chat.expect("Better.")
+    assert "unanswerable" not in served.last_texts  # a question without an answer is not kept
+
+
+def test_nothing_from_strangers_reaches_the_terminal_raw(
+    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    evil = "\x1b]0;owned\x07\x1b[2J\u202eevil"
+    served.answer(evil, Call("rise"))
+    served.answer(evil, Call(evil, {evil: evil}, id="call-2"))
+    served.answer("The end.")
+    chat = talk(served, "--approve", "never", targets=("hostile.py",))
+    chat.expect(PROMPT)
+    chat.terminal.press("@tide")
+    chat.expect("owned")
+    chat.terminal.press("://now\r")
+    chat.expect("The end.")
+    for line, expected in {"/tools": "rise  ", "/help": "/briefing", "/context": "@tide"}.items():
+        chat.say(line)
+        chat.expect(expected)
+    served.answer("Over.")
+    chat.say("/briefing")
+    chat.expect("Over.")
+    chat.say("/exit")
+    chat.terminal.end()
+    for raw in ("\x1b]0;owned", "\x07", "\u202e", "\x1b[2J\\"):
+        assert raw not in chat.terminal.shown
+    assert "\\x1b]0;owned\\x07" in chat.terminal.shown
+    result = next(m["content"] for m in served.requests[1]["messages"] if m["role"] == "tool")
+    assert len(result) < 200_000
+
+
+# Once, in pipes
+
+
+def test_a_prompt_is_answered_once(each_api: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    each_api.answer("It is ", "3 m.")
+    code, out, errors = once(each_api, tmp_path, "harbour.py", "-p", "How high is @tide://now?")
+    assert (code, out) == (0, "It is 3 m.\n")
+    assert "@tide://now  harbour" in errors
+    assert "3 m high" in each_api.last_texts
+
+
+def test_without_a_terminal_a_tool_needs_an_option(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    def ask(*args: str) -> tuple[str, str]:
+        served.answer(Call("rise", {"by": 1}), Call("look", id="call-2"))
+        served.answer("Done.")
+        code, out, errors = once(served, tmp_path, "-p", "rise", *args, "harbour.py")
+        assert code == 0 and out.endswith("Done.\n")
+        return (tmp_path / "height").read_text(), errors
+
+    height, errors = ask()
+    assert height == "3" and "rise does not run: there is no terminal" in errors and "--approve" in errors
+    height, errors = ask("--approve", "read-only")
+    assert height == "3" and "← look: calm" in errors and "rise does not run" in errors
+    height, errors = ask("--approve", "never")
+    assert height == "4" and "← rise: 4 m" in errors
+
+
+def test_a_conversation_continues(each_api: Endpoint, tmp_path: Path) -> None:
+    each_api.answer("Hello Ada.")
+    each_api.answer("Ada.")
+    each_api.answer("Who?")
+    once(each_api, tmp_path, "-p", "I am Ada.")
+    assert once(each_api, tmp_path, "-c", "-p", "Who am I?")[1] == "Ada.\n"
+    assert "I am Ada." in each_api.last_texts and "Hello Ada." in each_api.last_texts
+    assert len(stored(tmp_path)["messages"]) == 4
+    once(each_api, tmp_path, "--no-save", "-p", "Who am I?")
+    assert "I am Ada." not in each_api.last_texts
+    assert len(stored(tmp_path)["messages"]) == 4
+
+
+def test_a_conversation_changes_its_model(tmp_path: Path, harbour: Path) -> None:
+    """Messages, tool calls and results of one API are understood by the others."""
+    for number, api in enumerate(("openai", "anthropic", "ollama", "openai")):
+        with endpoint(api) as served:
+            served.answer(Call("look", id=f"call-{number}"))
+            served.answer(f"Calm for {api}.")
+            code, out, _ = once(served, tmp_path, "-c", "--approve", "never", "-p", f"look {number}", "harbour.py")
+            assert code == 0 and out.endswith(f"Calm for {api}.\n")
+            assert all(f"look {earlier}" in served.last_texts for earlier in range(number + 1))
+
+
+def test_json_is_one_object(each_api: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    each_api.answer("Hm. ", Call("look"))
+    each_api.answer("Calm.\x1b[31m")
+    code, out, errors = once(
+        each_api, tmp_path, "harbour.py", "--approve", "never", "--json", "-p", "look at @tide://now"
+    )
+    assert (code, errors) == (0, "")
+    assert "\x1b" not in out and out.count("\n") == 1
+    found = json.loads(out)
+    assert found["answer"] == "Hm. \n\nCalm.\x1b[31m"
+    assert found["model"] == each_api.model
+    assert found["usage"] == {"inputTokens": 200, "outputTokens": 14, "cachedTokens": 0}
+    assert found["calls"] == [{"name": "look", "arguments": {}, "isError": False}]
+    assert found["resources"][0]["uri"] == "tide://now" and found["stopReason"] == "endTurn"
+
+
+def test_piped_text_is_part_of_the_question(served: Endpoint, tmp_path: Path) -> None:
+    served.answer("A.")
+    served.answer("B.")
+    assert once(served, tmp_path, text="+ one line\n")[1] == "A.\n"
+    assert served.requests[0]["messages"][-1]["content"] == "+ one line\n"
+    assert once(served, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
+    assert served.requests[1]["messages"][-1]["content"] == "Review this\n\n+ one line\n"
+
+
+def test_tool_calls_without_end_are_stopped(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        served.answer(Call("look", id=f"call-{number}"))
+    code, _, errors = once(served, tmp_path, "harbour.py", "--approve", "never", "--max-rounds", "2", "-p", "look")
+    assert code == 1 and "Stopped after 2 rounds" in errors and len(served.requests) == 2
+
+
+def test_broken_arguments_go_back_to_the_model(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    served.answer(Call("rise", text="{by: 2"))
+    served.answer("Sorry.")
+    assert once(served, tmp_path, "harbour.py", "--approve", "never", "-p", "rise")[1] == "Sorry.\n"
+    assert "not a JSON object" in served.last_texts
+    assert (tmp_path / "height").read_text() == "3"
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "code", "line"),
+    [
+        (("-p", "hi"), {}, 2, "wharfinger: There is no model to ask: set WHARFINGER_MODEL"),
+        (("-m", "gpt-5", "-p", "hi"), {}, 2, "write openai/gpt-5"),
+        (("-m", "anthropic/x", "-p", "hi"), {}, 2, "set ANTHROPIC_API_KEY"),
+        (("-m", "ollama/x", "-p", "hi"), {"OLLAMA_HOST": "127.0.0.1:9"}, 3, "Start it with `ollama serve`"),
+        (("-m", "ollama/x"), {}, 2, "There is no terminal to chat at"),
+        (("-m", "ollama/x", "--json"), {}, 2, "--json answers one question"),
+        (("-m", "ollama/x", "-p", " "), {}, 2, "-p is empty"),
+        (("-m", "ollama/x", "-p", "hi", "nowhere"), {}, 2, "no folder, file or configured server has this name"),
+        (("-m", "ollama/x", "-p", "hi", "--approve", "nevr"), {}, 2, "Did you mean 'never'?"),
+        (("-m", "ollama/x", "-p", "hi", "--trust", "a", "."), {}, 2, "--trust a: the servers are"),
+        (("-m", "ollama/x", "-p", "hi", "--header", "a: b", "."), {}, 2, "exactly one URL"),
+        (("-m", "ollama/x", "-p", "hi", "--", sys.executable, "-c", "1/0"), {}, 3, "python"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_change(
+    tmp_path: Path, args: tuple[str, ...], env: dict[str, str], code: int, line: str
+) -> None:
+    found, out, errors = once(None, tmp_path, *args, env=env)
+    assert (found, out) == (code, "")
+    assert line in errors
+    assert "Traceback (most recent call last)" not in errors or "ended with exit code" in errors
+
+
+def test_the_extra_is_named_if_it_is_missing(terminal: Start, tmp_path: Path) -> None:
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "prompt_toolkit.py").write_text("raise ImportError('absent')\n")
+    chat = terminal("chat", "-m", "ollama/x", env={"PYTHONPATH": python_path(tmp_path / "absent")})
+    assert chat.end() == 1
+    assert "needs the extra 'chat'. Run pip install 'wharfinger[chat]'" in chat.shown
+
+
+def test_one_question_needs_no_extra(served: Endpoint, tmp_path: Path) -> None:
+    (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('absent')\n")
+    served.answer("Hello.")
+    assert once(served, tmp_path, "-p", "hi", env={"PYTHONPATH": python_path(tmp_path)})[:2] == (0, "Hello.\n")
+
+
+@pytest.mark.skipif(not os.environ.get("WHARFINGER_MODEL"), reason="WHARFINGER_MODEL names no model to ask")
+def test_a_real_model_reads_and_calls(harbour: Path, tmp_path: Path) -> None:
+    """With a model of your own: it reads a mentioned resource and calls a tool."""
+    done = subprocess.run(
+        [*COMMAND, "chat", "harbour.py", "--approve", "never", "--json", "-p",
+         "The tide is in @tide://now. Call the tool rise with by=2 once, then say how high the water is now."],
+        cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=300,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (tmp_path / "height").read_text() == "5"
+    assert "5" in found["answer"] and found["usage"]["inputTokens"] > 0
+
+
+def python_path(first: Path) -> str:
+    """The module path with a folder before all others."""
+    return os.pathsep.join(filter(None, (str(first), os.environ.get("PYTHONPATH"))))
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
