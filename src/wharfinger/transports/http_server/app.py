@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from functools import partial
+from typing import Any, Protocol, TypedDict
 from urllib.parse import parse_qs
 
 from msgspec import UNSET, UnsetType
@@ -58,7 +59,7 @@ from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.sessions import HttpSessions
 from wharfinger.transports.serving import PART_BYTES, CancelReason, answer_exception, report, report_refusal
 
-__all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
+__all__ = ["Contents", "HttpApp", "HttpOptions", "Page", "Site"]
 
 Page = Callable[[], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
 """Makes a page for people each time it is requested: returns its content type and body, or an awaitable of them."""
@@ -67,6 +68,26 @@ Contents = Callable[[str], Awaitable[tuple[str, bytes]]]
 
 Raises ProtocolError if it cannot be read.
 """
+
+Authenticate = Callable[[Mapping[bytes, bytes]], Awaitable[Principal]]
+"""Returns the principal of the credentials in HTTP headers (lower-case names), or raises HttpRefusal."""
+
+
+class Site(Protocol):
+    """Web pages for people, as an ASGI application that starts and ends with the server."""
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send, authenticate: Authenticate | None, /) -> None:
+        """Serve one request. `authenticate` checks the credentials of visitors; None if callers need none."""
+        ...
+
+    async def start(self) -> None:
+        """Start, after the service."""
+        ...
+
+    async def close(self) -> None:
+        """End, before the service; does nothing the second time."""
+        ...
+
 
 _PAGE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -111,6 +132,7 @@ class HttpOptions(TypedDict, total=False):
     limits: HttpLimits | None
     pages: Mapping[str, Page] | None
     contents: Contents | None
+    site: Site | None
     sse: bool
     separates_trailers: bool
 
@@ -131,6 +153,8 @@ class HttpApp:
     `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
     `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used if callers need credentials,
     which a link does not carry. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
+    `site` takes the place of both: it gets every request whose path is not one of the protocol's, once its Host and
+    Origin are checked. It identifies its visitors itself, because a browser sends no token with a link.
 
     Raises:
         ValueError: a host, an origin or a URL is malformed, or there are both `auth` and `verify`.
@@ -149,6 +173,7 @@ class HttpApp:
         limits: HttpLimits | None = None,
         pages: Mapping[str, Page] | None = None,
         contents: Contents | None = None,
+        site: Site | None = None,
         sse: bool = True,
         separates_trailers: bool = False,
     ) -> None:
@@ -171,6 +196,7 @@ class HttpApp:
         self._hides_tool: Callable[[Request], bool] = getattr(service, "hides_tool", lambda request: False)
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = None if self.protected else contents
+        self.site = site
         self.calls = OpenCalls(service, self.limits, auth)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
@@ -185,6 +211,11 @@ class HttpApp:
         """Bytes of the bodies that have not arrived completely, by owner."""
         self._ready = False
         self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def session_count(self) -> int:
+        """The number of sessions that are open."""
+        return len(self.sessions)
 
     # -- one call
 
@@ -208,7 +239,7 @@ class HttpApp:
                 if self.sse is not None and _path(scope) in (SSE, MESSAGES):
                     await self._serve_legacy_sse(self.sse, scope, headers, receive, send)
                 else:
-                    await self._serve_page(scope, headers, send)
+                    await self._serve_page(scope, headers, receive, send)
                 return
             if self.protected:
                 known = None if self.auth is None else self.auth.known(headers)
@@ -467,7 +498,10 @@ class HttpApp:
     ) -> None:
         method = scope["method"]
         if method == "GET" and SESSION not in headers and b"text/html" in headers.get(b"accept", b""):
-            await self._send_page("/", send)
+            if self.site is not None:  # its page has relative links
+                await send_empty(send, 303, ((b"location", f"{scope.get('root_path', '')}/".encode()),))
+            else:
+                await self._send_page("/", send)
             return
         if method not in ("GET", "DELETE"):
             raise HttpRefusal(405, "Send POST, or GET and DELETE within a session.", _ALLOW)
@@ -510,7 +544,7 @@ class HttpApp:
             self.calls.end(call)
         await send_empty(send, 202)
 
-    async def _serve_page(self, scope: Any, headers: Mapping[bytes, bytes], send: Send) -> None:
+    async def _serve_page(self, scope: Any, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         path = _path(scope)
         if path == "/healthz":
             if scope["method"] not in _SAFE:
@@ -519,6 +553,10 @@ class HttpApp:
             return
         if self.auth is not None and path.startswith(RESOURCE_METADATA):
             await self._send_metadata(self.auth, scope, path, headers, send)
+            return
+        if self.site is not None:
+            authenticate = partial(self._find_principal, scope) if self.protected else None
+            await self.site(scope, receive, send, authenticate)
             return
         if self.protected and not isinstance(found := self._authenticate(scope, headers), Principal):
             await found
@@ -530,6 +568,10 @@ class HttpApp:
             await self._send_page(path, send)
         else:
             await self._send_content(scope["query_string"], headers, send)
+
+    async def _find_principal(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
+        found = self._authenticate(scope, headers)
+        return found if isinstance(found, Principal) else await found
 
     async def _send_metadata(
         self, auth: Authenticator, scope: Any, path: str, headers: Mapping[bytes, bytes], send: Send
@@ -599,7 +641,7 @@ class HttpApp:
     async def start(self) -> None:
         """Start the service, if no other call has done so. If it fails, this raises, and the next call tries again."""
         if self._starting is None:
-            self._starting = asyncio.get_running_loop().create_task(self.service.start())
+            self._starting = asyncio.get_running_loop().create_task(self._start_service())
         starting = self._starting
         try:
             await asyncio.shield(starting)
@@ -609,9 +651,16 @@ class HttpApp:
             raise
         self._ready = True
 
+    async def _start_service(self) -> None:
+        await self.service.start()
+        if self.site is not None:
+            await self.site.start()
+
     async def drain(self, seconds: float) -> None:
         """End streams with their final result, refuse new requests, and cancel those that still run after `seconds`."""
         self.draining = True
+        if self.site is not None:
+            await self.site.close()
         self.service.drain()
         self.sessions.drain()
         if self.sse is not None:

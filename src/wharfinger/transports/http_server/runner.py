@@ -12,19 +12,19 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from wharfinger.errors import WharfingerError
 from wharfinger.net import is_loopback
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Authenticator, Service, Verify
 from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
-from wharfinger.transports.http_server.app import Contents, HttpApp, Page
+from wharfinger.transports.http_server.app import Contents, HttpApp, Page, Site
 from wharfinger.transports.http_server.certificate import Certificate
 from wharfinger.transports.http_server.garbage_collection import Collector
 from wharfinger.transports.http_server.http_connection import Connections, HttpConnection
 
-__all__ = ["UnsafeBind", "run_http", "serve_http"]
+__all__ = ["HttpServer", "RunnableApp", "UnsafeBind", "check_local", "find_loop_factory", "run_http", "serve_http"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
@@ -58,6 +58,7 @@ async def serve_http(
     limits: HttpLimits | None = None,
     pages: Mapping[str, Page] | None = None,
     contents: Contents | None = None,
+    site: Site | None = None,
     sse: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> signal.Signals | None:
@@ -89,6 +90,7 @@ async def serve_http(
         limits=limits,
         pages=pages,
         contents=contents,
+        site=site,
         sse=sse,
         separates_trailers=True,
     )
@@ -130,10 +132,38 @@ def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
+class RunnableApp(Protocol):
+    """An ASGI application that the server starts before it accepts requests, and ends: `HttpApp`, or another."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
+
+    @property
+    def session_count(self) -> int:
+        """The number of sessions that are open."""
+        ...
+
+    @property
+    def service(self) -> Any:
+        """The object that is served; the policy of a `Server` is read again at SIGHUP."""
+        ...
+
+    async def start(self) -> None:
+        """Start, or raise the error that prevents it."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new work, and let the rest finish within this time."""
+        ...
+
+    async def aclose(self, seconds: float | None = None) -> None:
+        """End."""
+        ...
+
+
 class HttpServer:
     """Listens, sweeps its connections once a second, and ends within `limits.drain`."""
 
-    def __init__(self, app: HttpApp, host: str, port: int, limits: HttpLimits, tls_cert: str, tls_key: str) -> None:
+    def __init__(self, app: RunnableApp, host: str, port: int, limits: HttpLimits, tls_cert: str, tls_key: str) -> None:
         self.app = app
         self.host = host
         self.port = port
@@ -182,7 +212,7 @@ class HttpServer:
     @property
     def open_count(self) -> int:
         """The number of connections and sessions."""
-        return len(self.connections.open) + len(self.app.sessions)
+        return len(self.connections.open) + self.app.session_count
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
         """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises errors of the start."""
@@ -236,7 +266,7 @@ class HttpServer:
         if self.certificate is not None:
             self.certificate.reload()
         if getattr(self.app.service, "has_policy_file", False):
-            self._reloading = self.loop.create_task(self.app.service.reload())  # type: ignore[attr-defined]
+            self._reloading = self.loop.create_task(self.app.service.reload())
 
     def stop(self, number: signal.Signals | None = None) -> None:
         """Begin to end the server; a second call ends it at once."""
