@@ -67,6 +67,8 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     address: str = ""
     server: str = ""
     """The server that a host called, or that asked the host."""
+    inspector: str = ""
+    """Who made the request to see what the subject sees; empty if the subject did."""
     rule: str = ""
     """The rule of the policy that decided."""
     via: str = ""
@@ -117,7 +119,9 @@ def encode_line(line: AuditLine) -> bytes:
     return data + b"\n"
 
 
-_TEXTS = ("method", "subject", "issuer", "client", "app", "address", "server", "rule", "query", "reason")
+_TEXTS = (
+    "method", "subject", "issuer", "client", "app", "address", "server", "inspector", "rule", "query", "reason",
+)  # fmt: skip
 _texts_of = attrgetter(*_TEXTS)
 
 
@@ -158,3 +162,4 @@ def name_caller(line: AuditLine, principal: Principal, app: Implementation | Non
     line.subject, line.issuer, line.client = principal.subject, principal.issuer, principal.client
     line.app = "" if app is None else f"{app.name} {app.version}".strip()
     line.address = address
+    line.inspector = principal.inspector

@@ -8,10 +8,11 @@ from typing import Any
 from wharfinger.errors import ConnectionLost
 from wharfinger.protocol.interfaces import LinkEvents, Service
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.transports.stream_client import StreamLink
 from wharfinger.transports.stream_server import StreamServer
 
-__all__ = ["MemoryLink"]
+__all__ = ["MemoryLink", "MemoryTarget"]
 
 
 class MemoryLink(StreamLink):
@@ -22,9 +23,12 @@ class MemoryLink(StreamLink):
 
     transport = "memory"
 
-    def __init__(self, service: Service, limits: Limits, events: LinkEvents | None = None) -> None:
+    def __init__(
+        self, service: Service, limits: Limits, events: LinkEvents | None = None, principal: Principal = LOCAL
+    ) -> None:
         super().__init__(f"server {service.info.name!r}", limits, events)
         self._service = service
+        self._principal = principal
         self._server: StreamServer | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -35,7 +39,7 @@ class MemoryLink(StreamLink):
         except asyncio.CancelledError:
             await self._service.close(self)
             raise
-        self._server = server = StreamServer(self._service)
+        self._server = server = StreamServer(self._service, principal=self._principal)
         server.connection_made(_ToClient(self, server))
         self.write = server.data_received
 
@@ -74,3 +78,17 @@ class _ToClient(asyncio.WriteTransport):
         self._link.lose(lambda: ConnectionLost(f"The {name} ended the connection."))
 
     abort = close
+
+
+class MemoryTarget:
+    """A target for a `Client`: a service of this process, as one principal uses it."""
+
+    def __init__(self, service: Service, principal: Principal) -> None:
+        self._service = service
+        self._principal = principal
+
+    async def open_link(self, limits: Limits, events: LinkEvents) -> MemoryLink:
+        """Open a new connection."""
+        link = MemoryLink(self._service, limits, events, self._principal)
+        await link.open()
+        return link

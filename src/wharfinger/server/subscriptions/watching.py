@@ -232,6 +232,10 @@ class Watching:
         """Return the URIs that a watcher watches."""
         return list(self._by_watcher.get(watcher, ()))
 
+    def principals_of(self, uri: str) -> list[Principal]:
+        """Return the principal of each watcher of a URI."""
+        return [watcher.principal for watcher in self._by_uri.get(uri, ()) if hasattr(watcher, "principal")]
+
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
         return list(self._by_uri)

@@ -1,0 +1,60 @@
+"""`Inspection`: what a server of this process shows of itself to those who run it. It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from wharfinger.protocol.principal import Principal
+
+__all__ = ["Inspection", "RecentRequest", "WatchedResource"]
+
+
+class WatchedResource(NamedTuple):
+    """A resource that is watched now."""
+
+    uri: str
+    principals: tuple[str, ...]
+    """The subjects of those who watch it; empty texts for callers without credentials are left out."""
+    watchers: int
+    """Sessions and requests that watch it."""
+
+
+class RecentRequest(NamedTuple):
+    """A request that was answered."""
+
+    time: float
+    """When it ended (seconds since 1970)."""
+    method: str
+    target: str
+    principal: str
+    app: str
+    outcome: str
+    seconds: float
+    size: int
+
+
+class Inspection(Protocol):
+    """What `viewer` may see of a server: nothing without a grant, if the server has a policy."""
+
+    def allows(self, viewer: Principal) -> bool:
+        """Return whether a principal may inspect anything: they need the action `inspect` (level `admin`)."""
+        ...
+
+    def watchers(self, viewer: Principal) -> Sequence[WatchedResource]:
+        """Return the resources that are watched now, and by whom."""
+        ...
+
+    def recent(self, viewer: Principal) -> Sequence[RecentRequest]:
+        """Return the last reads, calls and other requests, the last one first."""
+        ...
+
+    def view_as(self, viewer: Principal, principal: Principal) -> Any:
+        """Return a target for a `Client` that sees the server as another principal does, and can only read.
+
+        The record has each of its requests, with both names.
+
+        Raises:
+            PermissionDenied: `viewer` may not inspect the server.
+        """
+        ...

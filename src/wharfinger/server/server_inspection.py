@@ -1,0 +1,254 @@
+"""`ServerInspection`: who watches what, the last requests, and the server as another principal sees it.
+
+With a policy all of it needs the action `inspect` (level `admin`): on the whole server to see anything, and on each
+resource, tool or prompt to see that. Without a policy everybody sees the same, so there is no other principal's view;
+the rest is for the one person who runs the server, and not shown if there are several callers (`shared`).
+
+A view as another principal goes through the same checks as that principal's own requests, and can only list and read.
+Its requests are recorded with the name of the principal and that of the inspector. It counts for neither the limits nor
+the tasks of the principal, because it has a key of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import PermissionDenied, ResourceNotFound
+from wharfinger.protocol.inspection import RecentRequest, WatchedResource
+from wharfinger.protocol.interfaces import Access, Handler, NotificationHandler
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.observing import Observation, Refusal
+from wharfinger.protocol.principal import Principal
+from wharfinger.protocol.request import Request, ResultMeta
+from wharfinger.protocol.revisions import Revision
+from wharfinger.transports.memory import MemoryTarget
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["MAX_RECENT", "ServerInspection"]
+
+MAX_RECENT = 200
+"""The last requests that are kept."""
+MAX_WATCHED = 1_000
+"""Watched resources that are shown."""
+MAX_NAMED = 20
+"""Watchers of one resource that are named."""
+MAX_TARGET_CHARACTERS = 2_048
+UNREPORTED = frozenset({"ping"})
+WHOLE_SERVER = "method:inspect"
+"""The target that stands for the whole server: a rule without `what` matches it, and one for some URIs does not."""
+
+
+class ServerInspection:
+    """What one server shows of itself (see `protocol.inspection.Inspection`). It keeps its requests from now on."""
+
+    def __init__(self, server: Server, *, shared: bool = False) -> None:
+        """`shared` says that callers have credentials of their own, so that a viewer may be any of them."""
+        self._server = server
+        self._shared = shared
+        self._recent = _RecentRequests()
+        server.observers.add(self._recent)
+
+    # -- Inspection
+
+    def allows(self, viewer: Principal) -> bool:
+        """Return whether a principal may inspect the server."""
+        access = self._access(viewer)
+        return not self._shared if access is None else access.allows("inspect", WHOLE_SERVER)
+
+    def watchers(self, viewer: Principal) -> Sequence[WatchedResource]:
+        """Return the resources that are watched now, and by whom."""
+        if not self.allows(viewer):
+            return []
+        access, watching = self._access(viewer), self._server.watching
+        found: list[WatchedResource] = []
+        for uri in sorted(watching.watched()):
+            if len(found) == MAX_WATCHED:
+                break
+            if access is None or access.allows("inspect", uri):
+                watchers = watching.principals_of(uri)
+                names = dict.fromkeys(named(each) for each in watchers if each.subject)
+                found.append(WatchedResource(uri, tuple(names)[:MAX_NAMED], len(watchers)))
+        return found
+
+    def recent(self, viewer: Principal) -> Sequence[RecentRequest]:
+        """Return the last requests, the last one first."""
+        if not self.allows(viewer):
+            return []
+        access = self._access(viewer)
+        return [
+            one
+            for one in reversed(self._recent.all)
+            if access is None or not one.target or access.allows("inspect", target_of(one.method, one.target))
+        ]
+
+    def view_as(self, viewer: Principal, principal: Principal) -> MemoryTarget:
+        """Return a target that sees the server as another principal does, and can only list and read.
+
+        Raises:
+            PermissionDenied: `viewer` may not inspect the server, or it has no policy.
+        """
+        if self._server.policy is None:
+            raise PermissionDenied("This server has no policy: everyone sees the same.")
+        if not self.allows(viewer):
+            raise PermissionDenied("This needs the action inspect, which rules of the level admin allow.")
+        key = hashlib.sha256(f"inspect {viewer.key} {principal.key}".encode()).hexdigest()[:32]
+        seen = msgspec.structs.replace(
+            principal, inspector=viewer.subject or "anyone", key=key if principal.key else ""
+        )
+        return MemoryTarget(_PrincipalView(self._server, lambda: self._checked(viewer)), seen)
+
+    def _access(self, viewer: Principal) -> Access | None:
+        authorizer = self._server.policy
+        return None if authorizer is None else authorizer.access(viewer)
+
+    def _checked(self, viewer: Principal) -> Access:
+        """Return the access of a viewer now: the policy may have changed since the view was opened."""
+        access = self._access(viewer)
+        if access is None or not access.allows("inspect", WHOLE_SERVER):
+            raise PermissionDenied("The policy no longer allows this view.")
+        return access
+
+
+class _RecentRequests:
+    """Keeps the last requests (see `protocol.observing.RequestObserver`)."""
+
+    def __init__(self) -> None:
+        self.all: deque[RecentRequest] = deque(maxlen=MAX_RECENT)
+
+    def ended(self, seen: Observation) -> None:
+        """Keep a request."""
+        request = seen.request
+        if request.method in UNREPORTED:
+            return
+        caller = request.caller
+        app = "" if caller.info is None else f"{caller.info.name} {caller.info.version}".strip()
+        self.all.append(
+            RecentRequest(
+                time.time(),
+                request.method,
+                seen.target[:MAX_TARGET_CHARACTERS],
+                named(caller.principal),
+                app[:MAX_TARGET_CHARACTERS],
+                seen.outcome,
+                seen.seconds,
+                seen.size,
+            )
+        )
+
+    def began(self, seen: Observation) -> None:
+        """Do nothing: a request is kept when it has ended."""
+
+    def searched(self, request: Request, words: str, hits: int) -> None:
+        """Do nothing: the words of a search may be personal."""
+
+    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
+        """Do nothing: `watchers` asks the server."""
+
+    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
+        """Do nothing: `watchers` asks the server."""
+
+    def refused(self, refusal: Refusal) -> None:
+        """Do nothing: the terminal shows what was refused before it was a request."""
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def named(principal: Principal) -> str:
+    """Return the name of a principal, with that of who sees the server as it does."""
+    return f"{principal.subject} (seen by {principal.inspector})" if principal.inspector else principal.subject
+
+
+def target_of(method: str, target: str) -> str:
+    """Return the target of a policy for what a request named."""
+    prefix = {"tools/call": "tool:", "prompts/get": "prompt:"}.get(method, "")
+    return prefix + target
+
+
+class _PrincipalView:
+    """A service that lists and reads as the server does, without what the viewer may not inspect."""
+
+    def __init__(self, server: Server, check: Callable[[], Access]) -> None:
+        self._server = server
+        self._check = check
+        self.notification_handlers: Mapping[str, NotificationHandler] = {}
+        self.handlers: Mapping[str, Handler] = {
+            method: self._checked(method) for method in _READING if method in server.handlers
+        }
+
+    @property
+    def info(self) -> t.Implementation:
+        return self._server.info
+
+    @property
+    def instructions(self) -> str | None:
+        return self._server.instructions
+
+    @property
+    def limits(self) -> Limits:
+        return self._server.limits
+
+    @property
+    def result_meta(self) -> ResultMeta:
+        return self._server.result_meta
+
+    def capabilities(self, rules: Revision) -> t.ServerCapabilities:
+        """Declare no changes: nothing can be watched in a view."""
+        own = self._server.capabilities(rules)
+        return t.ServerCapabilities(
+            resources=UNSET if own.resources is UNSET else t.ResourcesCapability(),
+            tools=UNSET if own.tools is UNSET else t.ToolsCapability(),
+            prompts=UNSET if own.prompts is UNSET else t.PromptsCapability(),
+        )
+
+    async def start(self, holder: object = None) -> None:
+        await self._server.start(holder or self)
+
+    def drain(self) -> None:
+        """Do nothing: the server's own transport drains it."""
+
+    async def close(self, holder: object = None) -> None:
+        await self._server.close(holder or self)
+
+    def _checked(self, method: str) -> Handler:
+        """Return the server's handler for a method, with the viewer's own access on top."""
+        name_of = _READING[method]
+
+        async def serve(request: Request) -> Any:
+            access = self._check()
+            if method == "resources/read" and not access.allows("inspect", request.params.uri):
+                raise ResourceNotFound(request.params.uri)
+            result = await self._server.handlers[method](request)  # looked up now: a new policy replaces the handlers
+            if not name_of:
+                return result
+            member, target = name_of
+            kept = [one for one in getattr(result, member) if access.allows("inspect", target(one))]
+            return msgspec.structs.replace(result, **{member: kept})
+
+        return serve
+
+
+_READING: Mapping[str, tuple[str, Callable[[Any], str]] | None] = {
+    "initialize": None,
+    "server/discover": None,
+    "ping": None,
+    "resources/read": None,
+    "resources/list": ("resources", lambda one: str(one.uri)),
+    "resources/templates/list": ("resource_templates", lambda one: str(one.uri_template).partition("{")[0]),
+    "tools/list": ("tools", lambda one: f"tool:{one.name}"),
+    "prompts/list": ("prompts", lambda one: f"prompt:{one.name}"),
+}
+"""The methods of a view; for a list, its member, and the target of the policy for each entry."""
