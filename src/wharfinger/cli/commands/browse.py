@@ -1,0 +1,147 @@
+"""`wharfinger browse`: a live page in the browser over one or more servers."""
+
+from __future__ import annotations
+
+import sys
+from signal import SIGINT
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
+from wharfinger.cli.options import COMMAND, TargetCommand, Verbosity, connection_options, verbosity_options
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import Target, parse_target
+
+if TYPE_CHECKING:
+    from wharfinger.cli.targets.open_client import ConnectionOptions
+    from wharfinger.upstreams.config import ServerConfig
+
+__all__ = ["browse"]
+
+DEFAULT_PORT = 8400
+TRIED_PORTS = 100
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger browse ./charts
+  wharfinger browse http://127.0.0.1:8000/mcp server.py
+  wharfinger browse mcp.json
+  wharfinger browse claude-desktop
+  wharfinger browse -- npx -y some-server""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET…", shell_complete=complete_words())
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port of the page. Default: 8400, or the next free one.",
+)
+@click.option(
+    "--open/--no-open", "opens", default=None, help="Open the page in a browser. Default: if stdout is a terminal."
+)
+@connection_options
+@verbosity_options
+@click.pass_context
+def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, opens: bool | None, **options: Any) -> int:
+    """Show what servers offer on a live page: resources, tools and prompts, as an agent sees them.
+
+    TARGET is a server as for the other commands, the file of a host such as mcp.json, or the name of a host, such as
+    claude-desktop. The page is for this machine only. Its URL has a token, which works once.
+    """
+    from wharfinger.cli.stderr_log import log_to_stderr
+    from wharfinger.cli.targets.open_client import take_connection_options
+    from wharfinger.transports.accepting import AddressInUse
+
+    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    log_to_stderr(verbosity)
+    configs = read_targets(ctx, words, take_connection_options(options))
+    from wharfinger.web.browse_site import BrowseSite
+    from wharfinger.web.page_server import run_page
+
+    name = configs[0].name if len(configs) == 1 else f"{len(configs)} servers"
+    site = BrowseSite(lambda principal: configs, name=name)
+    shows = sys.stdout.isatty() if opens is None else opens
+
+    def ready(url: str) -> None:
+        click.echo(f"Browsing {', '.join(one.name for one in configs)}\n  page  {url}    Ctrl-C stops")
+        if shows:
+            click.launch(url)
+
+    first = DEFAULT_PORT if port is None else port
+    for tried in range(first, first + (TRIED_PORTS if port is None else 1)):
+        try:
+            signal = run_page(site, "127.0.0.1", tried, ready)
+        except AddressInUse:
+            if port is not None:
+                raise
+        else:
+            return CTRL_C_EXIT_CODE if signal == SIGINT else 0
+    raise click.UsageError(f"The ports {first} to {first + TRIED_PORTS - 1} are in use: choose one with --port.")
+
+
+def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:
+    """Return the servers that the words name, each under a name of its own.
+
+    Raises:
+        click.UsageError: a word is not a target, or there is none.
+        InvalidConfiguration: the file of a host cannot be used.
+    """
+    from pathlib import Path
+
+    from wharfinger.upstreams.config import read_config, read_host_config
+    from wharfinger.upstreams.host_formats import HOSTS
+
+    found: list[ServerConfig] = []
+    command: list[str] | None = ctx.meta.get(COMMAND)
+    for word in words:
+        if word in HOSTS:
+            found += read_host_config(word)
+        elif word.endswith((".json", ".toml")) and Path(word).is_file():
+            found += read_config(word)
+        else:
+            found.append(as_config(ctx, parse_target(ctx, word), options, word))
+    if command is not None:
+        found.append(as_config(ctx, Target("", tuple(command)), options, command[0] if command else ""))
+    if not found:
+        raise click.UsageError(
+            "Missing TARGET: a folder, a URL such as http://127.0.0.1:8000/mcp, a host such as claude-desktop, or "
+            "`-- command…`.",
+            ctx,
+        )
+    return with_distinct_names(found)
+
+
+def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, word: str) -> ServerConfig:
+    """Return a target of the command line as the configuration of a server."""
+    from wharfinger.cli.render.formatting import slug
+    from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
+    from wharfinger.upstreams.config import ServerConfig
+
+    url = target.url
+    if not url and not target.command:
+        raise click.UsageError("Give a command after `--`, for example `-- python server.py`.", ctx)
+    headers = merge_headers(target.headers, read_headers(ctx, options)) if url.startswith("http") else {}
+    return ServerConfig(
+        name=slug(url.removesuffix("/mcp").partition("://")[2] or word.rpartition("/")[2] or word, fallback="server"),
+        target=url or list(target.command),
+        headers=headers,
+        env={} if url else {**target.env, **read_environment(ctx, options)},
+        cwd=target.cwd,
+        timeout_seconds=options.timeout,
+    )
+
+
+def with_distinct_names(configs: list[ServerConfig]) -> list[ServerConfig]:
+    """Number servers of the same name."""
+    import msgspec
+
+    seen: dict[str, int] = {}
+    for place, config in enumerate(configs):
+        number = seen[config.name] = seen.get(config.name, 0) + 1
+        if number > 1:
+            configs[place] = msgspec.structs.replace(config, name=f"{config.name}_{number}")
+    return configs

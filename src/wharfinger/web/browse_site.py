@@ -1,0 +1,178 @@
+"""`BrowseSite`: the page, as one ASGI application behind its gate.
+
+NiceGUI keeps its state in the process, so a process has one site. It runs in our own HTTP server, with socket.io over
+plain HTTP requests (long polling): so the same checks apply to every request, and no second server is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from wharfinger.errors import MissingExtra, Overloaded
+from wharfinger.protocol.inspection import Inspection
+from wharfinger.protocol.principal import Principal
+from wharfinger.transports.http_server.app import Authenticate
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.page_gate import PageGate
+from wharfinger.web.visitors import Visitor, Visitors
+
+try:
+    import markdown_it  # noqa: F401  # used by markdown_html
+    import nh3  # noqa: F401
+    from fastapi import FastAPI
+    from nicegui import Client, app, core, ui
+    from starlette.requests import Request
+except ImportError:
+    raise MissingExtra("browse", "The page") from None
+
+from wharfinger.web.offer import Offer
+from wharfinger.web.workbench import Workbench
+
+__all__ = ["BrowseSite"]
+
+log = logging.getLogger("wharfinger.web")
+
+MAX_TABS = 100
+"""Open tabs of all visitors; each has a tree and watches of its own."""
+CLOSE_SECONDS = 2.0
+"""How long closing waits for each tab."""
+RECONNECT_SECONDS = 10.0
+"""How long a tab that lost its connection keeps its state."""
+
+ConfigsFor = Callable[[Principal], Sequence[ServerConfig]]
+"""Returns the servers for a visitor who is this principal."""
+
+
+class BrowseSite:
+    """The page over some servers.
+
+    `configs_for` returns the servers for each visitor. If `shared`, all visitors use the same connections, which are
+    opened when the site starts; otherwise each principal has connections of its own while a tab is open.
+
+    Raises:
+        MissingExtra: NiceGUI is not installed.
+    """
+
+    def __init__(
+        self,
+        configs_for: ConfigsFor,
+        *,
+        name: str,
+        shared: bool = True,
+        inspection: Inspection | None = None,
+        directory: Path | None = None,
+        asks_for_token: bool = False,
+    ) -> None:
+        """`asks_for_token` says that visitors sign in with a token of the server; `directory` is for `Visitors`."""
+        self.name = name
+        self.inspection = inspection
+        self.shelf = ContentShelf()
+        self.visitors = Visitors(directory)
+        self._configs_for = configs_for
+        self._shared: Offer | None = None
+        self._is_shared = shared
+        self._asks_for_token = asks_for_token
+        self._ends: set[asyncio.Event] = set()
+        """For each open tab an event that is set when it has ended."""
+        self._started = False
+        self._stack = AsyncExitStack()
+        application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+        app.config.socket_io_js_transports = ["polling"]
+        ui.page("/", title=name, dark=None, reconnect_timeout=RECONNECT_SECONDS)(self._page)
+        ui.run_with(
+            application,
+            title=name,
+            dark=None,
+            language="en-US",
+            tailwind=False,
+            binding_refresh_interval=None,
+            gzip_middleware_factory=None,
+            reconnect_timeout=RECONNECT_SECONDS,
+            message_history_length=200,
+            show_welcome_message=False,
+        )
+        self._application = application
+        self._gate = PageGate(application, self.visitors, self.shelf, name=name)
+        self._style = (Path(__file__).parent / "page.css").read_text("utf-8")
+
+    @property
+    def entry(self) -> str:
+        """The path that opens the page the first time, with its token; `/` if the token is not needed any more."""
+        token = "" if self._asks_for_token else self.visitors.token
+        return f"/?token={token}" if token else "/"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, authenticate: Authenticate | None = None) -> None:
+        """Serve one request; see `transports.http_server.app.Site`."""
+        await self._gate(scope, receive, send, authenticate)
+
+    async def start(self) -> None:
+        """Start NiceGUI, and connect to shared servers."""
+        self._started = True
+        await self._stack.enter_async_context(self._application.router.lifespan_context(self._application))
+        if self._is_shared:
+            from wharfinger.protocol.principal import ANONYMOUS
+
+            self._shared = await self._stack.enter_async_context(Offer(self._configs_for(ANONYMOUS)))
+
+    async def close(self) -> None:
+        """Close every tab, and end the connections; does nothing the second time."""
+        if not self._started:
+            return
+        self._started = False
+        for client in list(Client.instances.values()):
+            client.delete()
+        with suppress(KeyError):  # a connection that ends by itself meanwhile
+            await core.sio.eio.disconnect()
+        await asyncio.gather(
+            *(asyncio.wait_for(tab.wait(), CLOSE_SECONDS) for tab in self._ends), return_exceptions=True
+        )
+        await self._stack.aclose()
+
+    async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
+        """Open the view of another principal.
+
+        Raises:
+            PermissionDenied: the viewer may not inspect the server.
+        """
+        from wharfinger.errors import PermissionDenied
+
+        if self.inspection is None:
+            raise PermissionDenied("These servers run in other processes.")
+        target = self.inspection.view_as(viewer, principal)
+        offer = Offer([ServerConfig(name=self.name, target=target)], read_only=True)
+        await offer.__aenter__()
+        await offer.upstreams.ready(10.0)
+        return offer
+
+    async def _page(self, client: Client, request: Request) -> None:
+        """Build the page of one tab, and keep it until the tab is closed."""
+        visitor: Visitor = request.scope["wharfinger.visitor"]
+        if len(self._ends) >= MAX_TABS:
+            raise Overloaded(f"{MAX_TABS} tabs are open: close one, and reload.")
+        ui.add_css(self._style)
+        deleted, ended = asyncio.Event(), asyncio.Event()
+        client.on_delete(deleted.set)
+        self._ends.add(ended)
+        try:
+            await self._run_tab(client, visitor, deleted)
+        finally:
+            self._ends.discard(ended)
+            ended.set()
+
+    async def _run_tab(self, client: Client, visitor: Visitor, deleted: asyncio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            offer = self._shared
+            if offer is None:
+                offer = await stack.enter_async_context(Offer(self._configs_for(visitor.principal)))
+            bench = Workbench(client, self, visitor, offer)
+            stack.push_async_callback(bench.close)
+            bench.build()
+            await client.connected(timeout=60)
+            await bench.start()
+            await deleted.wait()

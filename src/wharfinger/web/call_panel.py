@@ -1,0 +1,253 @@
+"""The panel of a tool, a prompt or a template: a form for its arguments, its progress and questions, and its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from wharfinger import types as t
+from wharfinger.errors import ToolError, WharfingerError
+from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.offer import Offer
+from wharfinger.web.preview import ContentPreview, show_blocks
+from wharfinger.web.schema_fields import FormField, arguments_of, fields_of, fields_of_prompt
+from wharfinger.web.vue_elements import CallForm
+
+__all__ = ["CallPanel"]
+
+MAX_MESSAGE_CHARACTERS = 4_000
+QUESTION_SECONDS = 600.0
+"""How long a question waits for an answer; then it is cancelled."""
+
+Run = Callable[[dict[str, Any]], Awaitable[Sequence[Any]]]
+"""Does what the form is for, and returns the blocks of the result."""
+
+
+class CallPanel:
+    """Shows a form in a place of the page, and what comes of it."""
+
+    def __init__(self, place: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str) -> None:
+        self._place = place
+        self._offer = offer
+        self._shelf = shelf
+        self._visitor = visitor
+        self._server = server
+        self._running: asyncio.Task[None] | None = None
+        self._previews: list[ContentPreview] = []
+
+    async def show_tool(self, tool: t.Tool) -> None:
+        """Show a tool."""
+
+        async def run(arguments: dict[str, Any]) -> Sequence[Any]:
+            try:
+                result = (
+                    await self._client().call_tool(
+                        tool.name, arguments, progress=self._progress, reset_on_progress=True
+                    )
+                ).result
+            except ToolError as error:
+                self._state.text = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"
+                return error.result.content if error.result is not None else ()
+            blocks = list(result.content)
+            if isinstance(result.structured_content, t.WireStruct | dict | list) and not blocks:
+                blocks.append(t.TextContent(text=str(result.structured_content)))
+            return blocks
+
+        marks = _marks(tool)
+        self._show(
+            tool.title or tool.name, tool.name, tool.description, marks, fields_of(tool.input_schema), "Call", run
+        )
+
+    async def show_prompt(self, prompt: t.Prompt) -> None:
+        """Show a prompt."""
+
+        async def run(arguments: dict[str, Any]) -> Sequence[Any]:
+            result = await self._client().get_prompt(prompt.name, arguments)
+            return [message.content for message in result.messages]
+
+        self._show(
+            prompt.title or prompt.name, prompt.name, prompt.description, "", fields_of_prompt(prompt), "Fill in", run
+        )
+
+    async def show_template(self, template: t.ResourceTemplate, open_uri: Callable[[str], Awaitable[None]]) -> None:
+        """Show a template; `open_uri` is called with the URI that the variables make."""
+        text = template.uri_template
+        try:
+            variables = UriTemplate(text).variables
+        except InvalidTemplate:
+            variables = ()
+        fields = [FormField(name, name_text(name, 200), "", "text", False, "") for name in variables]
+
+        async def run(arguments: dict[str, Any]) -> Sequence[Any]:
+            await open_uri(await self._client().template(text).uri(**arguments))
+            return ()
+
+        self._show(template.title or template.name, text, template.description, "", fields, "Open", run)
+
+    def _client(self) -> Any:
+        upstream = self._offer.server(self._server)
+        if upstream is None:
+            raise WharfingerError("This server is no longer there.")
+        return upstream.client
+
+    def _show(
+        self, title: str, name: str, description: Any, marks: str, fields: list[FormField], button: str, run: Run
+    ) -> None:
+        self._place.clear()
+        with self._place:
+            node("h2", name_text(str(title)), dir="auto")
+            node("p", name_text(name, 2000), classes="uri")
+            if marks:
+                node("p", marks, classes="detail")
+            if isinstance(description, str) and description:
+                node("p", name_text_of_lines(description), classes="description", dir="auto")
+            if self._offer.read_only and button == "Call":
+                node("p", "This is another principal's view: nothing can be called here.")
+                return
+            form = CallForm([field.for_browser() for field in fields], [button], self._submitted(fields, run))
+            self._form = form
+            self._state = node("p", "", role="status", classes="state")
+            self._bar = node("progress", max=1, aria_label="Progress")
+            self._bar.set_visibility(False)
+            self._stop = node("button", "Stop", type="button").on("click", self.stop, args=[])
+            self._stop.set_visibility(False)
+            self._question = node("section", classes="question")
+            self._result = node("section", classes="result", aria_label="Result")
+
+    def _submitted(self, fields: list[FormField], run: Run) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+        async def submit(_: str, values: dict[str, Any]) -> None:
+            arguments, errors = arguments_of(fields, values)
+            busy = self._running is not None and not self._running.done()
+            if errors or busy:
+                self._form.show(errors=errors, busy=busy)
+                return
+            self._running = asyncio.get_running_loop().create_task(self._run(run, arguments))
+
+        return submit
+
+    async def _run(self, run: Run, arguments: dict[str, Any]) -> None:
+        self._form.show(busy=True)
+        self._state.text = "Running …"
+        self._stop.set_visibility(True)
+        self._forget_result()
+        try:
+            with self._offer.questions.of(self._server).shown_by(self._ask):
+                blocks = await run(arguments)
+            if self._state.text == "Running …":
+                self._state.text = "Done."
+            with self._result:
+                self._previews = await show_blocks(self._shelf, self._visitor, blocks)
+        except asyncio.CancelledError:
+            self._state.text = "Stopped."
+        except (WharfingerError, ValueError, TypeError) as error:
+            self._state.text = name_text(str(error), MAX_MESSAGE_CHARACTERS) or type(error).__name__
+        finally:
+            self._bar.set_visibility(False)
+            self._stop.set_visibility(False)
+            self._question.clear()
+            self._form.show()
+
+    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        self._bar.set_visibility(True)
+        if total:
+            self._bar.props["value"] = max(0.0, min(1.0, done / total))
+            self._bar.update()
+        said = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
+        self._state.text = said
+
+    async def _ask(self, params: t.ElicitRequestParams) -> Any:
+        """Show a question of the server, and wait for the answer."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._question.clear()
+        with self._question:
+            node("h3", f"{name_text(self._server)} asks")
+            node("p", name_text_of_lines(params.message), dir="auto")
+            if params.mode == "url" and isinstance(params.url, str):
+                self._ask_to_open(params.url, answered)
+            else:
+                self._ask_form(params, answered)
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                return await answered
+        except TimeoutError:
+            return "cancel"
+        finally:
+            self._question.clear()
+
+    def _ask_form(self, params: t.ElicitRequestParams, answered: asyncio.Future[Any]) -> None:
+        import msgspec
+
+        fields = fields_of(msgspec.to_builtins(params.requested_schema))
+
+        async def submit(button: str, values: dict[str, Any]) -> None:
+            if answered.done():
+                return
+            if button != "Answer":
+                answered.set_result({"Decline": "decline"}.get(button, "cancel"))
+                return
+            answers, errors = arguments_of(fields, values)
+            if errors:
+                form.show(errors=errors)
+            else:
+                answered.set_result(answers)
+
+        form = CallForm([field.for_browser() for field in fields], ["Answer", "Decline", "Cancel"], submit)
+
+    def _ask_to_open(self, url: str, answered: asyncio.Future[Any]) -> None:
+        """Show the whole URL; only a link of http or https can be followed."""
+        node("p", name_text(url, 4000), classes="uri")
+
+        def answer(value: bool) -> None:
+            if not answered.done():
+                answered.set_result(value)
+
+        if urlsplit(url).scheme in ("http", "https"):
+            link = node(
+                "a", f"Open {name_text(urlsplit(url).netloc)}", href=url, target="_blank", rel="noopener noreferrer"
+            )
+            link.on("click", lambda: answer(True), args=[])
+        node("button", "Decline", type="button").on("click", lambda: answer(False), args=[])
+
+    def stop(self) -> None:
+        """Cancel the call."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def _forget_result(self) -> None:
+        for preview in self._previews:
+            preview.close()
+        self._previews = []
+        self._result.clear()
+
+    def close(self) -> None:
+        """End a call that runs, and forget its result."""
+        self.stop()
+        for preview in self._previews:
+            preview.close()
+
+
+def name_text_of_lines(text: str) -> str:
+    """Return a text of several lines for people, shortened."""
+    return "\n".join(name_text(line, MAX_MESSAGE_CHARACTERS) for line in text[:MAX_MESSAGE_CHARACTERS].splitlines())
+
+
+def _marks(tool: t.Tool) -> str:
+    """Return what the server says about the effects of a tool."""
+    hints = tool.annotations
+    if not isinstance(hints, t.ToolAnnotations):
+        return ""
+    said = [
+        text
+        for name, text in (
+            ("read_only_hint", "only reads"),
+            ("destructive_hint", "may destroy"),
+            ("idempotent_hint", "can be repeated"),
+            ("open_world_hint", "reaches other systems"),
+        )
+        if getattr(hints, name) is True
+    ]
+    return f"The server says: {', '.join(said)}." if said else ""

@@ -1,0 +1,50 @@
+"""Contents for frames, images and players of the page: bytes under unguessable addresses, for one visitor each."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from typing import NamedTuple
+
+__all__ = ["ContentShelf", "ShelfItem"]
+
+MAX_SHELF_BYTES = 128 * 1024 * 1024
+"""Bytes of all contents together; the oldest make room for a new one."""
+MAX_SHELF_ITEMS = 200
+
+
+class ShelfItem(NamedTuple):
+    """The content of one resource as a browser gets it."""
+
+    visitor: str
+    kind: str
+    body: bytes
+    name: str
+
+
+class ContentShelf:
+    """Keeps the contents that open pages show."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[str, ShelfItem] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, visitor: str, kind: str, body: bytes, name: str) -> str:
+        """Keep a content for a visitor, and return the path at which the browser finds it."""
+        key = secrets.token_urlsafe(24)
+        self._items[key] = ShelfItem(visitor, kind, body, name)
+        self._bytes += len(body)
+        while len(self._items) > 1 and (self._bytes > MAX_SHELF_BYTES or len(self._items) > MAX_SHELF_ITEMS):
+            self._bytes -= len(self._items.popitem(last=False)[1].body)
+        return f"/content/{key}"
+
+    def take_away(self, path: str) -> None:
+        """Forget a content, which no page shows any more."""
+        item = self._items.pop(path.removeprefix("/content/"), None)
+        if item is not None:
+            self._bytes -= len(item.body)
+
+    def find(self, visitor: str, path: str) -> ShelfItem | None:
+        """Return the content at a path; None if there is none for this visitor."""
+        item = self._items.get(path.removeprefix("/content/"))
+        return item if item is not None and item.visitor == visitor else None

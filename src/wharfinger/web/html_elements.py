@@ -1,0 +1,37 @@
+"""Elements of the page made of plain HTML tags. Their text is text: nothing in it is ever read as HTML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui.elements.mixins.text_element import TextElement
+
+__all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node"]
+
+MAX_NAME_CHARACTERS = 300
+"""Characters of a name, title or URI that are shown in one place."""
+
+
+class HtmlElement(TextElement):
+    """An HTML element with a text, attributes, and other elements in it."""
+
+
+def node(tag: str, text: str = "", *, classes: str = "", **attributes: Any) -> HtmlElement:
+    """Add an element to the page. A name of `attributes` has `_` for `-`, and may end in `_`.
+
+    The attributes are set as values, never parsed: a text of a server may be one of them.
+    """
+    element = HtmlElement(tag=tag, text=text)
+    if classes:
+        element.classes(classes)
+    for name, value in attributes.items():
+        if value is not None and value is not False:
+            element.props[name.rstrip("_").replace("_", "-")] = value
+    return element
+
+
+def name_text(text: str, limit: int = MAX_NAME_CHARACTERS) -> str:
+    """Return a name of a server for people: shortened, with what is invisible or turns text around written out."""
+    from wharfinger.content.text import shown
+
+    return shown(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,0 +1,82 @@
+"""`LiveChanges`: watches the resources that a page shows, and says which have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from wharfinger.errors import WharfingerError
+from wharfinger.web.offer import Offer
+
+__all__ = ["MAX_WATCHED", "LiveChanges"]
+
+log = logging.getLogger("wharfinger.web")
+
+MAX_WATCHED = 200
+"""Resources of one server that one page watches: those in open folders, and the one that is shown."""
+SETTLE_SECONDS = 0.2
+"""Time without another step of the reader before other resources are watched."""
+RETRY_SECONDS = 5.0
+
+
+class LiveChanges:
+    """The watches of one page; `changed` is called with the server and the URI."""
+
+    def __init__(self, offer: Offer, changed: Callable[[str, str], Awaitable[None]]) -> None:
+        self._offer = offer
+        self._changed = changed
+        self._wanted: dict[str, tuple[str, ...]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, visible: Mapping[str, Sequence[str]], chosen: tuple[str, str] | None) -> None:
+        """Watch these URIs of each server from now on; `chosen` is the server and URI of the resource that is shown."""
+        wanted = {server: list(uris[: MAX_WATCHED - 1]) for server, uris in visible.items()}
+        if chosen is not None:
+            uris = wanted.setdefault(chosen[0], [])
+            uris.insert(0, chosen[1])
+        self._wanted = {server: tuple(dict.fromkeys(uris)) for server, uris in wanted.items()}
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        for server in {*self._tasks, *self._wanted}:
+            uris = self._wanted.get(server, ())
+            running = self._tasks.get(server)
+            if running is not None and running.get_name() == repr(uris) and not running.done():
+                continue
+            if running is not None:
+                running.cancel()
+                del self._tasks[server]
+            if uris:
+                self._tasks[server] = asyncio.get_running_loop().create_task(
+                    self._follow(server, uris), name=repr(uris)
+                )
+
+    async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
+        """Watch until cancelled. If a server refuses to watch all of them, watch the first."""
+        while True:
+            upstream = self._offer.server(server)
+            if upstream is None:
+                return
+            try:
+                async with upstream.client.watch(*uris) as changes:
+                    async for change in changes:
+                        await self._changed(server, change.uri)
+            except WharfingerError as error:
+                log.debug("%s: %s", server, error)
+                uris = uris[:1]
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """Watch nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks.values():
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()

@@ -1,0 +1,60 @@
+"""`Offer`: what some servers offer to one caller, as the page shows it: connections, catalogue, and their questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from wharfinger import types as t
+from wharfinger.client import ClientOptions
+from wharfinger.host.catalogue import Catalogue
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.upstreams.upstream import Upstream, UpstreamChange
+from wharfinger.upstreams.upstreams import Upstreams
+from wharfinger.version import __version__
+from wharfinger.web.questions import Questions
+
+__all__ = ["Offer"]
+
+
+class Offer:
+    """The servers of one caller. `async with` connects to them, and ends them."""
+
+    def __init__(self, configs: Sequence[ServerConfig], *, read_only: bool = False) -> None:
+        """With `read_only` it is another principal's view: nothing may be called, and no question is answered."""
+        self.read_only = read_only
+        self.questions = Questions()
+        self.upstreams = Upstreams(list(configs), options=self._options)
+        self.catalogue = Catalogue(self.upstreams)
+        self._stop = self.upstreams.on_change(self._changed)
+        self.listeners: list[Callable[[UpstreamChange], None]] = []
+        """Called when the state of a server, or a list of tools or prompts has changed."""
+
+    def _options(self, config: ServerConfig) -> ClientOptions:
+        info = t.Implementation(name="wharfinger browse", version=__version__)
+        if self.read_only:
+            return ClientOptions(info=info)
+        questions = self.questions.of(config.name)
+        return ClientOptions(info=info, elicitation=questions.ask, consent=questions.ask_to_open)
+
+    def _changed(self, change: UpstreamChange) -> None:
+        if change.kind in ("resources", "status"):
+            self.catalogue.list_changed(change.server)
+        for listener in tuple(self.listeners):
+            listener(change)
+
+    def server(self, name: str) -> Upstream | None:
+        """Return a server; None if there is none of this name."""
+        return self.upstreams.get(name)
+
+    async def __aenter__(self) -> Self:
+        await self.upstreams.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        await self.catalogue.close()
+        await self.upstreams.close()

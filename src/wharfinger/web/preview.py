@@ -1,0 +1,241 @@
+"""The preview of a resource: each type of content in the way in which a person reads it, and nothing in it runs.
+
+Text goes into the page as text. Images, sound, PDF and HTML are bytes on the shelf (`content_shelf`), which frames and
+players load under headers that let nothing in them run; a frame with HTML has no rights at all (`sandbox`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.content.mime import decode_text, is_text, sniff
+from wharfinger.content.text import many, size_text
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.content_windows import ContentWindows, TableWindows, indented_json
+from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.markdown_html import MAX_MARKDOWN_CHARACTERS, markdown_html
+from wharfinger.web.vue_elements import MarkdownView
+
+__all__ = ["ContentPreview", "show_blocks"]
+
+IMAGES = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml", "image/x-icon"}
+)
+"""Types that browsers show in `<img>`, where nothing in them runs: no script of an SVG either."""
+SOUNDS = frozenset(
+    {"audio/mpeg", "audio/mp4", "audio/ogg", "audio/wav", "audio/x-wav", "audio/flac", "audio/webm", "audio/aac"}
+)
+FILMS = frozenset({"video/mp4", "video/webm", "video/ogg"})
+TABLES = {
+    "text/csv": ",",
+    "text/tab-separated-values": "\t",
+    "application/jsonl": "jsonl",
+    "application/x-ndjson": "jsonl",
+}
+HEX_BYTES = 512
+MAX_TABLE_CHARACTERS = 8 * 1024 * 1024
+MAX_BLOCKS = 100
+"""Blocks of one result that are shown."""
+
+
+class ContentPreview:
+    """Shows one content in an element of the page, with the ways in which it can be shown."""
+
+    def __init__(self, shelf: ContentShelf, visitor: str, *, name: str) -> None:
+        self._shelf = shelf
+        self._visitor = visitor
+        self._name = name
+        self._paths: list[str] = []
+        self._way = ""
+
+    def close(self) -> None:
+        """Forget the content: no page shows it any more."""
+        for path in self._paths:
+            self._shelf.take_away(path)
+        self._paths.clear()
+
+    async def show(self, place: HtmlElement, content: t.ResourceContents) -> None:
+        """Show a content in a place, instead of what is there, and in the way that was chosen before."""
+        self.close()
+        text = content.text if isinstance(content.text, str) else None
+        blob = content.blob if text is None and isinstance(content.blob, bytes) else b""
+        declared = content.mime_type if isinstance(content.mime_type, str) else ""
+        kind = declared.partition(";")[0].strip().lower() or ("text/plain" if text is not None else sniff(blob))
+        if text is None and is_text(kind) and (decoded := _decoded(blob)) is not None:
+            text = decoded
+        ways = self._ways(kind, text, blob)
+        place.clear()
+        with place:
+            if len(ways) > 1:
+                self._choices(place, content, list(ways))
+            chosen = self._way if self._way in ways else next(iter(ways))
+            with node("div", classes="preview", data_way=chosen) as inner:
+                await ways[chosen](inner)
+
+    def _choices(self, place: HtmlElement, content: Any, ways: Sequence[str]) -> None:
+        with node("div", classes="ways", role="group", aria_label="Show as"):
+            for way in ways:
+                shown = way == (self._way or ways[0])
+
+                async def choose(way: str = way) -> None:
+                    self._way = way
+                    await self.show(place, content)
+
+                node("button", way, type="button", aria_pressed="true" if shown else "false").on("click", choose)
+
+    def _ways(self, kind: str, text: str | None, blob: bytes) -> dict[str, Callable[[HtmlElement], Any]]:
+        """Return the ways in which this content can be shown, the best first."""
+        data = blob if text is None else text.encode("utf-8", "replace")
+        ways: dict[str, Callable[[HtmlElement], Any]] = {}
+
+        async def image(_: HtmlElement) -> None:
+            node("img", src=self._put(kind, data), alt=f"Image: {name_text(self._name)}", classes="picture")
+
+        async def sound(_: HtmlElement) -> None:
+            node("audio", src=self._put(kind, data), controls=True, aria_label=f"Sound: {name_text(self._name)}")
+
+        async def film(_: HtmlElement) -> None:
+            node("video", src=self._put(kind, data), controls=True, aria_label=f"Film: {name_text(self._name)}")
+
+        async def pdf(_: HtmlElement) -> None:
+            path = self._put("application/pdf", data)
+            node("iframe", src=path, title=f"PDF: {name_text(self._name)}", classes="paper")
+            node("a", "Open the PDF in a tab", href=path, target="_blank", rel="noopener")
+
+        async def page(_: HtmlElement) -> None:
+            path = self._put("text/html; charset=utf-8", data)
+            node("p", "Scripts, forms, links and everything from other servers are off.", classes="detail")
+            title = f"HTML: {name_text(self._name)}"
+            node("iframe", src=path, sandbox="", title=title, classes="paper", referrerpolicy="no-referrer")
+
+        if kind in IMAGES and data:
+            ways["Image"] = image
+        elif kind in SOUNDS and data:
+            ways["Sound"] = sound
+        elif kind in FILMS and data:
+            ways["Film"] = film
+        elif kind == "application/pdf" and data.startswith(b"%PDF-"):
+            ways["PDF"] = pdf
+        elif kind in ("text/html", "application/xhtml+xml") and text is not None:
+            ways["Page"] = page
+        if text is not None:
+            if kind in ("text/markdown", "text/x-markdown") and len(text) <= MAX_MARKDOWN_CHARACTERS:
+                ways["Markdown"] = lambda inner: self._markdown(text)
+            if kind in TABLES and len(text) <= MAX_TABLE_CHARACTERS:
+                ways["Table"] = lambda inner: self._table(inner, text, TABLES[kind])
+            if kind == "application/json" or kind.endswith("+json"):
+                ways["JSON"] = lambda inner: self._text(inner, text, indented=True)
+            ways["Text"] = lambda inner: self._text(inner, text)
+        elif not ways:
+            ways["Bytes"] = lambda inner: self._hex(kind, blob)
+        return ways
+
+    def _put(self, kind: str, data: bytes) -> str:
+        path = self._shelf.put(self._visitor, kind, data, self._name)
+        self._paths.append(path)
+        return path
+
+    async def _markdown(self, text: str) -> None:
+        MarkdownView(await asyncio.to_thread(markdown_html, text))
+
+    async def _text(self, place: HtmlElement, text: str, *, indented: bool = False) -> None:
+        if indented:
+            text = await asyncio.to_thread(indented_json, text)
+        windows = ContentWindows(text)
+
+        def show(number: int) -> str:
+            part, first = windows.window(number)
+            node("pre", part, classes="text", tabindex="0", dir="auto", role="region", aria_label="Text")
+            last = first + part.count("\n") - part.endswith("\n")
+            return f"Lines {first:,} to {max(first, last):,} of {windows.lines:,}"
+
+        _paged(place, len(windows), show)
+
+    async def _table(self, place: HtmlElement, text: str, kind: str) -> None:
+        try:
+            table = await asyncio.to_thread(TableWindows, text, kind)
+        except (ValueError, csv.Error, RecursionError):
+            await self._text(place, text)
+            return
+
+        def show(number: int) -> str:
+            rows, first = table.window(number)
+            with (
+                node("div", classes="table", tabindex="0", role="region", aria_label="Table"),
+                node("table"),
+            ):
+                with node("thead"), node("tr"):
+                    for each in table.header:
+                        node("th", each, scope="col")
+                with node("tbody"):
+                    for row in rows:
+                        with node("tr"):
+                            for each in row:
+                                node("td", each)
+            more = f", {len(table.header)} of {table.columns} columns" if table.columns > len(table.header) else ""
+            return f"Rows {first:,} to {first + len(rows) - 1:,} of {table.row_count:,}{more}" if rows else "No rows"
+
+        _paged(place, len(table), show)
+
+    async def _hex(self, kind: str, blob: bytes) -> None:
+        node("p", f"{size_text(len(blob))} of {name_text(kind)}, of which these are the first bytes.")
+        lines = [
+            f"{at:08x}  {blob[at : at + 16].hex(' '):47}  "
+            + "".join(chr(byte) if 32 <= byte < 127 else "." for byte in blob[at : at + 16])
+            for at in range(0, min(len(blob), HEX_BYTES), 16)
+        ]
+        node("pre", "\n".join(lines) or "(empty)", classes="text", tabindex="0", role="region", aria_label="Bytes")
+
+
+def _paged(place: HtmlElement, number: int, show: Callable[[int], str]) -> None:
+    """Show the first of several windows, with buttons to the others."""
+    with place:
+        inner = node("div")
+
+    def go(to: int) -> None:
+        inner.clear()
+        with inner:
+            said = show(to)
+            with node("div", classes="pages"):
+                node("span", said, classes="detail", role="status")
+                for label, target in (("First", 0), ("Previous", to - 1), ("Next", to + 1), ("Last", number - 1)):
+                    if number > 1:
+                        outside = target == to or not 0 <= target < number
+                        button = node("button", label, type="button", disabled=outside)
+                        button.on("click", partial(go, target), args=[])
+
+    go(0)
+
+
+def _decoded(blob: bytes) -> str | None:
+    found = decode_text(blob)
+    return None if found is None else found[0]
+
+
+async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) -> list[ContentPreview]:
+    """Show the content blocks of a tool's result or a prompt's message; returns the previews, to be closed later."""
+    previews: list[ContentPreview] = []
+    for block in blocks[:MAX_BLOCKS]:
+        preview = ContentPreview(shelf, visitor, name=str(getattr(block, "uri", "") or type(block).__name__))
+        previews.append(preview)
+        with node("section", classes="block") as place:
+            if isinstance(block, t.TextContent):
+                await preview.show(place, t.ResourceContents(uri="", text=block.text))
+            elif isinstance(block, t.ImageContent | t.AudioContent):
+                await preview.show(place, t.ResourceContents(uri="", blob=block.data, mime_type=block.mime_type))
+            elif isinstance(block, t.EmbeddedResource):
+                node("p", name_text(block.resource.uri), classes="detail")
+                with node("div") as inner:
+                    await preview.show(inner, block.resource)
+            elif isinstance(block, t.ResourceLink):
+                node("p", f"Resource: {name_text(block.uri)}")
+            else:
+                node("p", f"A block of an unknown type: {name_text(type(block).__name__)}")
+    if len(blocks) > MAX_BLOCKS:
+        node("p", f"{many(len(blocks) - MAX_BLOCKS, 'block')} more are not shown.")
+    return previews

@@ -1,0 +1,57 @@
+"""The questions of servers (elicitation): forms and URLs, shown where the call was made that caused them.
+
+In the stateless era a question belongs to a call. In the handshake era a server just asks; then the call of that server
+that was made last shows the question, and without one it is cancelled: a server cannot make a form appear by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from wharfinger import types as t
+
+__all__ = ["Asking", "Questions", "ServerQuestions"]
+
+Asking = Callable[[t.ElicitRequestParams], Awaitable[Any]]
+"""Shows a question. Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened."""
+MAX_WAITING = 100
+"""Calls of one server that may wait at a time."""
+
+
+class ServerQuestions:
+    """The questions of one server."""
+
+    def __init__(self) -> None:
+        self._asking: list[Asking] = []
+
+    @contextmanager
+    def shown_by(self, asking: Asking) -> Generator[None]:
+        """Show the server's questions in this way during a call."""
+        self._asking.append(asking)
+        del self._asking[:-MAX_WAITING]
+        try:
+            yield
+        finally:
+            if asking in self._asking:
+                self._asking.remove(asking)
+
+    async def ask(self, params: t.ElicitRequestParams) -> Any:
+        """Show a form, and return what was answered."""
+        return await self._asking[-1](params) if self._asking else "cancel"
+
+    async def ask_to_open(self, params: t.ElicitRequestParams) -> bool:
+        """Show a URL, and return whether it was opened."""
+        return bool(self._asking and await self._asking[-1](params) is True)
+
+
+class Questions:
+    """The questions of all servers."""
+
+    def __init__(self) -> None:
+        self._by_server: dict[str, ServerQuestions] = {}
+
+    def of(self, server: str) -> ServerQuestions:
+        """Return the questions of one server."""
+        return self._by_server.setdefault(server, ServerQuestions())

@@ -1,0 +1,139 @@
+"""The panel of one resource: its facts, its content, and reading it again when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.content.text import size_text
+from wharfinger.errors import WharfingerError
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.offer import Offer
+from wharfinger.web.preview import ContentPreview
+from wharfinger.web.token_costs import estimate_tokens
+
+__all__ = ["ResourcePanel"]
+
+MAX_WHOLE_BYTES = 16 * 1024 * 1024
+"""A larger resource is read in a window, if its server has windows."""
+MAX_CONTENTS = 20
+"""Contents of one resource that are shown, such as the files of a directory."""
+
+
+class ResourcePanel:
+    """Shows one resource of one server in a place of the page."""
+
+    def __init__(
+        self, place: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str, uri: str
+    ) -> None:
+        self._place = place
+        self._offer = offer
+        self._shelf = shelf
+        self._visitor = visitor
+        self.server = server
+        self.uri = uri
+        self._previews: list[ContentPreview] = []
+        self._reading = asyncio.Lock()
+        self._changes = 0
+
+    async def show(self) -> None:
+        """Read the resource, and show it."""
+        self._place.clear()
+        with self._place:
+            node("h2", name_text(self.uri.rstrip("/").rpartition("/")[2] or self.uri), dir="auto")
+            node("p", name_text(self.uri, 2000), classes="uri")
+            with node("p", classes="facts"):
+                self._facts = node("span", "Reading …", role="status")
+                node("button", "Read again", type="button").on("click", self.read, args=[])
+            self._pager = node("div", classes="pages")
+            self._body = node("div", classes="content")
+        await self.read()
+
+    async def changed(self) -> None:
+        """Show the resource as it is now."""
+        self._changes += 1
+        await self.read()
+
+    async def read(self, uri: str = "") -> None:
+        """Read it again, or a window of it. Several requests at a time become one more reading."""
+        if self._reading.locked() and not uri:
+            return
+        async with self._reading:
+            before = -1
+            while before != self._changes:
+                before = self._changes
+                await self._read(uri)
+
+    async def _read(self, uri: str) -> None:
+        upstream = self._offer.server(self.server)
+        if upstream is None:
+            return
+        began = time.perf_counter()
+        try:
+            target = uri or await self._first_window(upstream.client)
+            result = await upstream.client.read_resource(target, bypass_cache=True)
+        except WharfingerError as error:
+            self._facts.text = f"This cannot be read: {name_text(str(error), 1000)}"
+            return
+        self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
+        self._show_windows(result.contents[0] if result.contents else None)
+        shown = result.contents[:MAX_CONTENTS]
+        if len(self._previews) != len(shown):
+            self.close()
+            self._body.clear()
+            with self._body:
+                self._places = [node("section", classes="block") for _ in shown]
+            self._previews = [ContentPreview(self._shelf, self._visitor, name=one.uri) for one in shown]
+        for preview, place, content in zip(self._previews, self._places, shown, strict=True):
+            await preview.show(place, content)
+
+    async def _first_window(self, client: Any) -> str:
+        """Return the URI to read: that of a window if the resource is large, and its server has windows."""
+        for entry in await self._offer.catalogue.find(self.uri, server=self.server):
+            size = entry.resource.size if isinstance(entry.resource, t.Resource) else None
+            if isinstance(size, int) and size > MAX_WHOLE_BYTES and "?" not in self.uri:
+                templates = await client.list_resource_templates()
+                if any("{?lines" in one.uri_template for one in templates):
+                    return f"{self.uri}?lines=1-"
+        return self.uri
+
+    def _show_windows(self, content: t.ResourceContents | None) -> None:
+        """Show buttons for the windows of the server before and after this one."""
+        self._pager.clear()
+        meta = content.meta if content is not None and isinstance(content.meta, dict) else {}
+        with self._pager:
+            for key, label in (("wharfinger/previous", "Window before"), ("wharfinger/next", "Window after")):
+                uri = meta.get(key)
+                if isinstance(uri, str):
+
+                    async def turn(uri: str = uri) -> None:
+                        await self.read(uri)
+
+                    node("button", label, type="button").on("click", turn, args=[])
+
+    def close(self) -> None:
+        """Forget the contents that are shown."""
+        for preview in self._previews:
+            preview.close()
+        self._previews.clear()
+
+
+def _facts_of(contents: Any, seconds: float, changes: int) -> str:
+    size, tokens, kinds = 0, 0, dict[str, None]()
+    for content in contents:
+        kinds[content.mime_type if isinstance(content.mime_type, str) else "no type"] = None
+        if isinstance(content.text, str):
+            size += len(content.text.encode("utf-8", "replace"))
+            tokens += estimate_tokens(content.text)
+        elif isinstance(content.blob, bytes):
+            size += len(content.blob)
+    facts = [", ".join(name_text(kind, 100) for kind in list(kinds)[:5]), size_text(size)]
+    if tokens:
+        facts.append(f"about {tokens:,} tokens")
+    facts.append(f"read in {seconds * 1000:.0f} ms at {time.strftime('%H:%M:%S')}")
+    if changes:
+        facts.append(f"changed {changes} times since it was opened" if changes > 1 else "changed since it was opened")
+    return " · ".join(facts)

@@ -1,0 +1,223 @@
+"""The fields of a form for a JSON Schema of an object, and the arguments that its values make.
+
+A property of a simple type gets a field of its own kind; anything else is written as JSON. The server that gets the
+arguments checks them against its whole schema; this only finds what cannot be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from wharfinger import types as t
+
+__all__ = ["FormField", "arguments_of", "fields_of", "fields_of_prompt"]
+
+MAX_FIELDS = 200
+"""Properties that get a field; a tool with more is called from the command line."""
+MAX_OPTIONS = 1000
+MAX_LABEL_CHARACTERS = 200
+MAX_DESCRIPTION_CHARACTERS = 2000
+MAX_VALUE_CHARACTERS = 512 * 1024
+
+_NO_CHOICE = ""
+
+
+class FormField(NamedTuple):
+    """One field. `kind` is `text`, `number`, `integer`, `checkbox`, `select`, `several`, `lines` or `json`."""
+
+    name: str
+    label: str
+    description: str
+    kind: str
+    required: bool
+    value: Any
+    options: tuple[tuple[str, str], ...] = ()
+    constants: tuple[Any, ...] = ()
+    """The value of each option, which need not be a text."""
+
+    def for_browser(self) -> dict[str, Any]:
+        """Return what the form in the browser needs."""
+        kind = "number" if self.kind == "integer" else self.kind
+        options = [list(option) for option in self.options]
+        return {
+            "name": self.name,
+            "label": self.label,
+            "description": self.description,
+            "kind": kind,
+            "required": self.required,
+            "value": self.value,
+            "options": options,
+        }
+
+
+def fields_of(schema: Any) -> list[FormField]:
+    """Return the fields for the properties of an object."""
+    schema = _mapping(schema)
+    needed = schema.get("required")
+    required = set(map(str, needed)) if isinstance(needed, list) else set[str]()
+    properties = list(_mapping(schema.get("properties")).items())[:MAX_FIELDS]
+    return [_field(name, _resolved(each, schema), name in required) for name, each in properties]
+
+
+def fields_of_prompt(prompt: t.Prompt) -> list[FormField]:
+    """Return the fields for the arguments of a prompt, all of which are texts."""
+    arguments = prompt.arguments if isinstance(prompt.arguments, list) else []
+    return [
+        FormField(
+            one.name,
+            _cut(one.title if isinstance(one.title, str) else one.name, MAX_LABEL_CHARACTERS),
+            _cut(one.description if isinstance(one.description, str) else "", MAX_DESCRIPTION_CHARACTERS),
+            "text",
+            one.required is True,
+            "",
+        )
+        for one in arguments[:MAX_FIELDS]
+    ]
+
+
+def arguments_of(fields: Sequence[FormField], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments, and for each field with a wrong value what to change. An empty field is left out."""
+    arguments: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for field in fields:
+        try:
+            value = _parsed(field, values.get(field.name, field.value))
+        except ValueError as error:
+            errors[field.name] = str(error)
+            continue
+        if value is not None:
+            arguments[field.name] = value[0]
+        elif field.required:
+            errors[field.name] = "Fill this in: it is required."
+    return arguments, errors
+
+
+def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
+    """Return the value of a field; None if it is empty."""
+    if field.kind == "checkbox":
+        return (value is True,)
+    by_key = {key: constant for (key, _), constant in zip(field.options, field.constants, strict=True)}
+    if field.kind == "select":
+        return (by_key[str(value)],) if str(value) in by_key and value != _NO_CHOICE else None
+    if field.kind == "several":
+        chosen = [by_key[key] for key in map(str, value) if key in by_key] if isinstance(value, list) else []
+        return (chosen,) if chosen else None
+    text = str(value)
+    if len(text) > MAX_VALUE_CHARACTERS:
+        raise ValueError(f"Write at most {MAX_VALUE_CHARACTERS:,} characters.")
+    if not text.strip():
+        return None
+    if field.kind == "lines":
+        return ([line for line in text.splitlines() if line.strip()],)
+    if field.kind == "integer":
+        try:
+            return (int(text),)
+        except ValueError:
+            raise ValueError("Write a whole number, such as 12.") from None
+    if field.kind == "number":
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError("Write a number, such as 2.5.")
+        return (int(number) if number.is_integer() and abs(number) < 2**53 else number,)
+    if field.kind == "json":
+        try:
+            return (json.loads(text),)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Write JSON: {error}.") from None
+    return (text,)
+
+
+def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
+    label = _cut(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
+    description = _cut(str(schema.get("description") or ""), MAX_DESCRIPTION_CHARACTERS)
+    default = schema.get("default")
+    constants = _choices(schema)
+    if constants:
+        options = tuple((str(place), _cut(shown, MAX_LABEL_CHARACTERS)) for place, (_, shown) in enumerate(constants))
+        values = tuple(value for value, _ in constants)
+        chosen = next((str(place) for place, value in enumerate(values) if value == default), _NO_CHOICE)
+        options, values = ((_NO_CHOICE, "(none)"), *options), (None, *values)
+        return FormField(name, label, description, "select", required, chosen, options, values)
+    kind, items = _type_of(schema), _mapping(schema.get("items"))
+    if kind == "array" and (several := _choices(items)):
+        options = tuple((str(place), _cut(shown, MAX_LABEL_CHARACTERS)) for place, (_, shown) in enumerate(several))
+        values = tuple(value for value, _ in several)
+        defaults = default if isinstance(default, list) else []
+        preset = [str(place) for place, value in enumerate(values) if value in defaults]
+        return FormField(name, label, description, "several", required, preset, options, values)
+    if kind == "boolean":
+        return FormField(name, label, description, "checkbox", required, default is True)
+    if kind in ("integer", "number"):
+        number = isinstance(default, int | float) and not isinstance(default, bool)
+        return FormField(name, label, description, kind, required, str(default) if number else "")
+    if kind == "string":
+        return FormField(name, label, description, "text", required, default if isinstance(default, str) else "")
+    if kind == "array" and _type_of(items) == "string":
+        defaults = default if isinstance(default, list) else []
+        return FormField(name, label, description, "lines", required, "\n".join(map(str, defaults)))
+    hint = f"{description} Write JSON.".strip()
+    return FormField(name, label, hint, "json", required, "" if default is None else json.dumps(default, indent=1))
+
+
+def _choices(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return the values that a schema allows, with the text for each; empty if there is no list of them."""
+    values = schema.get("enum")
+    if isinstance(values, list):
+        names = schema.get("enumNames")
+        titles = names if isinstance(names, list) and len(names) == len(values) else values
+        return [(value, _shown(title)) for value, title in zip(values, titles, strict=True)][:MAX_OPTIONS]
+    for word in ("oneOf", "anyOf"):
+        options = schema.get(word)
+        if isinstance(options, list) and options and all(isinstance(one, dict) and "const" in one for one in options):
+            return [(one["const"], _shown(one.get("title", one["const"]))) for one in options][:MAX_OPTIONS]
+    return [(schema["const"], _shown(schema["const"]))] if "const" in schema else []
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    """Return the type of a schema that allows one type, perhaps besides null; otherwise an empty string."""
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        kinds = [kind for kind in kinds if kind != "null"]
+        kinds = kinds[0] if len(kinds) == 1 else ""
+    return kinds if isinstance(kinds, str) else ""
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a property's schema with its reference within the document, and an optional type, resolved."""
+    found = _mapping(schema)
+    for _ in range(8):
+        reference = found.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            target: Any = root
+            for part in reference[2:].split("/"):
+                target = _mapping(target).get(part.replace("~1", "/").replace("~0", "~"))
+            found = {**_mapping(target), **{key: value for key, value in found.items() if key != "$ref"}}
+            continue
+        options = found.get("anyOf")
+        if isinstance(options, list):
+            others = [one for one in options if _mapping(one).get("type") != "null"]
+            if len(others) == 1 and len(options) == 2:
+                found = {**_mapping(others[0]), **{key: value for key, value in found.items() if key != "anyOf"}}
+                continue
+        break
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _cut(text: str, limit: int) -> str:
+    from wharfinger.web.html_elements import name_text
+
+    return name_text(text, limit)

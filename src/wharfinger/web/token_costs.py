@@ -1,0 +1,84 @@
+"""What an offer costs in tokens: the tools, prompts and instructions that go into every conversation with a model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from wharfinger.errors import WharfingerError
+from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.offer import Offer
+
+__all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "offer_costs", "show_costs"]
+
+CHARACTERS_PER_TOKEN = 4
+"""An estimate, since tokenizers differ."""
+MAX_SHOWN = 500
+
+
+class TokenCost(NamedTuple):
+    """What one thing costs."""
+
+    server: str
+    kind: str
+    name: str
+    tokens: int
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the number of tokens of a text."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+async def offer_costs(offer: Offer) -> tuple[list[TokenCost], list[str]]:
+    """Return the costs, largest first, and a sentence for each server that could not be asked."""
+    costs: list[TokenCost] = []
+    notes: list[str] = []
+    for upstream in offer.upstreams.values():
+        try:
+            client = upstream.client
+            tools, prompts = await upstream.tools(), await upstream.prompts()
+            instructions = client.instructions or ""
+        except WharfingerError as error:
+            notes.append(f"{upstream.name}: {error}")
+            continue
+        for tool in tools:
+            definition = {"name": tool.name, "description": tool.description or "", "schema": tool.input_schema}
+            size = len(msgspec.json.encode(definition).decode())
+            costs.append(TokenCost(upstream.name, "tool", tool.name, -(-size // CHARACTERS_PER_TOKEN)))
+        for prompt in prompts:
+            size = len(msgspec.json.encode(prompt).decode())
+            costs.append(TokenCost(upstream.name, "prompt", prompt.name, -(-size // CHARACTERS_PER_TOKEN)))
+        if instructions:
+            costs.append(TokenCost(upstream.name, "instructions", "", estimate_tokens(instructions)))
+    costs.sort(key=lambda cost: (-cost.tokens, cost))
+    return costs, notes
+
+
+async def show_costs(place: HtmlElement, offer: Offer) -> None:
+    """Show the costs in a place of the page."""
+    costs, notes = await offer_costs(offer)
+    place.clear()
+    with place:
+        node("h2", "What the offer costs")
+        total = sum(cost.tokens for cost in costs if cost.kind != "prompt")
+        node(
+            "p",
+            f"About {total:,} tokens in each request to a model that gets all tools and instructions "
+            f"({CHARACTERS_PER_TOKEN} characters for each token; tokenizers differ). Prompts cost nothing until they "
+            "are used.",
+        )
+        for note in notes[:20]:
+            node("p", name_text(note, 1000), classes="error")
+        with node("div", classes="table", tabindex="0", role="region", aria_label="Costs"), node("table"):
+            with node("thead"), node("tr"):
+                for title in ("Server", "Kind", "Name", "Tokens"):
+                    node("th", title, scope="col")
+            with node("tbody"):
+                for cost in costs[:MAX_SHOWN]:
+                    with node("tr"):
+                        for text in (cost.server, cost.kind, cost.name, f"{cost.tokens:,}"):
+                            node("td", name_text(text))
+        if len(costs) > MAX_SHOWN:
+            node("p", f"{len(costs) - MAX_SHOWN} smaller ones are not shown.")

@@ -1,0 +1,234 @@
+"""`TreeRows`: which rows of the tree are open, and what each shows; no element of the page is made here.
+
+The rows are those of the catalogue's tree, which answers for one folder at a time. A folder shows `PAGE_ROWS` rows, and
+as many more with each step. The whole tree never has more than `MAX_ROWS`, so a step costs the same however much a
+server publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.text import size_text
+from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.host.catalogue import CatalogueChange
+from wharfinger.host.catalogue_lists import CatalogueEntry, TreeNode
+from wharfinger.web.html_elements import name_text
+from wharfinger.web.offer import Offer
+
+__all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
+
+PAGE_ROWS = 200
+"""Rows of a folder that are loaded at a time."""
+MAX_ROWS = 2_000
+"""Rows of the whole tree; search finds the others."""
+MAX_FEATURES = 1_000
+"""Tools or prompts of one server that are shown."""
+MAX_OPENED_AT_ONCE = 20
+"""A folder whose only row is another folder opens that too, unless so many are open."""
+MAX_BADGES = 1_000
+
+Row = dict[str, Any]
+RowKey = tuple[str, str, str]
+"""The kind of a row, its server, and what it stands for there."""
+
+_BADGES = {"added": "new", "changed": "changed"}
+
+
+def encode_key(key: RowKey) -> str:
+    """Return a key as the browser gets it."""
+    return "\n".join(key)
+
+
+def decode_key(text: str) -> RowKey | None:
+    """Return the key that a browser sent; None if it is none."""
+    parts = text.split("\n", 2)
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None
+
+
+class _OpenFolder:
+    """The rows of a folder that are loaded."""
+
+    def __init__(self) -> None:
+        self.nodes: list[TreeNode] = []
+        self.after = ""
+
+
+class TreeRows:
+    """The tree of one page."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._open: dict[RowKey, _OpenFolder] = {}
+        self._features: dict[RowKey, list[Any]] = {}
+        self.badges: dict[tuple[str, str], str] = {}
+        """What happened to a resource since it was last looked at, by server and URI."""
+        self.count = 0
+
+    async def begin(self) -> None:
+        """Open the first level, if there is little above it."""
+        names = list(self._offer.upstreams)
+        if len(names) == 1:
+            await self.toggle(("server", names[0], ""))
+
+    async def toggle(self, key: RowKey) -> None:
+        """Open a row or close it, or load more rows of a folder."""
+        kind, server, _ = key
+        if server not in self._offer.upstreams:
+            return
+        if kind == "more":
+            folder = self._open.get(("server" if not key[2] else "folder", server, key[2]))
+            if folder is not None and self.count < MAX_ROWS:
+                await self._load(key, folder, folder.after)
+        elif self._open.pop(key, None) is None:
+            self._open[key] = _OpenFolder()
+            await self._fill(key)
+
+    async def _fill(self, key: RowKey) -> None:
+        kind, server, _ = key
+        upstream = self._offer.upstreams[server]
+        try:
+            if kind in ("tools", "prompts"):
+                self._features[key] = (await getattr(upstream, kind)())[:MAX_FEATURES]
+                return
+            if kind == "server":
+                for features in ("tools", "prompts"):
+                    self._features[features, server, ""] = (await getattr(upstream, features)())[:MAX_FEATURES]
+        except WharfingerError:
+            pass  # the row of the server says why
+        if kind not in ("server", "folder"):
+            return
+        folder = self._open[key]
+        await self._load(key, folder, "")
+        only = folder.nodes[0] if len(folder.nodes) == 1 else None
+        if only is not None and only.below and len(self._open) < MAX_OPENED_AT_ONCE:
+            below = ("folder", server, only.path)
+            if below not in self._open:
+                self._open[below] = _OpenFolder()
+                await self._fill(below)
+
+    async def _load(self, key: RowKey, folder: _OpenFolder, after: str) -> None:
+        try:
+            page = await self._offer.catalogue.tree(key[1], key[2], after=after, limit=PAGE_ROWS)
+        except InvalidArgument:
+            return
+        if not after:
+            folder.nodes.clear()
+        folder.nodes += page.nodes
+        folder.after = page.after
+
+    async def refresh(self, server: str, *, features: bool = False) -> None:
+        """Read again what is open of a server, because its lists have changed."""
+        for key, folder in list(self._open.items()):
+            if key[1] != server:
+                continue
+            if features or key[0] in ("tools", "prompts"):
+                await self._fill(key)
+            elif key[0] in ("server", "folder"):
+                wanted = max(PAGE_ROWS, len(folder.nodes))
+                try:
+                    page = await self._offer.catalogue.tree(server, key[2], limit=min(wanted, MAX_ROWS))
+                except InvalidArgument:
+                    continue
+                folder.nodes, folder.after = page.nodes, page.after
+
+    def note(self, change: CatalogueChange) -> None:
+        """Give badges to the resources that are new or have changed."""
+        for word, badge in _BADGES.items():
+            for uri in getattr(change, word):
+                self.badge(change.server, uri, badge)
+
+    def badge(self, server: str, uri: str, badge: str) -> None:
+        """Give a badge to a resource, or with an empty text take it away."""
+        if not badge:
+            self.badges.pop((server, uri), None)
+            return
+        self.badges[server, uri] = badge
+        while len(self.badges) > MAX_BADGES:
+            del self.badges[next(iter(self.badges))]
+
+    def visible(self, limit: int) -> dict[str, list[str]]:
+        """Return the URIs of the resources that the open folders show, by server; at most `limit` of each."""
+        found: dict[str, list[str]] = {}
+        for (_, server, _), folder in self._open.items():
+            uris = found.setdefault(server, [])
+            for node in folder.nodes[: limit - len(uris)]:
+                uris += [one.uri for one in node.entries if not one.is_template]
+        return {server: uris[:limit] for server, uris in found.items() if uris}
+
+    def rows(self) -> list[Row]:
+        """Return all rows that are to be seen, at most `MAX_ROWS`."""
+        rows: list[Row] = []
+        for upstream in self._offer.upstreams.values():
+            key = ("server", upstream.name, "")
+            row = _row(key, 1, name_text(upstream.name), expanded=key in self._open)
+            row["detail"] = upstream.status if upstream.status != "ready" else ""
+            row["title"] = name_text(upstream.error) if upstream.error else ""
+            rows.append(row)
+            if key in self._open:
+                self._add_below(rows, key, 2)
+                for kind in ("tools", "prompts"):
+                    self._add_features(rows, (kind, upstream.name, ""), 2)
+        del rows[MAX_ROWS:]
+        self.count = len(rows)
+        return rows
+
+    def _add_below(self, rows: list[Row], key: RowKey, level: int) -> None:
+        folder, server = self._open[key], key[1]
+        for position, node in enumerate(folder.nodes, 1):
+            if len(rows) >= MAX_ROWS:
+                return
+            entries = [one for one in node.entries if node.below == 0 or one.resource.mime_type != DIRECTORY]
+            if node.below:
+                below = ("folder", server, node.path)
+                row = _row(below, level, name_text(node.name.removesuffix("/")), expanded=below in self._open)
+                row["detail"] = f"{node.below:,}"
+                row["position"] = position
+                rows.append(row)
+                if below in self._open:
+                    self._add_below(rows, below, level + 1)
+            rows += [
+                row_of_entry(entry, level, node.name, self.badges.get((server, entry.uri), "")) for entry in entries
+            ]
+        if folder.after:
+            more = ("more", server, key[2])
+            rows.append(_row(more, level, f"Show {PAGE_ROWS} more" if len(rows) < MAX_ROWS - 1 else "Search for more"))
+
+    def _add_features(self, rows: list[Row], key: RowKey, level: int) -> None:
+        features = self._features.get(key, [])
+        if not features:
+            return
+        row = _row(key, level, key[0].capitalize(), expanded=key in self._open)
+        row["detail"] = str(len(features))
+        row["kind"] = "folder"
+        rows.append(row)
+        if key in self._open:
+            for one in features:
+                label = one.title if isinstance(one.title, str) and one.title else one.name
+                rows.append(_row((key[0].removesuffix("s"), key[1], one.name), level + 1, name_text(label)))
+
+    def feature(self, key: RowKey) -> t.Tool | t.Prompt | None:
+        """Return the tool or prompt of a row; None if there is none any more."""
+        features: Iterable[Any] = self._features.get((f"{key[0]}s", key[1], ""), ())
+        return next((one for one in features if one.name == key[2]), None)
+
+
+def row_of_entry(entry: CatalogueEntry, level: int, name: str, badge: str = "") -> Row:
+    """Return the row of a resource or template."""
+    kind = "template" if entry.is_template else "resource"
+    row = _row((kind, entry.server, entry.uri), level, name_text(name or entry.title))
+    row["title"] = name_text(entry.uri, 1000)
+    size = entry.resource.size if isinstance(entry.resource, t.Resource) else None
+    row["detail"] = size_text(size) if isinstance(size, int) else ""
+    row["badge"] = badge
+    return row
+
+
+def _row(key: RowKey, level: int, label: str, *, expanded: bool | None = None) -> Row:
+    row: Row = {"key": encode_key(key), "kind": key[0], "level": level, "label": label}
+    if expanded is not None:
+        row["expanded"] = expanded
+    return row

@@ -1,0 +1,106 @@
+"""Who has opened the page: visitors by cookie, and the two ways to become one.
+
+Without credentials on the server, the terminal prints a URL with a token. The first request with it gets a cookie, and
+the token is void: a URL stays in the history of the browser, and perhaps in that of a shell. On a server that requires
+credentials a visitor types a token instead. It is kept in memory and checked again for each request, so that it opens
+the page exactly as long as it opens the server.
+
+The cookie has 256 random bits. Only its digest is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+
+from wharfinger.protocol.principal import ANONYMOUS, Principal
+
+__all__ = ["Visitor", "Visitors", "cookie_name"]
+
+MAX_VISITORS = 1000
+"""Visitors that are remembered; a new one takes the place of the one that was away for longest."""
+VISIT_SECONDS = 12 * 3600.0
+"""How long a cookie is valid."""
+
+
+class Visitor:
+    """One browser that may open the page."""
+
+    __slots__ = ("authorization", "expires", "key", "principal")
+
+    def __init__(self, key: str, principal: Principal, authorization: bytes, expires: float) -> None:
+        self.key = key
+        """The digest of the cookie."""
+        self.principal = principal
+        self.authorization = authorization
+        """The value of the Authorization header that this visitor would send; empty if none is needed."""
+        self.expires = expires
+
+
+def cookie_name(host: str) -> str:
+    """Return the name of the cookie for a Host header: cookies do not tell ports apart, so the name does."""
+    port = host.rpartition(":")[2]
+    return f"wharfinger_{port}" if port.isascii() and port.isdigit() else "wharfinger"
+
+
+class Visitors:
+    """The visitors of one page.
+
+    `directory` keeps the digests of cookies when the process is restarted (`--reload`). Nobody else may read it.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._known: OrderedDict[str, Visitor] = OrderedDict()
+        self._file = None if directory is None else directory / "visitors"
+        self.token = secrets.token_urlsafe(32)
+        """The token of the URL, until it is used."""
+        if self._file is not None:
+            with suppress(OSError):
+                for line in self._file.read_text("ascii").splitlines()[-MAX_VISITORS:]:
+                    key, _, expires = line.partition(" ")
+                    self._known[key] = Visitor(key, ANONYMOUS, b"", float(expires))
+                    self.token = ""
+
+    def redeem(self, token: str) -> str | None:
+        """Return the cookie for the token of the URL, which is void then; None if it is not valid."""
+        if not self.token or not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+            return None
+        self.token = ""
+        return self.admit(ANONYMOUS)
+
+    def admit(self, principal: Principal, authorization: bytes = b"") -> str:
+        """Add a visitor, and return the value of the cookie."""
+        cookie = secrets.token_urlsafe(32)
+        key = _digest(cookie)
+        expires = time.time() + VISIT_SECONDS
+        self._known[key] = Visitor(key, principal, authorization, expires)
+        if len(self._known) > MAX_VISITORS:
+            self._known.popitem(last=False)
+        if self._file is not None and not authorization:
+            with suppress(OSError), open(self._file, "a", encoding="ascii") as file:
+                file.write(f"{key} {expires}\n")
+        return cookie
+
+    def find(self, cookie: str) -> Visitor | None:
+        """Return the visitor with this cookie; None if there is none, or its time is over."""
+        visitor = self._known.get(_digest(cookie))
+        if visitor is None:
+            return None
+        if visitor.expires < time.time():
+            self.forget(visitor)
+            return None
+        self._known.move_to_end(visitor.key)
+        return visitor
+
+    def forget(self, visitor: Visitor) -> None:
+        """Sign a visitor out."""
+        self._known.pop(visitor.key, None)
+
+
+def _digest(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,354 @@
+"""The page of one browser tab: tree and search on the left, what was chosen on the right.
+
+A tab has a tree, a panel and watches of its own; the connections to the servers belong to the visitor's `Offer`. The
+first HTML has nothing of a server in it. Everything comes later, over socket.io, as values of elements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from nicegui import Client
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.policy.policy import principal_of
+from wharfinger.policy.rule import UnusablePolicy
+from wharfinger.protocol.inspection import Inspection
+from wharfinger.protocol.principal import Principal
+from wharfinger.transports.background import BackgroundTasks
+from wharfinger.upstreams.upstream import UpstreamChange
+from wharfinger.web.activity_panel import show_activity
+from wharfinger.web.call_panel import CallPanel
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.live_changes import MAX_WATCHED, LiveChanges
+from wharfinger.web.offer import Offer
+from wharfinger.web.resource_panel import ResourcePanel
+from wharfinger.web.schema_fields import FormField, arguments_of
+from wharfinger.web.token_costs import show_costs
+from wharfinger.web.tree_rows import RowKey, TreeRows, decode_key, encode_key, row_of_entry
+from wharfinger.web.visitors import Visitor
+from wharfinger.web.vue_elements import CallForm, ResourceTree, SearchBox
+
+__all__ = ["Workbench", "WorkbenchSite"]
+
+log = logging.getLogger("wharfinger.web")
+
+MAX_FOUND = 200
+"""Results of a search that are shown."""
+LIST_SECONDS = 60.0
+"""How long the tree is looked at again while the lists of servers are still being read."""
+REFRESH_SECONDS = 0.1
+"""Changes of a list within this time are one refresh of the tree."""
+
+
+class WorkbenchSite(Protocol):
+    """What a tab needs of the site."""
+
+    name: str
+    shelf: ContentShelf
+    inspection: Inspection | None
+
+    async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
+        """Open the view of another principal; raises PermissionDenied."""
+        ...
+
+
+class Workbench:
+    """One tab."""
+
+    def __init__(self, client: Client, site: WorkbenchSite, visitor: Visitor, offer: Offer) -> None:
+        self._client = client
+        self._site = site
+        self._visitor = visitor
+        self._own_offer = self._offer = offer
+        self._chosen: RowKey | None = None
+        self._panel: ResourcePanel | CallPanel | None = None
+        self._found: list[Any] | None = None
+        self._searches = 0
+        self._work = BackgroundTasks(report_failures=True)
+        self._refreshing: dict[str, bool] = {}
+        self._rows = TreeRows(offer)
+        self._live = LiveChanges(offer, self._resource_changed)
+        self._following: list[asyncio.Task[Any]] = []
+
+    # -- the page
+
+    def build(self) -> None:
+        """Make the parts of the page; nothing of a server is in them yet."""
+        viewer = self._visitor.principal
+        inspection = self._site.inspection
+        with node("div", classes="bench"):
+            with node("header", classes="top"):
+                node("h1", name_text(self._site.name))
+                self._whose = node("p", "", classes="whose", role="status")
+                with node("nav", aria_label="Views"):
+                    self._button("Costs", self._show_costs)
+                    if inspection is not None and inspection.allows(viewer):
+                        self._button("Activity", self._show_activity)
+                        self._button("View as …", self._show_view_as)
+            with node("div", classes="panes"):
+                with node("section", classes="side", aria_label="Offer"):
+                    self._search_box = SearchBox(self._search, contents=True)
+                    self._tree = ResourceTree("Servers and resources", self._toggle, self._choose)
+                    self._notes = node("p", "", classes="detail", role="status")
+                self._main = node("section", classes="main", aria_label="Chosen", data_pane="chosen")
+        self._welcome()
+
+    def _button(self, label: str, act: Callable[[], Awaitable[None]]) -> HtmlElement:
+        button = node("button", label, type="button")
+        button.on("click", act, args=[])
+        return button
+
+    def _welcome(self) -> None:
+        self._main.clear()
+        with self._main:
+            node("h2", "Choose something from the tree")
+            node("p", "Arrow keys move in the tree, Enter opens, / leads to the search.")
+
+    async def start(self) -> None:
+        """Show the tree, and follow the servers."""
+        await self._follow(self._own_offer)
+
+    async def _follow(self, offer: Offer) -> None:
+        await self._leave()
+        self._offer = offer
+        self._rows = TreeRows(offer)
+        self._live = LiveChanges(offer, self._resource_changed)
+        offer.listeners.append(self._server_changed)
+        loop = asyncio.get_running_loop()
+        self._following = [
+            loop.create_task(self._follow_lists(offer)),
+            loop.create_task(self._follow_reading(offer)),
+        ]
+        await self._rows.begin()
+        self._show_tree()
+
+    async def _leave(self) -> None:
+        """Stop following the servers, and forget what is shown of them."""
+        for task in self._following:
+            task.cancel()
+        self._following = []
+        if self._server_changed in self._offer.listeners:
+            self._offer.listeners.remove(self._server_changed)
+        await self._live.close()
+        self._close_panel()
+        self._chosen, self._found = None, None
+
+    async def close(self) -> None:
+        """End everything of this tab."""
+        await self._leave()
+        await self._work.cancel()
+        if self._offer is not self._own_offer:
+            await self._offer.__aexit__(None, None, None)
+
+    def _within(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something in the context of this tab, if it is still open."""
+
+        async def run() -> None:
+            if not self._client.is_deleted:
+                with self._client:
+                    await work()
+
+        self._work.start(run())
+
+    # -- tree
+
+    def _show_tree(self) -> None:
+        rows = self._rows.rows() if self._found is None else self._found
+        self._tree.show(rows, "" if self._chosen is None else encode_key(self._chosen))
+        notes = self._offer.catalogue.notes()
+        self._notes.text = " ".join(name_text(note) for note in notes[:10])
+        visible = self._rows.visible(MAX_WATCHED) if not self._offer.read_only else {}
+        chosen = self._chosen
+        shown = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
+        self._live.watch(visible, None if self._offer.read_only else shown)
+
+    async def _toggle(self, text: str) -> None:
+        key = decode_key(text)
+        if key is not None:
+            await self._rows.toggle(key)
+            self._show_tree()
+
+    async def _choose(self, text: str) -> None:
+        key = decode_key(text)
+        if key is None or self._offer.server(key[1]) is None:
+            return
+        self._close_panel()
+        self._chosen = key
+        kind, server, what = key
+        if kind == "resource":
+            self._rows.badge(server, what, "")
+            self._show_tree()
+            self._panel = ResourcePanel(self._main, self._offer, self._site.shelf, self._visitor.key, server, what)
+            await self._panel.show()
+            return
+        self._show_tree()
+        panel = CallPanel(self._main, self._offer, self._site.shelf, self._visitor.key, server)
+        if kind == "template":
+            entries = await self._offer.catalogue.find(what, server=server)
+            template = next((one.resource for one in entries if isinstance(one.resource, t.ResourceTemplate)), None)
+            if template is not None:
+                self._panel = panel
+                await panel.show_template(template, lambda uri: self._choose(encode_key(("resource", server, uri))))
+            return
+        feature = self._rows.feature(key)
+        self._panel = panel
+        if isinstance(feature, t.Tool):
+            await panel.show_tool(feature)
+        elif isinstance(feature, t.Prompt):
+            await panel.show_prompt(feature)
+
+    def _close_panel(self) -> None:
+        if self._panel is not None:
+            self._panel.close()
+            self._panel = None
+
+    # -- changes
+
+    async def _follow_lists(self, offer: Offer) -> None:
+        """Show changes of the lists of resources."""
+        async for change in offer.catalogue.changes():
+            self._rows.note(change)
+            self._refresh(change.server, features=False)
+
+    async def _follow_reading(self, offer: Offer) -> None:
+        """Show the lists of slow servers as soon as they have been read."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LIST_SECONDS
+        while loop.time() < end:
+            await offer.catalogue.tree("")
+            for name in offer.upstreams:
+                self._refresh(name, features=False)
+            if not any("still being read" in note for note in offer.catalogue.notes()):
+                return
+
+    def _server_changed(self, change: UpstreamChange) -> None:
+        self._refresh(change.server, features=change.kind in ("tools", "prompts", "status"))
+
+    def _refresh(self, server: str, *, features: bool) -> None:
+        """Show a server again soon. Changes that come meanwhile are part of it."""
+        if server in self._refreshing:
+            self._refreshing[server] = self._refreshing[server] or features
+            return
+        self._refreshing[server] = features
+
+        async def work() -> None:
+            await asyncio.sleep(REFRESH_SECONDS)
+            await self._rows.refresh(server, features=self._refreshing.pop(server, False))
+            self._show_tree()
+
+        self._within(work)
+
+    async def _resource_changed(self, server: str, uri: str) -> None:
+        panel = self._panel
+        if isinstance(panel, ResourcePanel) and (panel.server, panel.uri) == (server, uri):
+            self._within(panel.changed)
+            return
+        self._rows.badge(server, uri, "changed")
+        self._refresh(server, features=False)
+
+    # -- search
+
+    async def _search(self, words: str, contents: bool) -> None:
+        """Show what fits the words instead of the tree; an older search that ends later is dropped."""
+        self._searches += 1
+        number = self._searches
+        if not words.strip():
+            self._found = None
+            self._search_box.say("")
+            self._show_tree()
+            return
+        self._search_box.say("Searching …")
+        try:
+            hits = await self._offer.catalogue.search(words, contents=contents, limit=MAX_FOUND)
+        except (InvalidArgument, WharfingerError) as error:
+            if number == self._searches:
+                self._search_box.say(name_text(str(error)))
+            return
+        if number != self._searches:
+            return
+        rows: list[Any] = []
+        for hit in hits:
+            entries = await self._offer.catalogue.find(hit.base, server=hit.server)
+            badge = self._rows.badges.get((hit.server, hit.base), "")
+            if entries:
+                row = row_of_entry(entries[0], 1, hit.title, badge)
+            else:
+                row = {"kind": "resource", "level": 1, "label": name_text(hit.title or hit.uri), "badge": badge}
+            if not entries or not entries[0].is_template:
+                row["key"] = encode_key(("resource", hit.server, hit.uri))
+            row["title"] = name_text(f"{hit.uri}\n{hit.snippet}", 1000)
+            rows.append(row)
+        self._found = list({row["key"]: row for row in rows}.values())
+        number_found = f"{len(self._found)}{' or more' if len(hits) >= MAX_FOUND else ''} found"
+        self._search_box.say(" ".join([f"{number_found}.", *(name_text(note) for note in hits.notes[:5])]))
+        self._show_tree()
+
+    # -- other views
+
+    def _show_alone(self) -> None:
+        self._close_panel()
+        self._chosen = None
+        self._show_tree()
+
+    async def _show_costs(self) -> None:
+        self._show_alone()
+        await show_costs(self._main, self._offer)
+
+    async def _show_activity(self) -> None:
+        inspection = self._site.inspection
+        if inspection is not None:
+            self._show_alone()
+            show_activity(self._main, inspection, self._visitor.principal)
+            with self._main:
+                self._button("Refresh", self._show_activity)
+
+    async def _show_view_as(self) -> None:
+        """Ask for a principal, and show the offer as that principal sees it."""
+        self._show_alone()
+        self._main.clear()
+        fields = [
+            FormField(
+                "sub", "Subject", "The name in the token (sub). Empty: a caller without a token.", "text", False, ""
+            ),
+            FormField("iss", "Issuer", "", "text", False, ""),
+            FormField("scope", "Scopes", "Separated by spaces.", "text", False, ""),
+            FormField("groups", "Groups", "One in each line.", "lines", False, ""),
+        ]
+
+        async def submit(button: str, values: dict[str, Any]) -> None:
+            if button == "My own view":
+                await self._show_offer(self._own_offer, "")
+                return
+            claims, errors = arguments_of(fields, values)
+            if not errors:
+                await self._view_as(claims, said)
+            form.show(errors=errors)
+
+        with self._main:
+            node("h2", "See the server as another principal")
+            node("p", "The record names you and the principal. Nothing can be called in this view.")
+            form = CallForm([field.for_browser() for field in fields], ["Show", "My own view"], submit)
+            said = node("p", "", role="status")
+
+    async def _view_as(self, claims: dict[str, Any], said: HtmlElement) -> None:
+        try:
+            principal = principal_of(claims) if claims.get("sub") else principal_of("anyone")
+            offer = await self._site.view_as(self._visitor.principal, principal)
+        except (WharfingerError, UnusablePolicy) as error:
+            said.text = name_text(str(error), 1000)
+            return
+        await self._show_offer(offer, f"As {principal.subject or 'a caller without a token'}")
+
+    async def _show_offer(self, offer: Offer, whose: str) -> None:
+        previous = self._offer
+        await self._follow(offer)
+        if previous not in (offer, self._own_offer):
+            await previous.__aexit__(None, None, None)
+        self._whose.text = name_text(whose)
+        self._welcome()
