@@ -18,6 +18,8 @@ COMMANDS = {
     "serve": "Publish folders, databases, logs and more as resources.",
     "check": "Check the file of a server without serving.",
     "run": "Run your own server from a file or module.",
+    "dev": "Run your own server with reload, full errors and a live page.",
+    "browse": "Show what servers offer on a live page.",
     "ls": "List resources, templates, tools or prompts.",
     "read": "Read a resource.",
     "watch": "Print a line for each change of a resource or list.",

@@ -61,13 +61,22 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         set_policy(ctx, server, policy, report_only)
         return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(CHILD_VARIABLE):
-        from wharfinger.cli.serving.reloader import keep_running
-
-        return keep_running(place, {CHILD_VARIABLE: "1"})
+        return reload_page(place)
     server = load(place, dev)
     set_record(ctx, server, stdio=False)
     set_policy(ctx, server, policy, report_only)
     return serve_with_banner(settings, place, server, verbosity, dev=dev)
+
+
+def reload_page(place: str) -> int:
+    """Run this command line again and again; visitors of the page stay signed in."""
+    from tempfile import TemporaryDirectory
+
+    from wharfinger.cli.serving.reloader import keep_running
+    from wharfinger.cli.serving.serve_runner import PAGE_DIRECTORY_VARIABLE
+
+    with TemporaryDirectory(prefix="wharfinger-") as directory:  # only this user may open it
+        return keep_running(place, {CHILD_VARIABLE: "1", PAGE_DIRECTORY_VARIABLE: directory})
 
 
 def load(place: str, dev: bool) -> Server:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.cli.serving.serving_options import HttpSettings
     from wharfinger.protocol.interfaces import Store, Verify
     from wharfinger.server import Server
+    from wharfinger.web.browse_site import BrowseSite
 
 __all__ = ["serve_http", "serve_lines"]
 
@@ -90,7 +91,10 @@ def serve_http(
         from wharfinger.cli.render.banner import banner_text
 
         # The signal handlers are set by now: a script may wait for the banner and then send a signal.
-        banners.append(await asyncio.to_thread(make, address(url, settings)))
+        here = address(url, settings)
+        if site is not None:
+            here = here._replace(page=here.page.rstrip("/") + site.entry)
+        banners.append(await asyncio.to_thread(make, here))
         if not verbosity.quiet:
             printer.print(banner_text(banners[0]).rstrip("\n"))
 
@@ -98,6 +102,7 @@ def serve_http(
         tasks.append(asyncio.get_running_loop().create_task(show(url)))
 
     data = PageData(server)
+    site = make_site(server, settings) if settings.browse else None
 
     async def page() -> tuple[str, bytes]:
         from wharfinger.cli.render.banner import without_content
@@ -133,6 +138,7 @@ def serve_http(
                     limits=http_limits(settings.limits),
                     pages={"/": page},
                     contents=data.read,
+                    site=site,
                     on_ready=ready,
                 )
             except AddressInUse:
@@ -149,6 +155,37 @@ def serve_http(
     finally:
         printer.close()
         sys.stdout.flush()
+
+
+def make_site(server: Server, settings: HttpSettings) -> BrowseSite:
+    """Return the live page over this server, for visitors who are each a principal of their own.
+
+    Raises:
+        MissingExtra: the extra `browse` is not installed.
+    """
+    from pathlib import Path
+
+    from wharfinger.cli.render.formatting import slug
+    from wharfinger.server.server_inspection import ServerInspection
+    from wharfinger.transports.memory import MemoryTarget
+    from wharfinger.upstreams.config import ServerConfig
+    from wharfinger.web.browse_site import BrowseSite
+
+    name = slug(server.info.name, fallback="server")
+    protected = bool(settings.token_env or settings.tokens or settings.auth)
+    directory = os.environ.get(PAGE_DIRECTORY_VARIABLE)
+    return BrowseSite(
+        lambda principal: [ServerConfig(name=name, target=MemoryTarget(server, principal))],
+        name=name,
+        shared=False,
+        inspection=ServerInspection(server, shared=bool(settings.tokens or settings.auth)),
+        directory=Path(directory) if directory and not protected else None,
+        asks_for_token=protected,
+    )
+
+
+PAGE_DIRECTORY_VARIABLE = "_WHARFINGER_PAGE_DIRECTORY"
+"""Set by `--reload`: the private folder that keeps the visitors of the page when the server is restarted."""
 
 
 def address(url: str, settings: HttpSettings) -> ServerAddress:

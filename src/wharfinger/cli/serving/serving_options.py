@@ -30,6 +30,7 @@ class HttpSettings(NamedTuple):
     tls_cert: str = ""
     tls_key: str = ""
     limits: tuple[str, ...] = ()
+    browse: bool = False
 
 
 class ServingCommand(click.Command):
@@ -62,6 +63,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--unix", type=click.Path(), metavar="PATH", help="Serve on a Unix socket; only this user may connect."
     ),
+    click.option("--browse", is_flag=True, help="Show the live page of `wharfinger browse` at / (extra browse)."),
     click.option(
         "--allow-host",
         multiple=True,
@@ -163,5 +165,5 @@ def from_file(ctx: click.Context, name: str) -> bool:
 
 ONLY_HTTP = (
     "allow_host", "allow_origin", "public_url", "token_env", "tokens", "auth", "require_scope", "insecure", "tls_cert",
-    "tls_key",
+    "tls_key", "browse",
 )  # fmt: skip
