@@ -73,7 +73,7 @@ class CallPanel:
             prompt.title or prompt.name, prompt.name, prompt.description, "", fields_of_prompt(prompt), "Fill in", run
         )
 
-    async def show_template(self, template: t.ResourceTemplate, open_uri: Callable[[str], Awaitable[None]]) -> None:
+    async def show_template(self, template: t.ResourceTemplate, open_uri: Callable[[str], None]) -> None:
         """Show a template; `open_uri` is called with the URI that the variables make."""
         text = template.uri_template
         try:
@@ -83,7 +83,7 @@ class CallPanel:
         fields = [FormField(name, name_text(name, 200), "", "text", False, "") for name in variables]
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
-            await open_uri(await self._client().template(text).uri(**arguments))
+            open_uri(await self._client().template(text).uri(**arguments))
             return ()
 
         self._show(template.title or template.name, text, template.description, "", fields, "Open", run)

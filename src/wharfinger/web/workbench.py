@@ -194,7 +194,10 @@ class Workbench:
             template = next((one.resource for one in entries if isinstance(one.resource, t.ResourceTemplate)), None)
             if template is not None:
                 self._panel = panel
-                await panel.show_template(template, lambda uri: self._choose(encode_key(("resource", server, uri))))
+                # In a task of its own, since choosing ends what the form does.
+                await panel.show_template(
+                    template, lambda uri: self._within(lambda: self._choose(encode_key(("resource", server, uri))))
+                )
             return
         feature = self._rows.feature(key)
         self._panel = panel
