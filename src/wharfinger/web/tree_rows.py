@@ -81,7 +81,7 @@ class TreeRows:
             return
         if kind == "more":
             folder = self._open.get(("server" if not key[2] else "folder", server, key[2]))
-            if folder is not None and self.count < MAX_ROWS:
+            if folder is not None and self.count + PAGE_ROWS <= MAX_ROWS:
                 await self._load(key, folder, folder.after)
         elif self._open.pop(key, None) is None:
             self._open[key] = _OpenFolder()
@@ -172,7 +172,7 @@ class TreeRows:
                 self._add_below(rows, key, 2)
                 for kind in ("tools", "prompts"):
                     self._add_features(rows, (kind, upstream.name, ""), 2)
-        del rows[MAX_ROWS:]
+        del rows[MAX_ROWS + MAX_FEATURES :]
         self.count = len(rows)
         return rows
 
@@ -180,7 +180,7 @@ class TreeRows:
         folder, server = self._open[key], key[1]
         for position, node in enumerate(folder.nodes, 1):
             if len(rows) >= MAX_ROWS:
-                return
+                break
             entries = [one for one in node.entries if node.below == 0 or one.resource.mime_type != DIRECTORY]
             if node.below:
                 below = ("folder", server, node.path)
@@ -195,7 +195,8 @@ class TreeRows:
             ]
         if folder.after:
             more = ("more", server, key[2])
-            rows.append(_row(more, level, f"Show {PAGE_ROWS} more" if len(rows) < MAX_ROWS - 1 else "Search for more"))
+            fits = len(rows) + PAGE_ROWS <= MAX_ROWS
+            rows.append(_row(more, level, f"Show {PAGE_ROWS} more" if fits else "Search for the others"))
 
     def _add_features(self, rows: list[Row], key: RowKey, level: int) -> None:
         features = self._features.get(key, [])

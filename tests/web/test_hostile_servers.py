@@ -1,0 +1,208 @@
+"""Servers that want to take over the page: names and contents with scripts, text that turns around, and 10 MB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import pytest
+
+from tests.web.conftest import RunningPage, Tab, serving, wait_until
+
+NewTab = Callable[..., Tab]
+
+SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>{{constructor.constructor('alert(3)')()}}${alert(4)}`"
+SERVER = f"""
+from wharfinger import Server, types as t
+
+SCRIPT = {SCRIPT!r}
+server = Server("hostile", instructions=SCRIPT)
+BIDI = "report-\\u202efdp.exe\\u202c\\u2066\\u200b\\x1b[31m"
+
+
+@server.resource("evil://one", name=SCRIPT, title=SCRIPT, description=SCRIPT, mime_type="text/plain")
+def one() -> str:
+    return SCRIPT
+
+
+@server.resource("evil://bidi", name=BIDI, title=BIDI, mime_type="text/plain")
+def bidi() -> str:
+    return "level \\u202e= drowssap\\u202c end"
+
+
+@server.resource("evil://markdown", name="markdown", mime_type="text/markdown")
+def markdown() -> str:
+    return (
+        SCRIPT + "\\n\\n[a](javascript:alert(5)) [b](data:text/html,<script>alert(6)</script>) "
+        "![c](http://evil.test/track.png) <iframe src=javascript:alert(7)></iframe> <a href=x onclick=alert(8)>d</a>"
+        "\\n\\n[ok](https://example.test/)"
+    )
+
+
+@server.resource("evil://page", name="page", mime_type="text/html")
+def page() -> str:
+    return (
+        "<meta http-equiv=refresh content='0;url=http://evil.test/'><base href=http://evil.test/>"
+        "<script>alert(9); parent.location = 'http://evil.test/'; fetch('/')</script>"
+        "<form action=/sign-out method=post><button autofocus>go</button></form>"
+        "<iframe src=/></iframe><img src=http://evil.test/x.png><p id=here>Still here</p>"
+    )
+
+
+@server.resource("evil://svg", name="svg", mime_type="image/svg+xml")
+def svg() -> str:
+    return (
+        "<svg xmlns='http://www.w3.org/2000/svg' width='10' height='10' onload='alert(10)'><script>alert(11)</script>"
+        "<image href='http://evil.test/y.png'/></svg>"
+    )
+
+
+@server.resource("evil://large", name="large", mime_type="text/plain")
+def large() -> str:
+    return "x" * 10_000_000 + "\\nend"
+
+
+@server.resource("evil://type", name="type", mime_type="text/html\\r\\nset-cookie: a=b")
+def kind() -> str:
+    return "<script>alert(12)</script>"
+
+
+@server.resource("evil://table", name="table", mime_type="text/csv")
+def table() -> str:
+    return SCRIPT + "\\n" + ",".join(["=1+1"] * 1000) + "\\n"
+
+
+@server.tool(name="tool", title=SCRIPT, description=SCRIPT)
+def tool() -> str:
+    return SCRIPT
+
+
+for number in range(50):
+    server.resources.add(f"evil://{{'d/' * number}}{{'n' * 900}}{{number}}", lambda: "", name="n" * 10_000)
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningPage]:
+    root = tmp_path_factory.mktemp("hostile")
+    (root / "server.py").write_text(SERVER)
+    with serving("browse", "--no-open", "--port", "0", "server.py", cwd=root) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def visited(page: RunningPage, browser: object) -> Generator[Tab]:
+    """One tab for all tests, which ends as clean as it began."""
+    context = browser.new_context()  # type: ignore[attr-defined]
+    tab = Tab(context.new_page())
+    tab.open(page.url, "server-py")
+    tab.page.locator(".row-resource").first.wait_for()
+    yield tab
+    context.close()
+
+
+def choose(tab: Tab, uri: str) -> None:
+    tab.page.locator(f'[data-key$="{uri}"]').click()
+    tab.panel.locator(".uri", has_text=uri).wait_for()
+    found = tab.panel.locator(".facts [role=status]")
+    wait_until(lambda: found.inner_text() != "Reading …", "not read")
+
+
+def unharmed(tab: Tab) -> None:
+    """Nothing ran, nothing was loaded from elsewhere, and the page is still ours."""
+    assert tab.dialogs == []
+    assert tab.foreign == []
+    assert tab.page.url.startswith("http://127.0.0.1")
+    assert tab.page.locator("[role=tree]").count() == 1
+
+
+def test_scripts_in_names_and_texts_are_shown_as_text(visited: Tab) -> None:
+    choose(visited, "evil://one")
+    visited.panel.locator("pre").wait_for()
+    assert visited.panel.locator("pre").inner_text() == SCRIPT
+    visited.page.wait_for_timeout(300)
+    unharmed(visited)
+    assert visited.page.locator("[role=tree] img, [role=tree] script, .main img, .main script").count() == 0
+
+
+def test_names_that_turn_text_around_are_written_out(visited: Tab) -> None:
+    title = "report-\\u202efdp.exe\\u202c\\u2066\\u200b\\x1b[31m"
+    visited.page.locator("#search").fill("report")
+    row = visited.page.locator(".row .name", has_text="report-")
+    row.wait_for()
+    assert row.inner_text() == title
+    visited.page.locator("#search").fill("")
+    visited.page.locator('[data-key$="evil://bidi"]').wait_for()
+    choose(visited, "evil://bidi")
+    visited.panel.locator("pre").wait_for()
+    assert visited.panel.locator("pre").evaluate("e => getComputedStyle(e).unicodeBidi") == "isolate"
+    unharmed(visited)
+
+
+def test_markdown_has_no_html_no_scripts_and_no_images_of_others(visited: Tab) -> None:
+    choose(visited, "evil://markdown")
+    visited.panel.locator(".markdown").wait_for()
+    links = visited.panel.locator(".markdown a[href]")
+    assert links.all_inner_texts() == ["ok"]
+    assert links.get_attribute("rel") == "noopener noreferrer nofollow"
+    assert visited.panel.locator(".markdown :is(script, iframe, img[src], [onclick], [onerror])").count() == 0
+    unharmed(visited)
+
+
+def test_html_stays_in_its_frame_and_does_nothing(visited: Tab) -> None:
+    choose(visited, "evil://page")
+    frame = visited.panel.frame_locator("iframe")
+    assert frame.locator("#here").inner_text() == "Still here"
+    visited.page.wait_for_timeout(500)
+    assert frame.locator("#here").inner_text() == "Still here"
+    assert visited.dialogs == []
+    # Chromium reports the requests that the policy of the frame stops; none leaves the browser.
+    assert visited.page.locator("[role=tree]").count() == 1
+    visited.foreign.clear()
+
+
+def test_an_svg_is_an_image_in_which_nothing_runs(visited: Tab) -> None:
+    choose(visited, "evil://svg")
+    picture = visited.panel.locator("img.picture")
+    picture.wait_for()
+    assert wait_until(lambda: picture.evaluate("i => i.naturalWidth"), "not shown") == 10
+    unharmed(visited)
+
+
+def test_ten_megabytes_on_one_line_are_shown_in_windows(visited: Tab) -> None:
+    choose(visited, "evil://large")
+    text = visited.panel.locator("pre")
+    text.wait_for()
+    assert len(text.inner_text()) == 64 * 1024
+    visited.panel.get_by_role("button", name="Last").click()
+    wait_until(lambda: text.inner_text().endswith("end"), "the last window")
+    unharmed(visited)
+
+
+def test_a_type_with_line_ends_sets_no_header(visited: Tab, page: RunningPage) -> None:
+    choose(visited, "evil://type")
+    visited.page.wait_for_timeout(300)
+    assert [one["name"] for one in visited.page.context.cookies() if one["name"] == "a"] == []
+    unharmed(visited)
+
+
+def test_a_table_shows_50_columns_and_cells_as_text(visited: Tab) -> None:
+    choose(visited, "evil://table")
+    visited.panel.locator("table").wait_for()
+    assert visited.panel.locator("tbody tr").first.locator("td").count() == 50
+    unharmed(visited)
+
+
+def test_a_tool_of_a_hostile_server_is_text_too(visited: Tab) -> None:
+    visited.choose("Tools")
+    visited.page.locator(".row-tool").click()
+    visited.panel.get_by_role("button", name="Call").click()
+    visited.panel.locator(".result pre").wait_for()
+    assert visited.panel.locator(".result pre").inner_text() == SCRIPT
+    unharmed(visited)
+
+
+def test_long_names_are_cut(visited: Tab) -> None:
+    rows = visited.rows()
+    assert max(map(len, rows)) <= 300
+    assert any(row.endswith("…") for row in rows), rows
+    unharmed(visited)

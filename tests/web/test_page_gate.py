@@ -1,0 +1,190 @@
+"""Who gets to the page, over plain HTTP, as a hostile page or program would try."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.web.conftest import RunningPage, serving, wait_until
+
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningPage]:
+    root = tmp_path_factory.mktemp("gate")
+    (root / "docs").mkdir()
+    (root / "docs" / "a.txt").write_text("a")
+    with serving("browse", "--no-open", "--port", "0", "docs", cwd=root) as running:
+        yield running
+
+
+def ask(
+    page: RunningPage, path: str, headers: dict[str, str] | None = None, method: str = "GET", body: bytes | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Send one request; `host` may be replaced."""
+    connection = http.client.HTTPConnection(str(urlsplit(page.base).netloc), timeout=20)
+    try:
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def cookie(page: RunningPage) -> dict[str, str]:
+    """The header with the cookie of a visitor, who has used the token of the URL."""
+    status, headers, _ = ask(page, "/?" + urlsplit(page.url).query)
+    assert status == 200
+    value = headers["set-cookie"]
+    assert re.search(r"HttpOnly; SameSite=Strict", value)
+    assert f"wharfinger_{urlsplit(page.base).port}=" in value
+    return {"cookie": value.partition(";")[0]}
+
+
+def test_the_token_of_the_url_works_once(page: RunningPage, cookie: dict[str, str]) -> None:
+    status, headers, body = ask(page, "/?" + urlsplit(page.url).query)
+    assert (status, "set-cookie" in headers) == (401, False)
+    assert b"was used already" in body
+    assert ask(page, "/", {**cookie, **OWN})[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", SOCKET, "/_nicegui/3/static/nicegui.js", "/content/x", "/docs", "/sign-in"])
+def test_without_a_cookie_there_is_nothing_to_see(page: RunningPage, path: str) -> None:
+    status, _, body = ask(page, path)
+    assert status == 401
+    assert b"nicegui" not in body.lower()
+
+
+def test_a_wrong_token_or_cookie_is_refused(page: RunningPage, cookie: dict[str, str]) -> None:
+    name = cookie["cookie"].partition("=")[0]
+    assert ask(page, "/?token=x")[0] == 401
+    assert ask(page, "/?token=%C3%A9")[0] == 401
+    for value in ("x", "", '"', "a;b=c", "é"):
+        assert ask(page, "/", {"cookie": f"{name}={value}"})[0] == 401
+
+
+def test_a_foreign_origin_is_refused_by_socket_io(page: RunningPage, cookie: dict[str, str]) -> None:
+    assert ask(page, SOCKET, {**cookie, **OWN})[0] != 403
+    for origin in ("http://evil.test", "null", "http://127.0.0.1:1", "http://localhost.evil.test", "https://x"):
+        status, headers, _ = ask(page, SOCKET, {**cookie, "origin": origin})
+        assert (status, "access-control-allow-origin" in headers) == (403, False), origin
+        upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        assert (
+            ask(page, SOCKET.replace("polling", "websocket"), {**cookie, **upgrade, **key, "origin": origin})[0] == 403
+        )
+        assert ask(page, SOCKET, {**cookie, "origin": origin}, "POST", b"40")[0] == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_request_that_another_site_causes_is_refused(page: RunningPage, cookie: dict[str, str], site: str) -> None:
+    for path in (SOCKET, "/content/x", "/_nicegui/3/static/nicegui.js"):
+        assert ask(page, path, {**cookie, "sec-fetch-site": site})[0] == 403
+    # A link to the page is no harm: the browser sends no Strict cookie with it.
+    assert ask(page, "/", {"sec-fetch-site": site, "sec-fetch-mode": "navigate"})[0] == 401
+
+
+def test_a_post_without_a_sign_of_its_page_is_refused(page: RunningPage, cookie: dict[str, str]) -> None:
+    assert ask(page, SOCKET, cookie, "POST", b"40")[0] == 403
+
+
+@pytest.mark.parametrize("host", ["evil.test", "evil.test:8400", "127.0.0.1.evil.test", "[::2]"])
+def test_a_foreign_host_is_refused(page: RunningPage, cookie: dict[str, str], host: str) -> None:
+    for path in ("/", SOCKET, "/?" + urlsplit(page.url).query):
+        assert ask(page, path, {**cookie, "host": host})[0] == 403
+
+
+def test_only_the_paths_of_the_page_exist(page: RunningPage, cookie: dict[str, str]) -> None:
+    for path in ("/docs", "/openapi.json", "/metrics", "/content/unknown", "/_nicegu", "//", "/read?uri=x"):
+        assert ask(page, path, {**cookie, **OWN})[0] == 404, path
+
+
+def test_a_message_may_have_a_mebibyte_and_no_more(page: RunningPage, cookie: dict[str, str]) -> None:
+    head = {**cookie, **OWN}
+    assert ask(page, SOCKET, head, "POST", b"x" * (1024 * 1024))[0] != 413
+    assert ask(page, SOCKET, head, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
+
+
+def test_scripts_run_only_from_this_server_or_with_the_nonce_of_the_answer(
+    page: RunningPage, cookie: dict[str, str]
+) -> None:
+    head = {**cookie, **OWN, "x-forwarded-prefix": "/evil"}
+    answers = [ask(page, "/", head) for _ in range(2)]
+    nonces = set()
+    for _, headers, body in answers:
+        policy = headers["content-security-policy"]
+        script = next(part for part in policy.split("; ") if part.startswith("script-src"))
+        found = re.fullmatch(r"script-src 'self' 'nonce-([\w-]{22})'", script)
+        assert found
+        assert "unsafe-eval" not in policy and "frame-ancestors 'none'" in policy
+        nonces.add(found[1])
+        scripts = re.findall(rb"<script[^>]*>", body)
+        assert len(scripts) > 5
+        assert all(f'nonce="{found[1]}"'.encode() in script for script in scripts)
+        assert b"/evil" not in body
+        assert headers["x-content-type-options"] == "nosniff"
+    assert len(nonces) == 2
+
+
+def test_the_first_html_has_nothing_of_a_server(page: RunningPage, cookie: dict[str, str]) -> None:
+    assert b"a.txt" not in ask(page, "/", {**cookie, **OWN})[2]
+
+
+# --- behind the sign-in of a server
+
+
+def test_serve_browse_asks_for_a_token_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    words = ("serve", "--http", "127.0.0.1:0", "--browse", "--token-env", "THE_TOKEN", "docs")
+    token = "a-token-of-at-least-32-characters-for-this-test"
+    with serving(*words, cwd=tmp_path, env={"THE_TOKEN": token}) as running:
+        assert "token=" not in running.url
+        status, _, form = ask(running, "/")
+        assert status == 401 and b"Token for this server" in form
+        own = {"origin": running.base.rstrip("/"), "content-type": "application/x-www-form-urlencoded"}
+        assert ask(running, "/sign-in", own, "POST", b"token=wrong")[0] == 401
+        assert (
+            ask(running, "/sign-in", {**own, "origin": "http://evil.test"}, "POST", f"token={token}".encode())[0] == 403
+        )
+        assert ask(running, "/sign-in", own, "POST", b"token=" + b"x" * 1024 * 1024)[0] == 413
+        status, headers, _ = ask(running, "/sign-in", own, "POST", f"token={token}".encode())
+        assert status == 200
+        cookie = {"cookie": headers["set-cookie"].partition(";")[0], **OWN}
+        assert b"nicegui" in ask(running, "/", cookie)[2]
+        assert ask(running, "/mcp", {**cookie, "accept": "application/json"})[0] == 401  # the cookie is for the page
+        assert ask(running, "/healthz")[0] == 200
+        assert ask(running, "/sign-out", {**cookie, **own}, "POST", b"")[0] == 401
+        assert ask(running, SOCKET, cookie)[0] == 401
+
+
+def test_a_revoked_token_closes_the_page_too(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    token = command(tmp_path, "token", "create", "-q", "tokens.json", "--sub", "ann").strip()
+    words = ("serve", "--http", "127.0.0.1:0", "--browse", "--tokens", "tokens.json", "docs")
+    with serving(*words, cwd=tmp_path) as running:
+        own = {"origin": running.base.rstrip("/"), "content-type": "application/x-www-form-urlencoded"}
+        status, headers, _ = ask(running, "/sign-in", own, "POST", f"token={token}".encode())
+        assert status == 200
+        cookie = {"cookie": headers["set-cookie"].partition(";")[0], **OWN}
+        assert ask(running, "/", cookie)[0] == 200
+        (line,) = (line for line in command(tmp_path, "token", "list", "tokens.json").splitlines() if " ann" in line)
+        command(tmp_path, "token", "revoke", "tokens.json", line.split()[0])
+        wait_until(lambda: ask(running, "/", cookie)[0] == 401, "the token is revoked, and the page still open")
+
+
+def command(folder: Path, *words: str) -> str:
+    """Run `wharfinger WORDS`, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wharfinger", *words], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
