@@ -39,7 +39,7 @@ class Offer:
         return ClientOptions(info=info, elicitation=questions.ask, consent=questions.ask_to_open)
 
     def _changed(self, change: UpstreamChange) -> None:
-        if change.kind in ("resources", "status"):
+        if change.kind == "resources":
             self.catalogue.list_changed(change.server)
         for listener in tuple(self.listeners):
             listener(change)

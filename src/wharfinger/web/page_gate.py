@@ -43,7 +43,7 @@ _PASSED = ("/_nicegui/", "/_nicegui_ws/")
 _OWN_SITE = (b"same-origin", b"none")
 _COMMON: tuple[Pair, ...] = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),  # without a referrer the Origin of a form would be null (Fetch §3.1)
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )

@@ -125,7 +125,7 @@ class TreeRows:
         for key, folder in list(self._open.items()):
             if key[1] != server:
                 continue
-            if features or key[0] in ("tools", "prompts"):
+            if features or not folder.nodes or key[0] in ("tools", "prompts"):
                 await self._fill(key)
             elif key[0] in ("server", "folder"):
                 wanted = max(PAGE_ROWS, len(folder.nodes))

@@ -1,0 +1,72 @@
+"""Texts and tables in windows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.web.content_windows import (
+    MAX_COLUMNS,
+    WINDOW_CHARACTERS,
+    WINDOW_LINES,
+    ContentWindows,
+    TableWindows,
+    indented_json,
+)
+
+
+@given(st.text(alphabet=st.sampled_from("ab\n"), max_size=3000), st.integers(1, 300))
+def test_the_windows_together_are_the_text(text: str, times: int) -> None:
+    windows = ContentWindows(text * times)
+    parts = [windows.window(number) for number in range(len(windows))]
+    assert "".join(part for part, _ in parts) == text * times
+    for part, _ in parts:
+        assert len(part) <= WINDOW_CHARACTERS
+        assert part.count("\n") <= WINDOW_LINES
+    for (part, line), (_, following) in itertools.pairwise(parts):
+        assert following == line + part.count("\n")
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(WINDOW_LINES, 1), (WINDOW_LINES + 1, 2)])
+def test_a_window_has_at_most_500_lines(lines: int, expected: int) -> None:
+    assert len(ContentWindows("x\n" * lines)) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(WINDOW_CHARACTERS, 1), (WINDOW_CHARACTERS + 1, 2)])
+def test_a_window_has_at_most_64_kib_characters(size: int, expected: int) -> None:
+    assert len(ContentWindows("x" * size)) == expected
+
+
+def test_a_table_has_the_rows_of_csv() -> None:
+    rows = [["a", "b"], *([str(number), 'x, "y"\nz'] for number in range(401))]
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    table = TableWindows(text.getvalue(), ",")
+    assert (table.header, table.row_count, len(table)) == (["a", "b"], 401, 3)
+    assert [row for number in range(3) for row in table.window(number)[0]] == rows[1:]
+    assert table.window(2) == ([["400", 'x, "y"\nz']], 401)
+
+
+def test_json_lines_are_a_table_with_the_names_as_header() -> None:
+    table = TableWindows('{"a": 1}\n\n{"a": [2], "b": "x"}\n', "jsonl")
+    assert (table.header, table.window(0)[0]) == (["a", "b"], [["1", ""], ["[2]", "x"]])
+    with pytest.raises(ValueError):
+        TableWindows("[1]\n", "jsonl")
+
+
+@pytest.mark.parametrize("columns", [MAX_COLUMNS, MAX_COLUMNS + 1])
+def test_a_table_shows_at_most_50_columns_and_says_how_many_there_are(columns: int) -> None:
+    table = TableWindows(",".join(["x"] * columns), ",")
+    assert (len(table.header), table.columns) == (MAX_COLUMNS, columns)
+
+
+def test_json_is_indented_and_anything_else_stays() -> None:
+    assert json.loads(indented_json('{"a":[1]}')) == {"a": [1]}
+    for text in ("{", "[" * 100_000, ""):
+        assert indented_json(text) == text

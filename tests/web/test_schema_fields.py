@@ -1,0 +1,100 @@
+"""Forms from schemas, and the arguments that their values make."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger import types as t
+from wharfinger.web.schema_fields import MAX_FIELDS, arguments_of, fields_of, fields_of_prompt
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "expected"),
+    [
+        ({"type": "string"}, "x", "x"),
+        ({"type": "integer"}, " 12 ", 12),
+        ({"type": "number"}, "2.5", 2.5),
+        ({"type": "number"}, "2", 2),
+        ({"type": ["integer", "null"]}, "3", 3),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "4", 4),
+        ({"type": "boolean"}, True, True),
+        ({"type": "boolean"}, "yes", False),
+        ({"enum": ["x", 2, None]}, "1", 2),
+        ({"oneOf": [{"const": "s", "title": "Small"}]}, "0", "s"),
+        ({"type": "array", "items": {"type": "string"}}, "a\n\nb", ["a", "b"]),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, ["1"], ["b"]),
+        ({"type": "object"}, '{"b": [1]}', {"b": [1]}),
+        ({}, "[1, 2]", [1, 2]),
+        ({"$ref": "#/$defs/Depth"}, "7", 7),
+    ],
+)
+def test_a_value_becomes_an_argument_of_its_type(kind: dict[str, Any], typed: Any, expected: Any) -> None:
+    fields = fields_of({**schema(a=kind), "$defs": {"Depth": {"type": "integer"}}})
+    assert arguments_of(fields, {"a": typed}) == ({"a": expected}, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "said"),
+    [
+        ({"type": "integer"}, "2.5", "whole number"),
+        ({"type": "number"}, "nan", "Write a number"),
+        ({"type": "number"}, "1e999", "Write a number"),
+        ({"type": "object"}, "{", "Write JSON"),
+        ({"type": "object"}, "[" * 100_000, "Write JSON"),
+        ({"type": "string"}, "  ", "it is required"),
+        ({"enum": ["x"]}, "9", "it is required"),
+        ({"type": "string"}, "x" * (512 * 1024 + 1), "at most 524,288"),
+    ],
+)
+def test_a_wrong_value_is_named(kind: dict[str, Any], typed: Any, said: str) -> None:
+    arguments, errors = arguments_of(fields_of(schema(a=kind)), {"a": typed})
+    assert arguments == {}
+    assert said in errors["a"]
+
+
+def test_an_empty_field_that_is_not_required_is_left_out() -> None:
+    assert arguments_of(fields_of({"properties": {"b": {"type": "string"}}}), {"b": ""}) == ({}, {})
+
+
+def test_defaults_are_filled_in() -> None:
+    fields = fields_of(
+        {"properties": {"n": {"type": "integer", "default": 3}, "e": {"enum": ["x", "y"], "default": "y"}}}
+    )
+    assert [field.value for field in fields] == ["3", "1"]
+
+
+def test_a_form_has_at_most_200_fields() -> None:
+    many = {f"p{number}": {"type": "string"} for number in range(MAX_FIELDS + 1)}
+    assert len(fields_of({"properties": many})) == MAX_FIELDS
+
+
+def test_the_arguments_of_a_prompt_are_texts() -> None:
+    prompt = t.Prompt(name="plan", arguments=[t.PromptArgument(name="day", required=True)])
+    fields = fields_of_prompt(prompt)
+    assert arguments_of(fields, {"day": "5"}) == ({"day": "5"}, {})
+    assert "required" in arguments_of(fields, {"day": ""})[1]["day"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["type", "properties", "anyOf"]), inner)
+    ),
+)
+
+
+@given(JSON)
+def test_no_schema_of_a_server_breaks_the_form(value: Any) -> None:
+    for found in (value, {"properties": {"a": value}}, {"properties": value, "required": value}):
+        fields = fields_of(found)
+        json.dumps([field.for_browser() for field in fields])
+        arguments_of(fields, {})
