@@ -1,0 +1,95 @@
+"""`wharfinger dev`: reload, full errors and the page in one command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tests.web.conftest import serving, wait_until
+from tests.web.test_page_gate import OWN, ask
+from wharfinger import Client
+from wharfinger.cli.app import wharfinger
+from wharfinger.errors import WharfingerError
+
+SERVER = """
+from wharfinger import Server
+
+server = Server("harbour")
+
+
+@server.tool
+def {name}() -> str:
+    raise ValueError("the hull is open")
+"""
+
+
+async def tools(url: str) -> list[str]:
+    try:
+        async with Client(url) as client:
+            return [tool.name for tool in await client.list_tools()]
+    except WharfingerError:
+        return []
+
+
+async def failure(url: str) -> str:
+    async with Client(url) as client:
+        try:
+            await client.call_tool("sink")
+        except WharfingerError as error:
+            return str(error)
+    return ""
+
+
+def test_dev_reloads_shows_errors_in_full_and_keeps_visitors_signed_in(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SERVER.format(name="sink"))
+    with serving("dev", "server.py", "--http", "127.0.0.1:0", cwd=tmp_path) as running:
+        url = running.base + "mcp"
+        assert asyncio.run(tools(url)) == ["sink"]
+        assert "the hull is open" in asyncio.run(failure(url))
+        status, headers, _ = ask(running, "/?" + running.url.partition("?")[2])
+        assert status == 200
+        cookie = {"cookie": headers["set-cookie"].partition(";")[0], **OWN}
+        assert ask(running, "/", cookie)[0] == 200
+
+
+def test_a_restarted_page_knows_its_visitors_and_no_token(tmp_path: Path) -> None:
+    from wharfinger.web.visitors import Visitors
+
+    first = Visitors(tmp_path)
+    cookie = first.redeem(first.token)
+    assert cookie is not None
+    second = Visitors(tmp_path)
+    assert second.find(cookie) is not None
+    assert (second.token, second.redeem("")) == ("", None)
+    assert cookie not in (tmp_path / "visitors").read_text()
+
+
+def test_dev_changes_are_served_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SERVER.format(name="sink"))
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with serving("dev", "server.py", "--http", f"127.0.0.1:{port}", cwd=tmp_path) as running:
+        url = running.base + "mcp"
+        cookie_header = ask(running, "/?" + running.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]
+        file.write_text(SERVER.format(name="float_again"))
+        wait_until(lambda: asyncio.run(tools(url)) == ["float_again"], "it does not reload", 40)
+        assert ask(running, "/", {"cookie": cookie_header, **OWN})[0] == 200
+
+
+def test_dev_serves_over_http_only() -> None:
+    result = CliRunner().invoke(wharfinger, ["dev", "server.py", "--stdio"])
+    assert result.exit_code == 2
+    assert "use `wharfinger run` for --stdio" in result.output
+
+
+def test_browse_needs_a_target() -> None:
+    result = CliRunner().invoke(wharfinger, ["browse"])
+    assert result.exit_code == 2
+    assert "Missing TARGET" in result.output
