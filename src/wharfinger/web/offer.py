@@ -13,7 +13,7 @@ from wharfinger.upstreams.config import ServerConfig
 from wharfinger.upstreams.upstream import Upstream, UpstreamChange
 from wharfinger.upstreams.upstreams import Upstreams
 from wharfinger.version import __version__
-from wharfinger.web.questions import Questions
+from wharfinger.web.server_questions import CallQuestions
 
 __all__ = ["Offer"]
 
@@ -24,7 +24,7 @@ class Offer:
     def __init__(self, configs: Sequence[ServerConfig], *, read_only: bool = False) -> None:
         """With `read_only` it is another principal's view: nothing may be called, and no question is answered."""
         self.read_only = read_only
-        self.questions = Questions()
+        self.questions = CallQuestions()
         self.upstreams = Upstreams(list(configs), options=self._options)
         self.catalogue = Catalogue(self.upstreams)
         self._stop = self.upstreams.on_change(self._changed)

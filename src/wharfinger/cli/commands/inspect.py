@@ -55,7 +55,7 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
     def connect(revision: str) -> Client:
         return make_client(ctx, target, how._replace(revision=revision, timeout=min(how.timeout, PROBE_SECONDS)))
 
-    async def work(client: Client) -> Inspection:
+    async def work(client: Client) -> InspectedServer:
         connected = time.perf_counter() - started
         found = await examine(client, target, connected)
         if no_probe or how.revision is not None:
@@ -85,7 +85,7 @@ class ListTiming(NamedTuple):
     error: str = ""
 
 
-class Inspection(NamedTuple):
+class InspectedServer(NamedTuple):
     """The facts about a server; times are in seconds."""
 
     target: str
@@ -101,7 +101,7 @@ class Inspection(NamedTuple):
     round_trips: tuple[float, ...]
 
 
-async def examine(client: Client, target: Target, connected: float) -> Inspection:
+async def examine(client: Client, target: Target, connected: float) -> InspectedServer:
     """List everything and measure the round trips of an open client."""
     has = client.capabilities
     listings: dict[str, tuple[Any, Callable[[], Any]]] = {
@@ -112,7 +112,7 @@ async def examine(client: Client, target: Target, connected: float) -> Inspectio
     }
     lists = {kind: await count(listing) for kind, (declared, listing) in listings.items() if declared}
     trips = [await timed(client.ping) for _ in range(ROUND_TRIPS)]
-    return Inspection(
+    return InspectedServer(
         target=str(target),
         transport=client.transport,
         revision=client.revision,
@@ -152,7 +152,7 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - started
 
 
-def as_object(found: Inspection) -> dict[str, Any]:
+def as_object(found: InspectedServer) -> dict[str, Any]:
     """Return everything as one JSON object, with times in milliseconds."""
     return {
         "target": found.target,
@@ -178,7 +178,7 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def facts(found: Inspection) -> list[tuple[str, str]]:
+def facts(found: InspectedServer) -> list[tuple[str, str]]:
     """Return each fact as a label and a text, which may be empty."""
     from wharfinger.cli.render.formatting import count as counted
     from wharfinger.cli.render.formatting import duration

@@ -12,7 +12,7 @@ from typing import Any
 
 from wharfinger import types as t
 
-__all__ = ["Asking", "Questions", "ServerQuestions"]
+__all__ = ["Asking", "CallQuestions", "ServerQuestions"]
 
 Asking = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows a question. Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened."""
@@ -46,7 +46,7 @@ class ServerQuestions:
         return bool(self._asking and await self._asking[-1](params) is True)
 
 
-class Questions:
+class CallQuestions:
     """The questions of all servers."""
 
     def __init__(self) -> None:
