@@ -29,9 +29,9 @@ WAIT_MILLISECONDS = 15_000
 """Milliseconds that a test waits for what has to appear; the machine may be busy."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Generator[Any]:
-    """Headless Chromium."""
+    """Headless Chromium; not for the session, because playwright runs an event loop in this thread until it ends."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
