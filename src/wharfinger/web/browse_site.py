@@ -23,8 +23,8 @@ from wharfinger.web.page_gate import PageGate
 from wharfinger.web.visitors import Visitor, Visitors
 
 try:
-    import markdown_it  # noqa: F401  # used by markdown_html
-    import nh3  # noqa: F401
+    import markdown_it  # noqa: F401  # pyright: ignore[reportUnusedImport]  # used by markdown_html
+    import nh3  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from fastapi import FastAPI
     from nicegui import Client, app, core, ui
     from starlette.requests import Request

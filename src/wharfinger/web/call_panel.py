@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from wharfinger import types as t
@@ -53,8 +53,9 @@ class CallPanel:
                 self._state.text = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"
                 return error.result.content if error.result is not None else ()
             blocks = list(result.content)
-            if isinstance(result.structured_content, t.WireStruct | dict | list) and not blocks:
-                blocks.append(t.TextContent(text=str(result.structured_content)))
+            structured: Any = result.structured_content
+            if isinstance(structured, t.WireStruct | dict | list) and not blocks:
+                blocks.append(t.TextContent(text=str(cast("object", structured))))
             return blocks
 
         marks = _marks(tool)

@@ -56,8 +56,7 @@ class FormField(NamedTuple):
 def fields_of(schema: Any) -> list[FormField]:
     """Return the fields for the properties of an object."""
     schema = _mapping(schema)
-    needed = schema.get("required")
-    required = set(map(str, needed)) if isinstance(needed, list) else set[str]()
+    required = set(map(str, _list(schema.get("required"))))
     properties = list(_mapping(schema.get("properties")).items())[:MAX_FIELDS]
     return [_field(name, _resolved(each, schema), name in required) for name, each in properties]
 
@@ -103,7 +102,7 @@ def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
     if field.kind == "select":
         return (by_key[str(value)],) if str(value) in by_key and value != _NO_CHOICE else None
     if field.kind == "several":
-        chosen = [by_key[key] for key in map(str, value) if key in by_key] if isinstance(value, list) else []
+        chosen = [by_key[key] for key in map(str, _list(value)) if key in by_key]
         return (chosen,) if chosen else None
     text = str(value)
     if len(text) > MAX_VALUE_CHARACTERS:
@@ -148,8 +147,7 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     if kind == "array" and (several := _choices(items)):
         options = tuple((str(place), _cut(shown, MAX_LABEL_CHARACTERS)) for place, (_, shown) in enumerate(several))
         values = tuple(value for value, _ in several)
-        defaults = default if isinstance(default, list) else []
-        preset = [str(place) for place, value in enumerate(values) if value in defaults]
+        preset = [str(place) for place, value in enumerate(values) if value in _list(default)]
         return FormField(name, label, description, "several", required, preset, options, values)
     if kind == "boolean":
         return FormField(name, label, description, "checkbox", required, default is True)
@@ -159,22 +157,20 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     if kind == "string":
         return FormField(name, label, description, "text", required, default if isinstance(default, str) else "")
     if kind == "array" and _type_of(items) == "string":
-        defaults = default if isinstance(default, list) else []
-        return FormField(name, label, description, "lines", required, "\n".join(map(str, defaults)))
+        return FormField(name, label, description, "lines", required, "\n".join(map(str, _list(default))))
     hint = f"{description} Write JSON.".strip()
     return FormField(name, label, hint, "json", required, "" if default is None else json.dumps(default, indent=1))
 
 
 def _choices(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Return the values that a schema allows, with the text for each; empty if there is no list of them."""
-    values = schema.get("enum")
-    if isinstance(values, list):
-        names = schema.get("enumNames")
-        titles = names if isinstance(names, list) and len(names) == len(values) else values
+    if "enum" in schema:
+        values, names = _list(schema["enum"]), _list(schema.get("enumNames"))
+        titles = names if len(names) == len(values) else values
         return [(value, _shown(title)) for value, title in zip(values, titles, strict=True)][:MAX_OPTIONS]
     for word in ("oneOf", "anyOf"):
-        options = schema.get(word)
-        if isinstance(options, list) and options and all(isinstance(one, dict) and "const" in one for one in options):
+        options = [_mapping(one) for one in _list(schema.get(word))]
+        if options and all("const" in one for one in options):
             return [(one["const"], _shown(one.get("title", one["const"]))) for one in options][:MAX_OPTIONS]
     return [(schema["const"], _shown(schema["const"]))] if "const" in schema else []
 
@@ -185,11 +181,9 @@ def _shown(value: Any) -> str:
 
 def _type_of(schema: Mapping[str, Any]) -> str:
     """Return the type of a schema that allows one type, perhaps besides null; otherwise an empty string."""
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        kinds = [kind for kind in kinds if kind != "null"]
-        kinds = kinds[0] if len(kinds) == 1 else ""
-    return kinds if isinstance(kinds, str) else ""
+    kind = schema.get("type")
+    kinds = [one for one in (_list(kind) or [kind]) if one != "null"]
+    return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -203,14 +197,17 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
                 target = _mapping(target).get(part.replace("~1", "/").replace("~0", "~"))
             found = {**_mapping(target), **{key: value for key, value in found.items() if key != "$ref"}}
             continue
-        options = found.get("anyOf")
-        if isinstance(options, list):
-            others = [one for one in options if _mapping(one).get("type") != "null"]
-            if len(others) == 1 and len(options) == 2:
-                found = {**_mapping(others[0]), **{key: value for key, value in found.items() if key != "anyOf"}}
-                continue
-        break
+        options = _list(found.get("anyOf"))
+        others = [one for one in options if _mapping(one).get("type") != "null"]
+        if len(others) != 1 or len(options) != 2:
+            break
+        found = {**_mapping(others[0]), **{key: value for key, value in found.items() if key != "anyOf"}}
     return found
+
+
+def _list(value: Any) -> list[Any]:
+    """Return a decoded value if it is a list, else an empty list."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -234,7 +234,8 @@ class Watching:
 
     def principals_of(self, uri: str) -> list[Principal]:
         """Return the principal of each watcher of a URI."""
-        return [watcher.principal for watcher in self._by_uri.get(uri, ()) if hasattr(watcher, "principal")]
+        found = [getattr(watcher, "principal", None) for watcher in self._by_uri.get(uri, ())]
+        return [principal for principal in found if isinstance(principal, Principal)]
 
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
