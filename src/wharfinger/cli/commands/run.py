@@ -53,13 +53,13 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     if settings is None:
         if reload:
             raise click.UsageError("--reload needs HTTP: over stdio a restart would end the session.", ctx)
-        from wharfinger.cli.serving.serve_runner import serve_lines
+        from wharfinger.cli.serving.serve_runner import serve_stream
 
         with stdout_to_stderr():
             server = load(place, dev)
         set_record(ctx, server, stdio=serving["unix"] is None)
         set_policy(ctx, server, policy, report_only)
-        return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
+        return serve_stream(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(CHILD_VARIABLE):
         return reload_page(place)
     server = load(place, dev)

@@ -105,9 +105,9 @@ def serve(ctx: click.Context, /, **_: Any) -> int | None:
         set_record(ctx, server, stdio=settings is None and ctx.params["unix"] is None)
         verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
         if settings is None:
-            from wharfinger.cli.serving.serve_runner import serve_lines
+            from wharfinger.cli.serving.serve_runner import serve_stream
 
-            return serve_lines(server, ctx.params["unix"], ctx.params["limits"], verbosity)
+            return serve_stream(server, ctx.params["unix"], ctx.params["limits"], verbosity)
         return serve_with_banner(ctx, settings, server, sources, verbosity)
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from wharfinger.server import Server
     from wharfinger.web.browse_site import BrowseSite
 
-__all__ = ["serve_http", "serve_lines"]
+__all__ = ["serve_http", "serve_stream"]
 
 TRIED_PORTS = 100
 """How many ports are tried, from the default one on."""
 
 
-def serve_lines(
+def serve_stream(
     server: Server, unix: str | None, limits: tuple[str, ...], verbosity: Verbosity, *, tracebacks: bool = False
 ) -> int:
     """Serve on the Unix socket `unix`, or over stdio, where stdout carries nothing but the protocol.
@@ -128,7 +128,7 @@ def serve_http(
                     listen.host,
                     port,
                     verify=verify,
-                    auth=trusted(server, token_auth(settings, port, server.store)),
+                    auth=bind_policy(server, token_auth(settings, port, server.store)),
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -242,8 +242,8 @@ def forbid_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def trusted(server: Server, auth: TokenAuth | None) -> TokenAuth | None:
-    """Check the policy's issuers, and let a new policy verify all tokens again."""
+def bind_policy(server: Server, auth: TokenAuth | None) -> TokenAuth | None:
+    """Check that the policy names only issuers that `auth` trusts, and verify all tokens again after it changes."""
     if auth is not None:
         server.server_policy.trust(auth)
     return auth

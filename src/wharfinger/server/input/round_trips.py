@@ -295,7 +295,7 @@ def _decode_result(raw: Raw, kind: Any) -> Any:
     except (TypeError, msgspec.ValidationError):
         if kind is Any:
             raise
-        return msgspec.json.decode(raw)  # the annotation cannot be made from JSON
+        return msgspec.json.decode(raw)  # JSON cannot be converted to this type
 
 
 # --- URLs -------------------------------------------------------------------------------------------------------------
