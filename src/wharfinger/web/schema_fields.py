@@ -207,7 +207,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     """Return a decoded value if it is a list, else an empty list."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
