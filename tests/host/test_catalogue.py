@@ -107,7 +107,9 @@ NO_NAMES: set[str] = set()
         ({"pattern": "file:///harbour/data/old"}, {"alarm.log", "old"}),
         ({"pattern": "*.log", "type": "text/csv"}, NO_NAMES),
     ],
-    ids=str,
+    ids=lambda value: " ".join(
+        map(str, value if isinstance(value, dict) else sorted(value))
+    ),  # the same in each process
 )
 async def test_entries_pass_all_filters_that_are_set(folder: Path, filters: Any, names: set[str]) -> None:
     async with Host({"harbour": server_of(folder, "harbour")}) as host:
