@@ -1,4 +1,4 @@
-"""Many servers as one: read from the configuration that hosts have, supervised, and named so that nothing collides."""
+"""Several servers as one: read from the configuration of a host, supervised, and with names that do not collide."""
 
 from wharfinger.upstreams.config import ServerConfig, read_config, read_host_config
 from wharfinger.upstreams.placeholders import InvalidConfiguration

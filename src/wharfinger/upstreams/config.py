@@ -1,4 +1,4 @@
-"""The configuration of servers, as hosts write it, with our own keys under `wharfinger`."""
+"""Reads the configuration of servers in the formats of hosts, with our own keys under `wharfinger`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOST_KEYS = frozenset(
         "excludeTools", "enabled_tools", "disabled_tools", OWN_KEY,
     }
 )  # fmt: skip
-"""The keys of hosts that have an effect. A key that resembles one of them is taken for a slip; others are ignored."""
+"""The keys of hosts that have an effect. A key that resembles one of them is an error; others are ignored."""
 OTHER_KEYS = frozenset(
     {
         "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
@@ -40,12 +40,13 @@ OTHER_KEYS = frozenset(
         "targetAudience", "timeout", "title", "tool_timeout_sec", "tools", "trust", "version",
     }
 )  # fmt: skip
-"""Keys of hosts that have no effect here. The trust of another host is not taken over, for example."""
+"""Keys of hosts that have no effect here. For example, a server that another host trusts is not trusted."""
 SIMILARITY = 0.8
+"""How similar an unknown key must be to one of `HOST_KEYS` to be refused, from 0 to 1 (`difflib`)."""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One server: how to reach it, and what of it to offer under which names. Every placeholder is filled in."""
+    """One server: how to reach it, and what to offer under which names. Every placeholder is filled in."""
 
     name: str
     target: Target
@@ -58,7 +59,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     exclude_tools: Sequence[str] = ()
     """Tools that are not offered."""
     prefix: str | None = None
-    """What the names of its tools and prompts begin with, instead of the server's name; empty for nothing."""
+    """The prefix of its tools' and prompts' names, instead of the server's name; empty for none."""
     expose: Sequence[str] = ()
     """Patterns of the only tools, prompts and URIs to offer. A pattern with `://` is for URIs."""
     hide: Sequence[str] = ()
@@ -70,9 +71,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """Seconds that a call may take; None for the default of the client."""
     trusted: bool = False
-    """Whether the annotations of its tools count."""
+    """Whether the host believes the annotations of its tools, such as `readOnlyHint`."""
     file: str = ""
-    """The file that it is configured in."""
+    """The file that configures it, or an empty string."""
 
 
 class OwnKeys(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,7 +116,7 @@ def read_config(
 
 
 def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
-    """Read the servers that a host has for this user, by the host's name, such as `claude-desktop`; as `read_config`.
+    """Read the servers that this user configured in a host, such as `claude-desktop`. The options are `read_config`'s.
 
     Raises:
         InvalidConfiguration: there is no such host, or it has no configuration.
@@ -130,7 +131,7 @@ def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
 
 
 def no_answer(name: str, described: Mapping[str, Any]) -> None:
-    """Return None: there is nobody to ask."""
+    """Return None: there is no one to ask."""
 
 
 def configured(
@@ -152,7 +153,7 @@ def server_config(
     """Return the configuration of an entry. Without `placeholders`, `${…}` stays as it is.
 
     Raises:
-        InvalidConfiguration: it cannot be used; the message says what to change.
+        InvalidConfiguration: the entry cannot be used; the message says what to change.
     """
     owner = repr(name) if placeholders is None else placeholders.owner
     check_keys(owner, entry)
@@ -185,7 +186,7 @@ _REACHED = ("url", "headers", "command", "args", "env", "cwd")
 
 
 def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
-    """Refuse a key that is probably a slip of one that has an effect."""
+    """Refuse a key that is probably a misspelling of one that has an effect."""
     for key in entry:
         if key in HOST_KEYS or key in OTHER_KEYS:
             continue

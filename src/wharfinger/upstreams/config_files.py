@@ -44,7 +44,7 @@ class ConfiguredServer(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The URL as it is in the file, or an empty string for a command."""
+        """The URL as the file has it, or an empty string for a command."""
         return next((str(self.entry[key]) for key in URL_KEYS if isinstance(self.entry.get(key), str)), "")
 
 
@@ -68,8 +68,8 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
 
     Raises:
         FileNotFoundError: there is no such file.
-        InvalidConfiguration: it cannot be read, or is not JSON (or TOML, for a file named `.toml`); with `all_entries`
-            also if an entry is not an object.
+        InvalidConfiguration: the file cannot be read, or is not JSON (or TOML, for a file named `.toml`). With
+            `all_entries` also if an entry is not an object.
     """
     try:
         with file.open("rb") as opened:
@@ -122,7 +122,7 @@ def table_at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
-    """Return VS Code's `inputs` by id: the values to ask a person for."""
+    """Return the descriptions of VS Code's `inputs`, the values to ask a person for, by their id."""
     listed: object = table_at(config, ()).get("inputs") or table_at(config, ("mcp",)).get("inputs")
     found: dict[str, Mapping[str, Any]] = {}
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
@@ -147,7 +147,7 @@ def all_servers(file: Path | None) -> tuple[list[ConfiguredServer], list[str]]:
 
 
 def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, Any]:
-    """Return an entry with `url` and `headers`, or `command`, `args`, `env` and `cwd`: every placeholder is filled in.
+    """Return an entry as `url` and `headers`, or `command`, `args`, `env` and `cwd`, with every placeholder filled in.
 
     Raises:
         InvalidConfiguration: a placeholder cannot be filled in, or a value has the wrong type.
@@ -174,7 +174,7 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
 
 
 def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers for a URL; Codex can name variables instead of values."""
+    """Return the headers for a URL. A file of Codex may name variables instead of values."""
     found = {**texts(placeholders, entry, "http_headers"), **texts(placeholders, entry, "headers")}
     for name, variable in texts(placeholders, entry, "env_http_headers").items():
         found[name] = placeholders.variable(variable, f"env_http_headers {name}")
@@ -185,7 +185,7 @@ def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, s
 
 
 def texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a table of texts; numbers and booleans become texts as they are written, null is skipped."""
+    """Return a table of texts. Numbers and booleans become texts as they are written; null is skipped."""
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
         raise InvalidConfiguration(f"{placeholders.owner}: {key} is not an object.")

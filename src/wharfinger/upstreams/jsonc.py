@@ -1,7 +1,7 @@
 """Edits one entry of a JSON file with comments, and keeps every other byte unchanged.
 
 The libraries that read JSON with comments either drop them when they write (hjson, json5, commentjson) or offer no way
-to insert a member (json-five, which also takes four seconds for a megabyte, the size of a well used `~/.claude.json`).
+to insert a member (json-five, which also takes four seconds for a megabyte: `~/.claude.json` can grow that large).
 
 `blank` overwrites comments and trailing commas with spaces. The result is plain JSON in which every value is at the
 same place as in the original text, so the decoder of the standard library finds where a value begins and ends.

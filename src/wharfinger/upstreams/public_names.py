@@ -1,8 +1,8 @@
-"""The names under which the tools and prompts of several servers are offered, and the names of servers without one.
+"""Makes the public names of the tools and prompts of several servers, and names for servers that have none.
 
 With more than one server, the tool `read` of the server `docs` is `docs_read`. APIs of models accept at most 64
 letters, digits, `_` and `-`, so other characters become `_`, and a longer name is cut. A name that would then be
-ambiguous ends with a digest of the server's and the tool's own names. That depends on the configuration and on the
+ambiguous ends with a digest of the server's and the tool's own names. A name depends on the configuration and on the
 lists of this one server, but never on whether another server runs, or on which one answered first.
 """
 
@@ -67,7 +67,7 @@ def public_names(
     counts = Counter(usable.values())
     found: dict[str, str] = {}
     for own, name in usable.items():
-        # The tool whose own name is usable keeps it; those that were changed to the same one get a digest.
+        # The tool whose own name is usable keeps it; other tools that would have the same name get a digest.
         ambiguous = counts[name] > 1 and (name != wanted[own] or own in rename)
         if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(longer):
             name = _cut(name, f"{server}\0{own}", MAX_NAME_CHARACTERS)

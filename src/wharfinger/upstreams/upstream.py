@@ -1,4 +1,4 @@
-"""One supervised server: started, watched, restarted when it ends, and stopped while nobody uses it.
+"""One supervised server: started, watched, restarted when it ends, and stopped while it is not used.
 
     starting --- connected ---> ready --- idleSeconds without a call ---> idle
        ^  ^                       |                                         |
@@ -7,15 +7,15 @@
        |
        +--- a later attempt ---- down <--- an attempt failed, or it ended several times soon after its start
 
-A call of a server that is starting waits for it, within the call's own timeout. A call of a server that is down fails
-at once with the reason, so that a dead server costs its callers nothing, and attempts go on, less and less often.
+A call to a server that is starting waits for it, within the call's own timeout. A call to a server that is down fails
+at once with the reason, so that its callers do not wait. Attempts to start it continue at growing intervals.
 
-A connection to a program ends with the program. A server at a URL can go away without that: a failed call, or the end
-of the stream of list changes, then leads to a ping, and pings go on until it answers. It is pinged now and then too.
+A connection to a program ends with the program. A server at a URL can go away unnoticed. So after a failed call, or the
+end of the stream of list changes, it is pinged until it answers, and every `CHECK_SECONDS` in any case.
 
-There is one `Client` for the whole time. It opens a lost connection again by itself (`client.connection`), so a watch
-continues after a restart. The supervisor asks it to do so at once, and keeps the state. It is also middleware around
-every call: there it waits for the start, counts what is in use, and leaves out what the configuration hides.
+One `Client` is used throughout. It opens a lost connection again by itself (`client.connection`), so a watch continues
+after a restart. `Upstream` makes it do so at once, and keeps the state. It is also middleware around every call: there
+it waits for the start, counts the calls in progress, and leaves out what the configuration hides.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ LISTS: tuple[ChangeKind, ...] = ("tools", "prompts", "resources")
 RESTART_SECONDS, MAX_RESTART_SECONDS = 0.2, 60.0
 """The first and the longest delay before another attempt to start a server. Each failure doubles it."""
 STABLE_SECONDS = 10.0
-"""A server that runs so long counts as started well: earlier failures are forgotten."""
+"""After a server has run for this long, its earlier failures are forgotten."""
 MAX_QUICK_ENDS = 3
-"""Times in a row that a server may end soon after its start before calls are refused until it runs again."""
+"""How many times in a row a server may end soon after its start, before calls are refused until it runs again."""
 START_SECONDS = 60.0
 """Seconds for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again from a server that does not report its changes."""
 REPORTED_LIST_AGE_SECONDS = 600.0
-"""Age at which a list is read again in any case: a server may change a tool that was approved, and report nothing."""
+"""Age at which a list is always read again: a server may change an approved tool without reporting it."""
 MAX_LISTED = 10_000
 """Tools, prompts or templates of one server. The list of resources is bounded by the client's `max_pages`."""
 MAX_ERROR_CHARACTERS = 500
@@ -80,15 +80,15 @@ CHECK_SECONDS = 30.0
 """Seconds between pings of a server at a URL, which can go away unnoticed while nothing is called."""
 
 _pings: ContextVar[bool] = ContextVar("_pings", default=False)
-"""Whether this task finds out by pings whether the server answers: they are not calls that wait for it."""
+"""Whether this task pings the server: a ping does not wait until the server is ready, as other calls do."""
 
 
 class UpstreamUnreachable(SourceUnavailable):
-    """The other server cannot be reached now; the message says which one and why."""
+    """A server cannot be reached now; the message names it and the reason."""
 
 
 class UpstreamChange(NamedTuple):
-    """What has changed: the state of a server, or one of its lists."""
+    """A change of the state of a server, or of one of its lists."""
 
     server: str
     kind: ChangeKind
@@ -153,7 +153,7 @@ class Upstream:
         self._lists: dict[str, tuple[float, list[Any]]] = {}
         """The last lists, by their kind, with the time at which they were read."""
         self._changed_lists: set[str] = set()
-        """The kinds of the lists that have changed since they were asked for the last time."""
+        """The kinds of the lists that have changed since the last request for them."""
         self._listing: dict[str, asyncio.Task[list[Any]]] = {}
         self._background = BackgroundTasks()
 
@@ -185,7 +185,7 @@ class Upstream:
         return self._client
 
     async def settled(self) -> None:
-        """Return when the server has started, or the attempt has failed. Does not start an idle one."""
+        """Wait until the server has started, or the attempt has failed. Does not start an idle server."""
         if self.status == "starting":
             await self._settled.wait()
 
@@ -236,7 +236,7 @@ class Upstream:
         return found
 
     async def index_uris(self, max_age: float = 0.0) -> None:
-        """Bring the index of its URIs up to date, unless it was read in the last `max_age` seconds."""
+        """Read the index of its URIs again, unless it is up to date or was read in the last `max_age` seconds."""
         if self._is_fresh("uris") or ("uris" in self._lists and _now() - self._lists["uris"][0] < max_age):
             return
         task = self._listing.get("uris")
@@ -254,7 +254,7 @@ class Upstream:
         return kind in self._lists
 
     def last_listed(self, kind: str) -> list[Any]:
-        """Return the last list, which may be out of date, or an empty one if there is none yet."""
+        """Return the last list, which may be out of date; empty if none was read yet."""
         return self._lists[kind][1] if kind in self._lists else []
 
     def _is_fresh(self, kind: str) -> bool:
@@ -307,7 +307,7 @@ class Upstream:
             self._runner = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop it for good: its process has ended when this returns."""
+        """Stop it. Its process has ended when this returns, and it cannot be started again."""
         tasks = [task for task in (self._runner, self._watching) if task is not None]
         self._runner = self._watching = None
         for task in tasks:
@@ -346,7 +346,7 @@ class Upstream:
                 await self._stop_idle()
 
     def _connection_changed(self, error: WharfingerError | None) -> None:
-        """Follow the connection: `error` says why it was lost, and is None if it was made."""
+        """Follow the connection: `error` says why it was lost; None after it was made."""
         if error is None:
             self._lost.clear()
             self._connected_at = _now()
@@ -379,7 +379,7 @@ class Upstream:
         self._changed(UpstreamChange(self.name, "status"))
 
     async def _unused(self) -> bool:
-        """Return when the connection is lost (False), or when the server was not used for `idle_seconds` (True)."""
+        """Wait, and return True when the server was not used for `idle_seconds`, False when its connection is lost."""
         limit = self.config.idle_seconds
         self._used_at = max(self._used_at, _now())
         while not self._lost.is_set():
@@ -399,7 +399,7 @@ class Upstream:
 
     async def _stop_idle(self) -> None:
         self._wanted.clear()
-        self.status = "idle"  # calls wait from now on; others hear of it when the process has ended
+        self.status = "idle"  # calls wait from now on; the change is reported when the process has ended
         watching, self._watching, self._watched = self._watching, None, False
         if watching is not None:
             watching.cancel()
@@ -411,7 +411,7 @@ class Upstream:
         self._set("starting")
 
     async def _watch_lists(self) -> None:
-        """Follow the changes of its lists; a server that does not report them is asked again after a while."""
+        """Follow the changes of its lists. A server that does not report them is asked again after a minute."""
         try:
             watch = self._client.watch_lists()
             watch.interrupted = self._doubt
@@ -427,7 +427,7 @@ class Upstream:
             self._watched = False
 
     def _doubt(self, error: WharfingerError | None = None) -> None:
-        """Find out by a ping whether a server still answers that has failed to, although its connection is not lost."""
+        """Ping a server whose call failed although its connection was not lost, until it answers."""
         pinging = self._pinging is not None and not self._pinging.done()
         if self.status == "ready" and not self._lost.is_set() and not pinging:
             self._pinging = self._background.start(self._ping_until_answered())
@@ -436,7 +436,7 @@ class Upstream:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
         _pings.set(True)
         while self.status in ("ready", "down") and not self._lost.is_set():
-            if not self._client.is_open:  # somebody closed it
+            if not self._client.is_open:  # the application closed it
                 self.restarts += 1
                 self._set("starting", "its client was closed.")
                 self._lost.set()

@@ -1,4 +1,4 @@
-"""Many servers as one: started side by side, each supervised by itself, with common lists and unambiguous names."""
+"""Several servers as one: started side by side, supervised one by one, with common lists and unambiguous names."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["UpstreamPrompt", "UpstreamResource", "UpstreamTemplate", "UpstreamTo
 log = logging.getLogger("wharfinger.upstreams")
 
 LIST_SECONDS = 5.0
-"""How long a list of all servers waits for each of them. What a slower one listed before is used meanwhile."""
+"""How long a list of all servers waits for each of them. A slower server's last list is used instead."""
 START_SECONDS = 60.0
 """How long a call of an unknown tool, or a read of an unknown URI, waits for servers that are starting."""
 INDEX_AGE_SECONDS = 10.0
-"""How long a list of URIs that has changed is used, as long as it has the one that is wanted: it may be a long list."""
+"""How long a list of URIs that has changed is still used if it has the wanted URI: reading it again may take long."""
 
 Item = TypeVar("Item")
 
 
 class UpstreamTool(NamedTuple):
-    """A tool of a server, with the name under which it is offered; `tool` has the server's own name."""
+    """A tool of a server: `name` is its public name, and `tool.name` the server's own."""
 
     server: str
     name: str
@@ -41,7 +41,7 @@ class UpstreamTool(NamedTuple):
 
 
 class UpstreamPrompt(NamedTuple):
-    """A prompt of a server, with the name under which it is offered; `prompt` has the server's own name."""
+    """A prompt of a server: `name` is its public name, and `prompt.name` the server's own."""
 
     server: str
     name: str
@@ -69,7 +69,7 @@ class _Names(Generic[Item]):
         self._upstreams, self._prefixes = upstreams, prefixes
         self._of_server: dict[str, tuple[list[str], dict[str, str]]] = {}
         self.found: dict[str, tuple[str, str]] = {}
-        """By public name, the server and its own name."""
+        """By public name, the server and the server's own name for it."""
 
     def update(self, server: str, own_names: list[str]) -> dict[str, str]:
         """Return the public names of a server's list, by its own names."""
@@ -91,7 +91,7 @@ class Upstreams(Mapping[str, Upstream]):
     """The servers of a configuration, by their names: `async with Upstreams(read_config("mcp.json")) as upstreams`.
 
     Entering starts all of them side by side, and waits for none; `ready` waits. Leaving stops them: no process is left.
-    Use it in one event loop, once.
+    Use it in one event loop, and enter it only once.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Upstreams(Mapping[str, Upstream]):
         await asyncio.gather(*(upstream.close() for upstream in self._upstreams.values()))
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Return when every server has started, or its first attempt has failed; or after `timeout` seconds."""
+        """Wait until every server has started, or its first attempt has failed, for `timeout` seconds at most."""
         waiting = [asyncio.ensure_future(upstream.settled()) for upstream in self._upstreams.values()]
         if not waiting:
             return
@@ -159,9 +159,9 @@ class Upstreams(Mapping[str, Upstream]):
                 task.cancel()
 
     def on_change(self, callback: Callable[[UpstreamChange], object]) -> Callable[[], None]:
-        """Call a function when the state or a list of a server has changed. Returns a function that ends this.
+        """Call a function when the state or a list of a server has changed. Returns a function that removes it.
 
-        A change is a hint to look again, and is not awaited. Exceptions are logged.
+        The result of the function is not awaited. Its exceptions are logged.
         """
         self._observers.append(callback)
 
@@ -181,7 +181,7 @@ class Upstreams(Mapping[str, Upstream]):
     # Lists.
 
     async def tools(self) -> list[UpstreamTool]:
-        """Return the tools of all servers but those that are down, with their public names, in the servers' order."""
+        """Return the tools of all servers that are not down, with their public names, in the servers' order."""
         found: list[UpstreamTool] = []
         for upstream, tools in await self._each("tools", Upstream.tools):
             names = self._tool_names.update(upstream.name, [tool.name for tool in tools])
@@ -189,7 +189,7 @@ class Upstreams(Mapping[str, Upstream]):
         return found
 
     async def prompts(self) -> list[UpstreamPrompt]:
-        """Return the prompts of all servers; as `tools`."""
+        """Return the prompts of all servers that are not down, with their public names, in the servers' order."""
         found: list[UpstreamPrompt] = []
         for upstream, prompts in await self._each("prompts", Upstream.prompts):
             names = self._prompt_names.update(upstream.name, [prompt.name for prompt in prompts])
@@ -205,7 +205,7 @@ class Upstreams(Mapping[str, Upstream]):
         ]
 
     async def templates(self) -> list[UpstreamTemplate]:
-        """Return the resource templates of all servers; as `tools`."""
+        """Return the resource templates of all servers that are not down, in the servers' order."""
         return [
             UpstreamTemplate(upstream.name, template)
             for upstream, templates in await self._each("templates", Upstream.templates)
@@ -217,7 +217,7 @@ class Upstreams(Mapping[str, Upstream]):
         kind: str,
         listing: Callable[[Upstream], Coroutine[Any, Any, list[Item]]],
     ) -> list[tuple[Upstream, list[Item]]]:
-        """Return the list of each server; of one that is starting, slow or failing, the last one."""
+        """Return the list of each server: the last one, if the server is starting, slow or failing."""
         asked = [upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")]
         tasks: dict[Upstream, asyncio.Task[list[Item]]] = {}
         for upstream in asked:
@@ -226,7 +226,7 @@ class Upstreams(Mapping[str, Upstream]):
                 tasks[upstream].add_done_callback(retrieve)
         if tasks:
             _, late = await asyncio.wait(tasks.values(), timeout=LIST_SECONDS)
-            for task in late:  # a list that several wait for is read on
+            for task in late:  # a list that others also wait for is still read to its end
                 task.cancel()
         found: list[tuple[Upstream, list[Item]]] = []
         for upstream in asked:
@@ -239,7 +239,7 @@ class Upstreams(Mapping[str, Upstream]):
     # Routing.
 
     def find_tool(self, public_name: str) -> tuple[Upstream, str]:
-        """Return the server of a tool and the server's own name for it, by the lists that were read last.
+        """Return the server of a tool and the server's own name for it, from the lists that were read last.
 
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one.
@@ -247,7 +247,7 @@ class Upstreams(Mapping[str, Upstream]):
         return self._find(self._tool_names.found, public_name, "tool")
 
     async def look_up_tool(self, public_name: str) -> tuple[Upstream, str]:
-        """Return what `find_tool` returns, by lists that are up to date, and as soon as the server has started.
+        """Return the server of a tool and its own name for it. Unlike `find_tool`, reads lists and waits for servers.
 
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one, and names servers that are down.
@@ -255,7 +255,7 @@ class Upstreams(Mapping[str, Upstream]):
         return await self._look_up(public_name, self.tools, self.find_tool)
 
     async def look_up_prompt(self, public_name: str) -> tuple[Upstream, str]:
-        """Return what `find_prompt` returns; as `look_up_tool`."""
+        """Return the server of a prompt and its own name for it. Unlike `find_prompt`, reads lists and waits."""
         return await self._look_up(public_name, self.prompts, self.find_prompt)
 
     async def _look_up(
@@ -282,7 +282,7 @@ class Upstreams(Mapping[str, Upstream]):
         return self._tool_names.update(server, [tool.name for tool in tools]).get(own_name, own_name)
 
     def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
-        """Return the server of a prompt and the server's own name for it; as `find_tool`."""
+        """Return the server of a prompt and the server's own name for it, from the lists that were read last."""
         return self._find(self._prompt_names.found, public_name, "prompt")
 
     def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
@@ -299,7 +299,7 @@ class Upstreams(Mapping[str, Upstream]):
     async def servers_of(self, uri: str) -> list[Upstream]:
         """Return the servers that publish a URI: those that list it, or else those with a template or URIs like it.
 
-        Several are a collision, which the caller decides or reports. A server that is down is not among them.
+        If there are several, the caller must choose one or report the collision. A server that is down is left out.
         """
         usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
         usable = [upstream for upstream in usable if upstream.offers_uri(uri)]

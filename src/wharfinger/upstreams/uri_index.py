@@ -1,4 +1,4 @@
-"""Decides which URIs belong to another server: those that it listed, similar ones, and those of its templates."""
+"""Decides whether a URI belongs to a server: if it listed the URI or a similar one, or has a template for it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class UriIndex:
         return self._uris[uri]
 
     def covers(self, uri: str) -> bool:
-        """Return whether the server may have this URI: it is listed, near a listed one, or matches a template."""
+        """Return whether the server may have this URI: it is listed, similar to a listed one, or matches a template."""
         if uri in self._uris or uri.partition("?")[0] in self._uris or prefix_of(uri) in self._prefixes:
             return True
         # check=False: only the server that has the template can judge which values are safe.
