@@ -1,4 +1,4 @@
-"""`Host`: what an application that runs a model needs of its MCP servers, in one object."""
+"""`Host`: manages the MCP servers of an application that runs a model."""
 
 from wharfinger.host.approval import Approval, unless_read_only
 from wharfinger.host.host import Host

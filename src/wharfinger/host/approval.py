@@ -1,10 +1,10 @@
-"""Approvals: whether a tool may run, asked before it runs, and remembered for each tool of each server.
+"""Asks before a tool runs whether it may, and remembers the answers for each tool of each server.
 
-An answer for good (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
-If one of them has changed, the tool is another one, and the question is asked again: a server that was harmless when
-it was approved could otherwise change what its tool does, or another server could take its name.
+A lasting answer (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
+If one of them has changed, the question is asked again: a server that was harmless when it was approved could otherwise
+change what its tool does, or another server could take its name.
 
-Nothing that a server says about its own tools decides anything unless the server is trusted.
+Annotations of a tool are ignored unless its server is trusted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it. Its texts and annotations are the server's: show them as such."""
+    """The tool, with the server's own name for it. The server also writes its texts and annotations: show them so."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
@@ -47,7 +47,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool
     """Whether a trusted server says that the tool changes nothing. Always False if the server is not trusted."""
     changed_since: bool
-    """Whether an earlier answer for good does not count any more, because the tool or its server has changed."""
+    """Whether an earlier lasting answer no longer counts, because the tool or its server has changed."""
 
 
 Answer = bool | Literal["always", "never"]
@@ -56,7 +56,7 @@ Approve = Callable[[Approval], Answer | Awaitable[Answer]]
 
 
 def unless_read_only(ask: Approve) -> Approve:
-    """Return a function that approves tools that only read, of trusted servers, and asks `ask` about the others."""
+    """Return a function that approves the read-only tools of trusted servers, and asks `ask` about all others."""
 
     async def approve(approval: Approval) -> Answer:
         if approval.read_only:
@@ -68,7 +68,7 @@ def unless_read_only(ask: Approve) -> Approve:
 
 
 class Remembered(msgspec.Struct):
-    """An answer for good."""
+    """A lasting answer, as it is stored."""
 
     answer: Literal["always", "never"]
     definition: str
@@ -81,7 +81,7 @@ class Approvals:
 
     Args:
         approve: Asks the person.
-        store: Keeps the answers for good.
+        store: Keeps the lasting answers.
         timeout: Seconds that the person has to answer.
         record: Called with the server, the tool's own name, whether it may run, and why.
     """
@@ -97,10 +97,10 @@ class Approvals:
         self._waiting = 0
 
     async def check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, *, trusted: bool) -> None:
-        """Return if a tool may run; `name` is the server's own name for it.
+        """Ask whether a tool may run, unless a lasting answer decides it. `name` is the server's own name for it.
 
         Raises:
-            Declined: it may not, or nobody answered.
+            Declined: it may not, or there was no answer in time.
         """
         if self._waiting >= MAX_WAITING:
             self._refuse(upstream, name, public_name, "too many calls wait for approval")
@@ -108,7 +108,7 @@ class Approvals:
         key = key_of(upstream.name, name)
         turn = self._turns.setdefault(key, asyncio.Lock())
         try:
-            async with turn:  # so that the answer "always" also counts for the calls that wait
+            async with turn:  # one question at a time, so that "always" also counts for the calls that wait
                 await self._check(upstream, name, public_name, arguments, trusted)
         finally:
             self._waiting -= 1
@@ -147,11 +147,11 @@ class Approvals:
         self._refuse(upstream, name, public_name, "its definition changed again and again")
 
     async def forget(self, server: str, tool: str) -> None:
-        """Forget the answer for good about a tool, by the server's own name for it."""
+        """Forget the lasting answer about a tool, by the server's own name for it."""
         await self._store.delete(key_of(server, tool))
 
     async def remembered(self) -> list[tuple[str, str, Literal["always", "never"]]]:
-        """Return the answers for good: server, the server's own name of the tool, and the answer."""
+        """Return the lasting answers: server, the server's own name of the tool, and the answer."""
         found: list[tuple[str, str, Literal["always", "never"]]] = []
         after = ""
         while page := await self._store.scan(PREFIX, after=after):
@@ -201,7 +201,7 @@ def key_of(server: str, tool: str) -> str:
 
 
 def definition_of(upstream: Upstream, tool: t.Tool) -> str:
-    """Return a digest of what a person sees of a tool, and of where its server is."""
+    """Return a digest of what a person sees of a tool, and of the address of its server."""
     target = upstream.config.target
     if isinstance(target, str):
         place = redacted(target)
@@ -215,7 +215,7 @@ def definition_of(upstream: Upstream, tool: t.Tool) -> str:
 
 
 def read_remembered(value: bytes | None) -> Remembered | None:
-    """Read a stored answer; None if there is none, or it is of another version."""
+    """Read a stored answer. Returns None if there is none, or another version stored it."""
     try:
         return None if value is None else msgspec.json.decode(value, type=Remembered)
     except msgspec.MsgspecError:

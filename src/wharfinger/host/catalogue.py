@@ -1,10 +1,10 @@
 """The catalogue of a host: the resources and templates of all its servers, live.
 
 The list of each server is read when it is first needed, and again after the server reports a change: at once while
-somebody follows `changes()`, otherwise when the catalogue is next used. A server that does not report changes is asked
-again after a minute. A server that is slow or down costs only itself: its last list stays, and `notes` says so.
+`changes()` is iterated, otherwise when the catalogue is next used. A server that does not report changes is asked again
+after a minute. If a server is slow or down, its last list is used, and `notes` says so.
 
-`catalogue_lists` keeps and filters the list of one server, `catalogue_search` searches.
+`catalogue_lists` keeps and filters the list of one server; `catalogue_search` searches.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"
 log = logging.getLogger("wharfinger.host")
 
 PATIENCE_SECONDS = 5.0
-"""How long a call waits for the lists of servers. Slower lists are read on, and the call uses what there is."""
+"""How long a call waits for lists of servers. A slower list is read to its end, but the call uses the last one."""
 SEARCH_SECONDS = 5.0
 """How long a search waits for one server."""
 LIST_AGE_SECONDS = 60.0
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 class CatalogueServer(Protocol):
-    """A server of the host, as `upstreams.Upstream` is one."""
+    """The methods of `upstreams.Upstream` that the catalogue uses."""
 
     @property
     def status(self) -> str:
@@ -148,11 +148,11 @@ class _Server:
         self.took = 0.0
         self.stale = True
         self.error = ""
-        """Why the list could not be read the last time."""
+        """Why the last attempt to read the list failed."""
         self.changes = 0
         self.reading: asyncio.Task[None] | None = None
         self.wanted = asyncio.Event()
-        """Set when somebody waits for the list, which ends the pause after a read."""
+        """Set when a call waits for the list, which ends the pause after a read."""
 
 
 class Catalogue:
@@ -169,11 +169,11 @@ class Catalogue:
         index: bool = False,
         search_tools: Mapping[str, str | None] | None = None,
     ) -> None:
-        """`servers` may change; the order is the order of the entries.
+        """`servers` may change. Entries are in the order of the servers.
 
         With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
-        are complete and quick. `search_tools` names the tool with which a server is searched, or None for a server that
-        must not get the words of searches.
+        are complete and quick. `search_tools` has the name of the tool with which a server is searched, or None for a
+        server that must not get the words of searches.
         """
         self._servers = servers
         self._known: dict[str, _Server] = {}
@@ -184,14 +184,14 @@ class Catalogue:
         self._index: ListIndex | None = None
         self._closed = False
 
-    # What there is
+    # Entries
 
     async def entries(
         self, *, limit: int | None = None, after: CatalogueEntry | None = None, **filters: Unpack[CatalogueFilters]
     ) -> CatalogueEntries:
         """Return the entries that pass the filters (see `CatalogueFilter`), in the order of the servers and the URIs.
 
-        For the next `limit` entries, pass the last one as `after`; it may have been removed meanwhile.
+        For the next `limit` entries, pass the last one as `after`, even if it was removed since.
 
         Raises:
             InvalidArgument: a filter cannot be used, or there is no such server.
@@ -203,9 +203,9 @@ class Catalogue:
         return found
 
     async def tree(self, server: str = "", under: str = "", *, after: str = "", limit: int = 200) -> TreePage:
-        """Return the nodes of one folder: of a server, below the URI prefix `under`; without a server, the servers.
+        """Return the nodes of one folder: those of a server below the URI prefix `under`, or else the servers.
 
-        A folder opens in the same time however many entries it has: pass `TreePage.after` to get the next nodes.
+        The time does not depend on the size of the folder: pass `TreePage.after` to get the next nodes.
 
         Raises:
             InvalidArgument: there is no such server, or the limit is not positive.
@@ -225,7 +225,7 @@ class Catalogue:
     async def servers_of(self, uri: str, *, server: str = "") -> list[str]:
         """Return the names of the servers that have a URI: those that list it, or else those with a template for it.
 
-        A window of a listed resource counts as listed.
+        A URI with a query, such as that of a window, counts as listed if the resource without it is.
         """
         lists = await self._lists(server)
         base = uri.partition("?")[0]
@@ -267,11 +267,11 @@ class Catalogue:
     async def search(
         self, words: str, *, contents: bool = True, limit: int = 20, **filters: Unpack[CatalogueFilters]
     ) -> CatalogueHits:
-        """Return the resources that fit some words or a question, best first: by their names and their contents.
+        """Return the resources whose names and contents fit some words or a question, best first.
 
         Contents are searched with each server's own tool `search`, which then gets the words, or else by reading the
-        resources whose names fit best; with `index=True`, all of them. A hit's URI may be that of a window. Without
-        `contents`, nothing is sent.
+        resources whose names fit best (with `index=True`, all of them). A hit's URI may be that of a window. If
+        `contents` is False, nothing is sent to the servers.
 
         Raises:
             InvalidArgument: a filter cannot be used, the limit is out of bounds, or the words are too long.
@@ -300,9 +300,9 @@ class Catalogue:
     async def related(
         self, question: str, *, limit: int = 20, **filters: Unpack[CatalogueFilters]
     ) -> list[RelatedEntry]:
-        """Return the entries whose titles, URIs or descriptions share most with a question. Nothing is sent.
+        """Return the entries whose titles, URIs or descriptions share most words with a question. Nothing is sent.
 
-        It also finds entries that share a single word with it, which `search` leaves out if others share more.
+        Unlike `search`, it also returns entries that share a single word if others share more.
         """
         wanted = CatalogueFilter(**filters)
         test, query = wanted.test(), query_of(question[:MAX_QUERY_CHARACTERS])
@@ -311,7 +311,7 @@ class Catalogue:
         return found
 
     async def _search_contents(self, found: ServerList, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
-        """Search the contents of one server. Returns the hits, and a sentence about what was not searched."""
+        """Search the contents of one server. Returns the hits, and a note about what was not searched."""
         name, failed = found.server, ""
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
@@ -368,7 +368,7 @@ class Catalogue:
     # Changes
 
     async def changes(self) -> AsyncIterator[CatalogueChange]:
-        """Yield a change after each change of a server's list, from now on. Several may come as one."""
+        """Yield each change of a server's list from now on. Several changes may be yielded as one."""
         follower = _Follower()
         self._followers.add(follower)
         try:
@@ -409,7 +409,7 @@ class Catalogue:
         return [server] if server else list(self._servers)
 
     async def _lists(self, server: str) -> list[ServerList]:
-        """Return the lists, after those that are out of date were read again."""
+        """Return the lists, and read those again that are out of date."""
         names = self._names(server)
         reading = [task for name in names if (task := self._refresh(name)) is not None]
         if reading:
@@ -419,7 +419,7 @@ class Catalogue:
         return [known.list for name in names if (known := self._known.get(name)) is not None and known.list is not None]
 
     def _refresh(self, name: str) -> asyncio.Task[None] | None:
-        """Begin to read a list if it may be out of date. Returns the task that reads it now, or None."""
+        """Begin to read a list if it may be out of date. Returns the task that reads it, or None."""
         server, known = self._servers[name], self._known.setdefault(name, _Server())
         if server.status == "disabled":
             return None
@@ -450,7 +450,7 @@ class Catalogue:
         return known.reading
 
     async def _read_list(self, name: str, known: _Server) -> None:
-        """Read a list until no change was reported meanwhile."""
+        """Read a list, and again as long as changes are reported meanwhile."""
         try:
             while known.stale or known.list is None or known.read_at + LIST_AGE_SECONDS < _now():
                 known.stale, began = False, _now()
@@ -517,7 +517,7 @@ def _check_limit(limit: int) -> None:
 def _passes(
     hit: CatalogueHit, found: ServerList, test: Callable[[CatalogueEntry], bool], wanted: CatalogueFilter
 ) -> bool:
-    """Return whether a hit passes the filters. One that is not listed passes only if there are none."""
+    """Return whether a hit passes the filters. A hit that is not listed passes only if there are no filters."""
     entries = found.at(hit.base) or found.at(hit.uri)
     if not entries:
         return wanted == CatalogueFilter(server=wanted.server)

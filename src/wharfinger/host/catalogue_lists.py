@@ -47,7 +47,7 @@ MAX_ENTRIES = 250_000
 MAX_PAGES = 10_000
 """Pages of one list that are read, since a server may send empty pages without end."""
 LIST_SECONDS = 120.0
-"""Longest time in which one list is read. What was read by then is kept."""
+"""Longest time in which one list is read. The entries read by then are kept."""
 MAX_URI_CHARACTERS = 8_192
 """A resource with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
@@ -91,7 +91,7 @@ class CatalogueEntry(NamedTuple):
 
     @property
     def audience(self) -> Sequence[str]:
-        """For whom it is; empty for everyone."""
+        """The roles that it is for; empty for everyone."""
         annotations = self.resource.annotations
         return () if annotations is UNSET else annotations.audience or ()
 
@@ -121,8 +121,8 @@ class CatalogueFilters(TypedDict, total=False):
 class CatalogueFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries to return. An entry must pass all filters that are set.
 
-    An entry passes `audience` if it is for everyone. If an entry does not say what a filter is about, such as its size,
-    it does not pass.
+    An entry passes `audience` if it is for everyone. An entry that lacks the property of a filter, such as a size, does
+    not pass.
     """
 
     server: str = ""
@@ -382,7 +382,7 @@ class _Reader:
                 self.found[uri] = self._kept(item)
 
     def _kept(self, item: Any) -> Any:
-        """Return an item as it is kept: bounded, with one object for equal types and annotations."""
+        """Return an item within the bounds, in which equal types and annotations are one object."""
         if len(msgspec.json.encode(item)) > MAX_ENTRY_BYTES:
             self.shortened += 1
             kept: dict[str, Any] = {"name": item.name[:MAX_NAME_CHARACTERS]}
@@ -412,7 +412,7 @@ class _Reader:
 
 
 async def read_server_list(server: str, client: Client) -> ServerList:
-    """Read everything that a server lists, page by page, and return it; the list's notes say what was left out.
+    """Read the whole list of a server, page by page. Its notes say what was left out.
 
     If a page fails, the entries of the pages before are returned.
 

@@ -1,13 +1,14 @@
 """Searches a catalogue: the names of all entries, and the contents through each server's own search or ours.
 
-- names: the query's words in titles and URIs, ranked as in every search (`server.search_ranking`).
-- the server's own search: its tool `search`, if the tool only reads and takes a `query`. Results in the form of
-  ChatGPT's connectors are understood, and resource links.
-- our own: the documents whose names fit best are read first, within bounds, or with `index=True` all documents once,
-  into an index in a temporary folder.
+- Names: titles and URIs are searched for the words, and ranked as in every search (`server.search_ranking`).
+- A server's own search: its tool `search`, if it only reads and takes a `query`. It may return results in the form of
+  ChatGPT's connectors, or resource links.
+- Our search: the documents whose names fit best are read, within bounds. With `index=True` all documents are read
+  once, into an index in a temporary folder.
 
-Each of these lists is in its own order, the best first. They are merged without changing that order: the list whose
-first hit has the highest score goes on. The score of a server's own hit is that of its name and of the text it shows.
+Each search gives a list of hits, the best first. The lists are merged without changing their order: the next hit is
+always the first of a list, the one with the highest score. A hit of a server's own search is scored by its name and
+the text that it shows.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ MAX_SNIPPET_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 500
 MAX_DESCRIPTION_CHARACTERS = 2_000
 RANKED_FACTOR = 10
-"""This many times more entries than wanted are ranked by all rules."""
+"""How many times more entries than wanted are ranked by all rules."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
-"""What a search without an index reads from one server. Each text is a request, so there are fewer than in a server."""
+"""Bounds of reading one server without an index. Each text takes a request, so they are lower than inside a server."""
 _LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
 _WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
 
@@ -66,7 +67,7 @@ class CatalogueHit(Hit, frozen=True, kw_only=True):
 
     server: str
     score: float = 0.0
-    """How well it fits; comparable within one result."""
+    """How well it fits. Compare it only with the other hits of the same search."""
 
     @property
     def base(self) -> str:
@@ -260,7 +261,7 @@ class ListedDocuments(Source):
     """The listed resources of one server as a source, whose texts are read with a client."""
 
     def __init__(self, found: ServerList, read: Callable[[str], Awaitable[t.ReadResourceResult]], changes: int) -> None:
-        """`changes` is the number of changes of the list; documents without a version are read again after one."""
+        """`changes` counts the changes of the list: after one, documents without a version are read again."""
         self.name = self.uri = found.server
         self.list = found
         self.changes = changes

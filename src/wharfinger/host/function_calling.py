@@ -1,4 +1,4 @@
-"""The part of `Host` that applications with a model use: tools for its API, its calls, and the whole as a server."""
+"""The part of `Host` that models use: tools in the format of an API, calls of them, and all servers as one server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FunctionCalling"]
 
 
 class FunctionCalling(ABC):
-    """What a host offers to a model, made from its lists and calls."""
+    """Tools for a model API, and calls in its answers; the base class of `Host`."""
 
     upstreams: Upstreams
 
@@ -49,10 +49,10 @@ class FunctionCalling(ABC):
     ) -> ToolDefinitions:
         """Return the tools of all servers, or of some, as definitions that a model API accepts.
 
-        `format` is `openai` (Chat Completions), `openai-responses`, `anthropic` or `gemini`. The list is for the
-        `tools` of the API's client; its `dropped` says what the API does not accept of the servers' schemas. With
-        `resources` there are tools to list, search and read resources. With `strict` the API makes sure that arguments
-        match the schemas, if these can be expressed in strict mode.
+        `format` is `openai` (Chat Completions), `openai-responses`, `anthropic` or `gemini`. Pass the list as `tools`
+        to the API's client; its `dropped` reports the parts of the servers' schemas that the API does not accept. With
+        `resources`, tools to list, search and read resources are added. With `strict`, the API makes sure that
+        arguments match the schemas, if these can be expressed in strict mode.
 
         Raises:
             ValueError: there is no such format or server, or the API has no strict mode.
@@ -64,9 +64,9 @@ class FunctionCalling(ABC):
     ) -> list[dict[str, Any]]:
         """Run one tool call of a model. Returns the messages to append, usually one.
 
-        `tool_call` is the object of the API's client, a dict, or JSON. `format` is found out if it is not given. An
+        `tool_call` is the object of the API's client, a dict, or JSON. The format is detected if it is not given. An
         error, such as wrong arguments or a user who does not approve, is a result for the model, not an exception. If
-        an answer has several calls, pass it to `call_all`: APIs want their results together.
+        an answer has several calls, pass it to `call_all`: APIs require their results together.
 
         Raises:
             ValueError: it is not one call of a known API.
@@ -80,7 +80,7 @@ class FunctionCalling(ABC):
         """Run all tool calls in an answer of a model, side by side. Returns the messages to append after the answer.
 
         `response` is the object of the API's client, a dict, JSON, or a list of the events of a stream. The results are
-        in the order of the calls. Without a call the list is empty: the answer is the last one.
+        in the order of the calls. If the answer has no call, the list is empty: the model has finished.
 
         Raises:
             ValueError: the answer is of no known API.
@@ -93,7 +93,7 @@ class FunctionCalling(ABC):
     ) -> list[ToolOutput]:
         """Run tool calls, and return their results in order, for an application that writes the messages itself.
 
-        `format` is that of the definitions which the model was given. An error is a result, as in `call`.
+        `format` is the format of the definitions that the model was given. An error is a result, as in `call`.
 
         Raises:
             ValueError: there is no such format.
@@ -105,7 +105,7 @@ class FunctionCalling(ABC):
 
         It reports changes of their lists and resources. Serve it while this host is open; closing the server does not
         close the host. Tools run through `call_tool`, so `approve` is asked. A URI that several servers publish is
-        listed once, and reading it is an error that names them.
+        listed once, and reading it raises an error that names them.
         """
         from wharfinger.host.host_server import host_server
 

@@ -1,8 +1,7 @@
 """Function calling: the host's tools for a model API, and the calls in its answers.
 
-Nothing has to be remembered between `tools` and `call`: the name that a model writes, and the names of its arguments,
-lead back to the server's own by the same rules that made them. `tools=` of a call restricts it to definitions that were
-given to the model.
+`tools` and `call` share no state: the name that a model writes, and the names of its arguments, are mapped back to the
+server's own by the same rules that made them. `tools=` restricts a call to the definitions that the model was given.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _Known(NamedTuple):
 
 
 class FunctionCalls:
-    """The function calling of one host."""
+    """Defines the tools of one host for model APIs, and runs calls of them."""
 
     def __init__(self, upstreams: Upstreams, call_tool: CallTool, resource_tools: HostResourceTools) -> None:
         """`call_tool(name, arguments, timeout=…)` calls a tool by its public name, if it is approved."""
@@ -104,8 +103,8 @@ class FunctionCalls:
         """Run the calls of an answer, or (`single`) exactly one, and return the messages with their results.
 
         Raises:
-            ValueError: the answer is of no known API, or is not one call although it should be.
-            TypeError: it is no object of an API's client, dict or JSON.
+            ValueError: the answer is not of a known API or, with `single`, is not one call.
+            TypeError: the answer is not an object of an API's client, a dict or JSON.
         """
         api, calls = find_calls(answer, format)
         if single and len(calls) != 1:

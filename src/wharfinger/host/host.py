@@ -1,4 +1,4 @@
-"""`Host`: many servers for one application."""
+"""`Host`: the servers of an application that runs a model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from wharfinger.upstreams.upstreams import Upstreams
 __all__ = ["Host", "HostClientOptions"]
 
 ANSWER_SECONDS = 600.0
-"""Seconds that a person has for an answer, unless the host is given another number."""
+"""The default of `answer_timeout`: seconds that a person has for an answer."""
 
 
 class HostClientOptions(TypedDict, total=False):
@@ -72,16 +72,16 @@ class HostClientOptions(TypedDict, total=False):
 
 
 class Host(FunctionCalling):
-    """The servers of one application, which runs a model: `async with Host.from_config("mcp.json") as host`.
+    """The servers of an application that runs a model: `async with Host.from_config("mcp.json") as host`.
 
     `servers` are targets by name, as `Client` takes them, or a list of them; each is started, supervised, and restarted
-    when it ends. Entering waits for none of them; leaving stops all of them, and leaves no process.
+    when it ends. Entering waits for none of them; leaving stops all of them, and no process is left.
 
         async with Host({"docs": ["uvx", "wharfinger", "serve", "docs"]}, approve=ask) as host:
             await host.ready(timeout=30)
             print((await host.read("file:///docs/index.md")).text)
 
-    With more than one server, tools and prompts are called by `server_name`; URIs stay as the servers have them.
+    With more than one server, tools and prompts are called `server_name`; URIs are not changed.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class Host(FunctionCalling):
         search_tools: Mapping[str, str | None] | None = None,
         **options: Unpack[HostClientOptions],
     ) -> None:
-        """Starts nothing yet.
+        """Start nothing yet.
 
-        `approve` is asked before a tool runs, whoever calls it and by whichever way; without it every tool runs.
-        Answers for good are kept in `approvals`, by default in memory, or with `SqliteStore(path)` beyond this process.
+        `approve` is asked before a tool runs, however it is called; without it every tool runs. The answers `"always"`
+        and `"never"` are kept in `approvals`, by default in memory; `SqliteStore(path)` keeps them beyond this process.
         The annotations of tools count only for the servers that are `trusted`.
 
         `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are
@@ -115,15 +115,15 @@ class Host(FunctionCalling):
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
         A person has `answer_timeout` seconds for each answer.
 
-        The catalogue is searched with the servers' own tools `search`, but not if there is `approve`, which would be
-        asked each time. `search_tools` names the tool of a server, or is None for one that must not get the words. With
-        `index`, the texts of the other servers are read once, and indexed.
+        Without `approve`, the catalogue is searched with the servers' own tools `search`; with it, the person would be
+        asked each time. `search_tools` names the search tool of a server, or has None for a server that must not get
+        the words. With `index`, the texts of the other servers are read once, and indexed.
 
         `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
         changed. Other options are those of `Client`, for every server.
 
         Raises:
-            InvalidConfiguration: a target cannot be a server, a name occurs twice, or a trusted server is not there.
+            InvalidConfiguration: a target cannot be a server, a name occurs twice, or a trusted server does not exist.
         """
         configs = configs_of(servers)
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
@@ -133,7 +133,7 @@ class Host(FunctionCalling):
             raise InvalidConfiguration(f"There is no server {min(unknown)!r} to trust: there is {known}.")
         self._record = HostRecord(audit)
         self.approvals: Approvals | None = None
-        """The answers for good to `approve`; None without `approve`."""
+        """The answers `"always"` and `"never"`; None without `approve`."""
         if approve is not None:
             store = MemoryStore() if approvals is None else approvals
             self.approvals = Approvals(approve, store, answer_timeout, self._record.approved)
@@ -161,8 +161,8 @@ class Host(FunctionCalling):
             return cast("ClientOptions", given)
 
         self.upstreams = Upstreams(configs, options=client_options)
-        """The servers, their common lists, and where to find what."""
-        # Whoever approves calls would be asked in each search, so that only tools that are named on purpose are used.
+        """The servers, their common lists, and the server of each name and URI."""
+        # A search would ask for approval each time, so only search tools that are named on purpose are used.
         own_search = dict.fromkeys(self.upstreams, None) if approve is not None else {}
         self.catalogue = Catalogue(self.upstreams, index=index, search_tools={**own_search, **(search_tools or {})})
         """All resources and templates of the servers, live."""
@@ -181,10 +181,10 @@ class Host(FunctionCalling):
     ) -> Self:
         """Make a host with the servers of a configuration file, or those of another host by its name.
 
-        `Host.from_config("mcp.json")` reads a file; `Host.from_config("claude-desktop")` the servers that Claude
-        Desktop has for this user: `wharfinger hosts` lists these names. Nothing is started before the host is entered.
-        Servers at URLs use the sign-ins of `wharfinger auth login`, unless `auth=` is given. `environ` and `inputs`
-        fill in placeholders, as for `read_config`; `options` are those of `Host`.
+        `Host.from_config("mcp.json")` reads a file. `Host.from_config("claude-desktop")` uses the servers that this
+        user configured in Claude Desktop: `wharfinger hosts` lists these names. Nothing starts before the host is
+        entered. Servers at URLs use the sign-ins of `wharfinger auth login`, unless `auth=` is given. `environ` and
+        `inputs` fill in placeholders, as for `read_config`; `options` are those of `Host`.
 
         Raises:
             InvalidConfiguration: there is no such file or host, or one of its entries cannot be used.
@@ -223,14 +223,14 @@ class Host(FunctionCalling):
         await self._record.close()
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Return when every server has started or its first attempt has failed, or after `timeout` seconds.
+        """Wait until every server has started, or its first attempt has failed, for `timeout` seconds at most.
 
-        No call needs this: a call of a server that is starting waits for it.
+        You need not call this before other methods: a call to a server that is starting waits for it.
         """
         await self.upstreams.ready(timeout)
 
     async def _guard(self, server: str, call: Call, next: Next) -> Any:
-        """Ask for approval before a call, and record it. Middleware of every client, so that no way leads around it."""
+        """Ask for approval before a call, and record it. As middleware of every client, it cannot be bypassed."""
         self._record.check(call)
         if call.method == "tools/call" and self.approvals is not None:
             began = time.monotonic()
@@ -239,7 +239,7 @@ class Host(FunctionCalling):
             except BaseException as error:
                 self._record.called(server, call, time.monotonic() - began, error)
                 raise
-            call.extend_deadline(time.monotonic() - began)  # the time of the person is not that of the server
+            call.extend_deadline(time.monotonic() - began)  # the person's time does not count as the server's
         began = time.monotonic()
         failure: BaseException | None = None
         try:
@@ -289,11 +289,11 @@ class Host(FunctionCalling):
         select: Sequence[str] | Select | None = None,
         count_tokens: CountTokens | None = None,
     ) -> ContextBlocks:
-        """Return the context for a question: blocks of resources with provenance, with at most `budget` tokens.
+        """Return the context for a question: blocks of resources with their origin, of at most `budget` tokens.
 
         `select` is a list of URIs or mentions (`@tides.csv`), a function such as `rules()`, or `select_with(model)`.
-        Without it, the mentions in the question choose, or else the rules. `count_tokens` counts the tokens of a text;
-        by default, they are estimated.
+        Without it, the resources that the question mentions are chosen or, if it mentions none, those that the rules
+        choose. `count_tokens` counts the tokens of a text; by default, they are estimated.
 
         Raises:
             InvalidArgument: the budget is out of bounds, or a mention fits no resource, or several.

@@ -1,4 +1,4 @@
-"""What a host did and decided, as lines of an audit log."""
+"""Records the calls and decisions of a host as lines of an audit log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = {"resources/read": "uri", "tools/call": "name", "prompts/get": "name"
 
 
 class HostRecord:
-    """Writes to an audit log, or nowhere without one. No argument, answer or content is recorded."""
+    """Writes to an audit log; does nothing if there is none. Arguments, answers and contents are not recorded."""
 
     def __init__(self, audit: AuditLog | None) -> None:
         self.audit = audit
@@ -27,7 +27,7 @@ class HostRecord:
         """Refuse a call that cannot be recorded.
 
         Raises:
-            Overloaded: the file cannot be written, and the log refuses then.
+            Overloaded: the file cannot be written, and the log is set to refuse calls then.
         """
         if self.audit is not None and call.method in RECORDED:
             self.audit.check_accepting()
@@ -71,12 +71,12 @@ class HostRecord:
         )
 
     async def start(self) -> None:
-        """Open the file. Raises UnusableAuditFile if it cannot be written, and the log refuses then."""
+        """Open the file. Raises UnusableAuditFile if it cannot be written, and the log is set to refuse calls then."""
         if self.audit is not None:
             await self.audit.start()
 
     async def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the pending lines, and close the file."""
         if self.audit is not None:
             await self.audit.close()
 

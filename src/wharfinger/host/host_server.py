@@ -1,8 +1,8 @@
-"""A host as one MCP server: what agent frameworks, and other hosts, use instead of many servers.
+"""A host as one MCP server, for agent frameworks and other hosts that would otherwise connect to each server.
 
-Tools and prompts are answered by middleware, since their definitions are those of other servers and may change at any
-time: nothing is registered here, and no schema is compiled twice. Resources are a source. A change that a server
-reports is passed on: its lists at once, its resources while somebody watches them.
+Middleware answers requests for tools and prompts, since their definitions are those of other servers and may change at
+any time: nothing is registered here, and no schema is compiled twice. Resources are a source. Changes that a server
+reports are passed on: those of lists at once, those of a resource while a client watches it.
 """
 
 from __future__ import annotations
@@ -139,12 +139,12 @@ def _has_cursor(call: Call) -> bool:
 
 
 def _decoded(result: Any, kind: Any) -> Any:
-    """Return the page of a list, which may be encoded already."""
+    """Return the result of a list request, which may be encoded already, as an object."""
     return msgspec.json.decode(result, type=kind) if isinstance(result, Raw) else result
 
 
 def _passed_on(meta: Any) -> Any:
-    """Return what of a `_meta` is about the data, and not about a connection."""
+    """Return the members of a `_meta` that are about the data, and not about a connection."""
     if isinstance(meta, UnsetType):
         return UNSET
     return {key: value for key, value in meta.items() if not key.startswith(CONNECTION_META)} or UNSET

@@ -43,7 +43,7 @@ class ListIndex:
         return self._store
 
     def notify(self, uri: str | None = None) -> None:
-        """Index a changed URI soon or, if it is None, all that changed."""
+        """Index a changed URI soon or, if it is None, everything that changed."""
         self._indexing.notify(uri)
 
     @property
@@ -52,7 +52,7 @@ class ListIndex:
         return frozenset(self._indexing.progress.pending)
 
     async def search(self, server: str, words: str, limit: int) -> tuple[list[CatalogueHit], str] | None:
-        """Search one server; None if the index does not cover it yet."""
+        """Search one server. Returns None if the index does not cover it yet."""
         sources = self._sources()
         store = self._store
         if store is None or server in self.pending or server not in sources:

@@ -1,7 +1,7 @@
-"""What servers ask of a person or a model, on the way to the application: forms, URLs, sampling and roots.
+"""Passes the questions of servers to the application: forms, URLs, sampling and roots.
 
-A question names the server that asks. It is bounded in time, and in number: a server cannot bury a person in forms, nor
-spend tokens without end. Each question and its outcome is in the record, without the texts.
+A question names the server that asks. The time for an answer and the number of questions are bounded: a server cannot
+bury a person in forms, nor spend tokens without end. Each question and its outcome are recorded, without the texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SamplingRequest(CreateMessageRequestParams, kw_only=True):
 
 
 class SamplingReview(msgspec.Struct, frozen=True, kw_only=True):
-    """What to show before a model is asked (`result` is None), and before its answer goes to the server."""
+    """A request to a model, shown before it is made (`result` is None) and again with its result."""
 
     server: str
     request: SamplingRequest
@@ -51,7 +51,7 @@ class SamplingReview(msgspec.Struct, frozen=True, kw_only=True):
 
 Reviewed = bool | t.CreateMessageRequestParams | t.CreateMessageResult
 Review = Callable[[SamplingReview], Awaitable[Reviewed]]
-"""Returns True to go on, False to refuse, or the changed request (before) or result (after)."""
+"""Returns True to continue, False to refuse, or a changed request (before) or result (after)."""
 
 
 class Questions:
@@ -179,7 +179,7 @@ class Questions:
 
 
 def outcome_of(answer: Any) -> tuple[bool, str]:
-    """Return whether an answer gives the server what it asked for, and why not."""
+    """Return whether the server gets an answer, and the reason if it does not."""
     action = answer.action if isinstance(answer, t.ElicitResult) else answer
     if action is False or action == "decline":
         return False, "declined"
@@ -192,10 +192,10 @@ def with_server(params: Any, kind: Callable[..., T], server: str) -> T:
 
 
 def decided(answer: Any, shown: Any, kind: type) -> Any:
-    """Return what was shown, or what a person made of it.
+    """Return the request or result that was shown or, if the review changed it, the changed one.
 
     Raises:
-        Declined: the person refused.
+        Declined: the review refused it.
     """
     if answer is True:
         return shown

@@ -1,7 +1,7 @@
-"""Resources as tools, for models whose application does not choose resources for them.
+"""Tools with which a model lists, searches and reads resources, if the application does not choose them.
 
-Four tools: list and search the resources of all servers, read one, and read on in a result that was cut. They read
-only what every server publishes, so they need no approval.
+Four tools list the resources of all servers, search them, read one, and return the rest of a result that was cut. They
+only read published resources, so they need no approval.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ Read = Callable[[str, str | None], Awaitable[ReadResult]]
 
 
 class HostResourceTools:
-    """The tools, and the results that can be read on.
+    """The tools for resources, and the cut results of which they return the rest.
 
     `search` is called with words and a number of results; `read` with a URI and the name of a server or None.
     """
@@ -120,7 +120,7 @@ class HostResourceTools:
 
     @staticmethod
     def names(taken: Iterable[str]) -> dict[str, str]:
-        """Return the names under which the tools are offered, by their own; other tools may have these already."""
+        """Return the public names of the tools by their own names; other tools may already have the own names."""
         others = frozenset(taken)
         names: dict[str, str] = {}
         for tool in _TOOLS:
