@@ -1,4 +1,4 @@
-"""The commands of the chat, which begin with `/`, and the prompts of servers, which are used in the same way."""
+"""The commands of the chat, which begin with `/`. Prompts of servers are used in the same way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "ChatCommands", "ChatExit"]
 
 MAX_LISTED = 200
-"""Lines of one list."""
+"""Tools, or prompts, that one command lists."""
 
 
 class ChatExit(Exception):
@@ -29,7 +29,7 @@ class ChatExit(Exception):
 
 
 class ChatCommand(NamedTuple):
-    """A command: the argument that it takes, or an empty string, and what it does."""
+    """A command: its argument, or an empty string, and a description."""
 
     argument: str
     about: str
@@ -37,9 +37,9 @@ class ChatCommand(NamedTuple):
 
 COMMANDS = {
     "model": ChatCommand("[MODEL]", "show or change the model"),
-    "tools": ChatCommand("[on|off]", "list the tools, or say whether the model may use any"),
-    "context": ChatCommand("[on|off]", "list the resources of the last question, or say whether rules choose some"),
-    "cost": ChatCommand("", "show the tokens that were used"),
+    "tools": ChatCommand("[on|off]", "list the tools, or set whether the model may use any"),
+    "context": ChatCommand("[on|off]", "list the resources of the last question, or set whether rules choose some"),
+    "cost": ChatCommand("", "show the number of tokens used"),
     "clear": ChatCommand("", "forget the conversation"),
     "help": ChatCommand("", "list the commands and prompts"),
     "exit": ChatCommand("", "leave"),
@@ -47,7 +47,11 @@ COMMANDS = {
 
 
 class ChatCommands:
-    """Runs commands. `make_client` returns a client for the name of another model; `show` prints a line."""
+    """Runs commands.
+
+    `make_client` returns a client for the name of a model, `show` prints a line, and `started_new` is called when a new
+    conversation begins.
+    """
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class ChatCommands:
 
         Raises:
             ChatExit: the user leaves.
-            WharfingerError: it failed; the message says why.
+            WharfingerError: the command failed; the message says why.
         """
         name, _, argument = line[1:].strip().partition(" ")
         if name in COMMANDS:
@@ -89,7 +93,7 @@ class ChatCommands:
         self._show(f"The model is {self._chat.model.choice}, at {self._chat.model.choice.host}.")
 
     async def tools(self, argument: str) -> None:
-        """List the tools, or say whether the model may use them."""
+        """List the tools, or set whether the model may use them."""
         options = self._chat.options
         if argument in ("on", "off"):
             options.tools = argument == "on"
@@ -104,7 +108,7 @@ class ChatCommands:
                 self._show(f"  {server_line(server)}")
 
     async def context(self, argument: str) -> None:
-        """List the resources of the last question, or say whether rules choose some."""
+        """List the resources of the last question, or set whether rules choose some."""
         options = self._chat.options
         if argument in ("on", "off"):
             options.rules = argument == "on"
@@ -120,7 +124,7 @@ class ChatCommands:
         self._show(f"In this conversation the model has {many(known, 'resource')}.")
 
     async def cost(self, argument: str) -> None:
-        """Show the tokens that were used."""
+        """Show the number of tokens used."""
         usage = self._chat.conversation.usage
         if not usage.input and not usage.output:
             self._show("No tokens yet, or the endpoint does not count them.")
@@ -176,7 +180,7 @@ class ChatCommands:
 
 
 def argument_names(arguments: list[t.PromptArgument]) -> str:
-    """Return the arguments of a prompt as they are typed."""
+    """Return the arguments of a prompt in the form in which the user types them."""
     return "".join(f" {each.name}=…" if each.required is True else f" [{each.name}=…]" for each in arguments)
 
 

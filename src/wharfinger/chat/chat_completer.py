@@ -23,8 +23,8 @@ __all__ = ["ChatCompleter"]
 
 MAX_COMPLETIONS = 50
 """Completions that are shown."""
-MAX_LOOKED_AT = 100_000
-"""Resources that one completion looks at."""
+MAX_SEARCHED = 100_000
+"""Resources that are searched for one completion."""
 WORD = re.compile(r"(?:^|\s)@(\S*)$")
 
 
@@ -35,13 +35,13 @@ class ChatCompleter(Completer):
         self._host = host
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Complete nothing; the application calls the asynchronous method."""
+        """Return no completions: the chat calls the asynchronous method."""
         return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the completions. A server that fails has none."""
+        """Yield the completions; none if the servers cannot be asked."""
         text = document.text_before_cursor
         word = WORD.search(text)
         with suppress(WharfingerError, TimeoutError):
@@ -53,11 +53,11 @@ class ChatCompleter(Completer):
                     yield completion
 
     async def _resources(self, typed: str) -> list[Completion]:
-        """Return the resources whose URIs begin with what was typed, or else those that have it in URI or title."""
+        """Return the resources whose URIs begin with the typed text, then those whose URI or title contains it."""
         begins: list[Completion] = []
         contains: list[Completion] = []
         wanted = typed.casefold()
-        for number, entry in enumerate(await self._host.catalogue.entries(limit=MAX_LOOKED_AT)):
+        for number, entry in enumerate(await self._host.catalogue.entries(limit=MAX_SEARCHED)):
             if entry.is_template or not entry.uri.isprintable() or " " in entry.uri:
                 continue
             title = str(entry.resource.title or entry.resource.name)
@@ -72,7 +72,7 @@ class ChatCompleter(Completer):
         return (begins + contains)[:MAX_COMPLETIONS]
 
     async def _commands(self, typed: str) -> list[Completion]:
-        """Return the commands and prompts whose names begin with what was typed."""
+        """Return the commands and prompts whose names begin with the typed text."""
         found = [
             complete_to(name, typed, command.about) for name, command in COMMANDS.items() if name.startswith(typed)
         ]
@@ -85,5 +85,5 @@ class ChatCompleter(Completer):
 
 
 def complete_to(text: str, typed: str, about: str) -> Completion:
-    """Return a completion of what was typed, with a remark."""
+    """Return a completion that replaces the typed text, with a description."""
     return Completion(text, start_position=-len(typed), display_meta=escape_controls(about)[:120])

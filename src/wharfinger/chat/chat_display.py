@@ -1,4 +1,4 @@
-"""What a chat shows while it answers. The base class shows nothing; the terminal's one writes lines."""
+"""Displays for a chat: the base class shows nothing, `TerminalDisplay` writes lines."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SHOWN_RESOURCES = 12
 
 
 class ChatDisplay:
-    """Is called as a question is answered; the methods of this class do nothing."""
+    """Receives the events of an answer. The methods of this class do nothing."""
 
     def context(self, used: Sequence[UsedResource], notes: Sequence[str]) -> None:
-        """Show the resources that go with a question, and what was left out."""
+        """Show the resources that are sent with a question, and notes about others that were left out."""
 
     def text(self, piece: str) -> None:
         """Show a piece of the answer."""
@@ -53,7 +53,7 @@ class TerminalDisplay(ChatDisplay):
         self._notes = notes or sys.stderr
         self._quiet = quiet
         self._in_line = False
-        """Whether the last piece of an answer has not ended its line."""
+        """Whether the last piece of an answer ended in the middle of a line."""
 
     def context(self, used: Sequence[UsedResource], notes: Sequence[str]) -> None:
         for resource in used[:SHOWN_RESOURCES]:
@@ -91,14 +91,14 @@ class TerminalDisplay(ChatDisplay):
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write text at once; what the stream's encoding lacks, as on an old terminal, is escaped."""
+    """Write and flush text. Characters that the stream's encoding lacks, as on an old terminal, are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
 
 
 def call_text(call: t.ToolUseContent) -> str:
-    """Return a call as one line: the tool and its arguments, shortened, and without what looks like a password."""
+    """Return a call as one line: the tool and its arguments, shortened. What looks like a secret is hidden."""
     arguments = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in call.input.items())
     if len(arguments) > ARGUMENT_CHARACTERS:
         arguments = f"{arguments[:ARGUMENT_CHARACTERS]}… ({len(arguments):,} characters)"

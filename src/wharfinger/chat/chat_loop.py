@@ -1,8 +1,8 @@
-"""Answers questions: chooses resources, asks the model, runs the tools it calls, until it is done.
+"""Answers a question: chooses resources, asks the model, and runs the tools that it calls, until it calls none.
 
 One round is one request to the model. If the answer calls tools, they run side by side, each after its approval by the
-host, and their results are the next request. The number of rounds is bounded, and so is the text of each result.
-Cancelling, by Ctrl-C, may come at any `await`; the conversation is made valid again, with what was said until then.
+host, and their results are sent with the next request. The number of rounds and the text of each result are bounded.
+Ctrl-C may cancel any `await`: the conversation is then made valid again, and keeps the text so far.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONCURRENT_CALLS = 8
 MAX_INSTRUCTION_CHARACTERS = 4_000
 """Characters of one server's instructions that the model gets."""
 MAX_SAMPLE_TOKENS = 32_768
-"""Tokens of an answer that a server may ask the model for."""
+"""Tokens of an answer that a server requests by sampling."""
 STOPPED_MARK = " [stopped by the user]"
 
 SYSTEM = (
@@ -42,9 +42,10 @@ SYSTEM = (
 
 
 class ChatOptions(msgspec.Struct, kw_only=True):
-    """How a chat works: `budget` is in tokens of resources for each question."""
+    """The options of a chat."""
 
     budget: int = 8_000
+    """Tokens of resources for each question."""
     rules: bool = True
     """Whether resources are chosen by rules, in addition to those that the user mentions."""
     tools: bool = True
@@ -62,7 +63,7 @@ class RunCall(msgspec.Struct):
 
 
 class ChatAnswer(msgspec.Struct):
-    """The answer to a question: the text of all rounds, and what led to it."""
+    """The answer to a question: the text of all rounds, with the tool calls and resources that were used."""
 
     text: str = ""
     stop_reason: str = ""
@@ -88,7 +89,7 @@ class Chat:
     async def ask(self, question: str) -> ChatAnswer:
         """Answer a question, and add both to the conversation.
 
-        A question that got no answer at all is not kept, so that it can be asked again.
+        A question without any answer is removed from the conversation, so that it can be asked again.
 
         Raises:
             ModelError: the endpoint failed.
@@ -118,7 +119,7 @@ class Chat:
         return answer
 
     async def sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
-        """Answer a request of a server to the model. Its tokens count for the conversation, its texts stay out of it.
+        """Answer a sampling request of a server. Its tokens count for the conversation, but its texts are not added.
 
         Raises:
             ModelError: the endpoint failed.
@@ -159,12 +160,12 @@ class Chat:
                 answer.calls.append(RunCall(call.name, dict(call.input), result.is_error is True))
         answer.stop_reason = "maxRounds"
         self.display.note(
-            f"Stopped after {self.options.max_rounds} rounds of tool calls: ask to go on, or allow more with"
+            f"Stopped after {self.options.max_rounds} rounds of tool calls: ask to continue, or allow more with"
             " --max-rounds."
         )
 
     async def _ask_model(self, answer: ChatAnswer, definitions: ToolDefinitions | None) -> ModelAnswer:
-        """Ask for one answer, and add it to the conversation, also if it was stopped in the middle."""
+        """Ask for one answer, and add it to the conversation, even if it was stopped in the middle."""
         request = AnswerRequest(
             messages=self.conversation.messages,
             system=await self._system(),

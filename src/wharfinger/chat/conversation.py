@@ -1,7 +1,7 @@
-"""A conversation with a model: its messages, the resources in it, and its tokens; always valid for every API.
+"""A conversation with a model: its messages, their resources, and the tokens used.
 
-Every tool call has its result in the next message, also after Ctrl-C in the middle (APIs refuse it otherwise), and the
-first message is a question of the user, also after old ones were dropped.
+It is always valid for every API: each tool call has its result in the next message, even after Ctrl-C, and the first
+message is a question of the user, even after old ones were dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TITLE_CHARACTERS = 80
 
 
 class Conversation(msgspec.Struct):
-    """The messages so far, oldest first. `versions` has, by URI, the version of each resource whose text is in them."""
+    """The messages so far, oldest first. `versions` has the version of each resource that is in them."""
 
     messages: list[t.SamplingMessage] = msgspec.field(default_factory=list[t.SamplingMessage])
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -37,12 +37,12 @@ class Conversation(msgspec.Struct):
     """The version of the stored form."""
 
     def ask(self, question: str, context: list[t.SamplingContent]) -> None:
-        """Add a question, after the resources that belong to it."""
+        """Add a question, with the resources that belong to it before it."""
         self.title = self.title or printable(question, TITLE_CHARACTERS)
         self.messages.append(t.SamplingMessage(role="user", content=[*context, t.TextContent(text=question)]))
 
     def add_answer(self, content: list[t.SamplingContent]) -> None:
-        """Add an answer of the model; one without content is left out, which APIs refuse."""
+        """Add an answer of the model. An empty one is not added, because APIs refuse it."""
         if content:
             self.messages.append(t.SamplingMessage(role="assistant", content=content))
 
@@ -51,7 +51,7 @@ class Conversation(msgspec.Struct):
         self.messages.append(t.SamplingMessage(role="user", content=[*results]))
 
     def repair(self) -> None:
-        """Give a result to each tool call at the end that has none, because it was stopped."""
+        """Add a result for each tool call of the last answer that was stopped."""
         if not self.messages or self.messages[-1].role != "assistant":
             return
         open_calls = [block for block in blocks_of(self.messages[-1]) if isinstance(block, t.ToolUseContent)]
@@ -59,13 +59,13 @@ class Conversation(msgspec.Struct):
             self.add_results([stopped_result(call.id) for call in open_calls])
 
     def clear(self) -> None:
-        """Forget the messages; the tokens were used and still count."""
+        """Forget the messages. Their tokens still count."""
         self.messages.clear()
         self.versions.clear()
         self.title = ""
 
     def drop_oldest(self) -> list[t.SamplingMessage]:
-        """Drop the oldest question with its answer, and return them; empty if there is only one question left."""
+        """Drop the oldest question with its answer, and return them; an empty list if only one question is left."""
         for place, message in enumerate(self.messages):
             if place and is_question(message):
                 dropped, self.messages[:place] = self.messages[:place], []

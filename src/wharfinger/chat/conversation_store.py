@@ -18,7 +18,7 @@ __all__ = ["ConversationStore", "state_folder"]
 MAX_CONVERSATIONS = 100
 """Conversations that are kept; the oldest are deleted."""
 MAX_CONVERSATION_BYTES = 16 * 1024 * 1024
-"""The maximum size of one; its oldest questions are dropped."""
+"""The maximum size of one; its oldest questions are dropped to fit."""
 
 
 class ConversationStore:
@@ -70,7 +70,7 @@ class ConversationStore:
                     raise StoreUnusable(
                         f"The conversation is not saved: one question has more than {MAX_CONVERSATION_BYTES} bytes."
                     )
-                excess -= len(msgspec.json.encode(dropped)) - 1  # with a comma for one of the brackets
+                excess -= len(msgspec.json.encode(dropped)) - 1  # without its brackets, but with a comma
             data = msgspec.json.encode(conversation)
         if self._file is None:
             self._file = self.folder / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
@@ -84,7 +84,7 @@ class ConversationStore:
         self._file = None
 
     def _files(self) -> list[Path]:
-        """Return the files of conversations, the one that was saved last at the end."""
+        """Return the files of conversations in the order in which they were saved."""
         try:
             with os.scandir(self.folder) as entries:
                 found = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.name.endswith(".json")]

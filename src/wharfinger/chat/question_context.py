@@ -1,4 +1,4 @@
-"""The resources that go with a question: those that it mentions, and those that rules choose from the catalogue."""
+"""Chooses the resources for a question: those that it mentions, and those that rules choose from the catalogue."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["ChosenContext", "QuestionContext", "UsedResource"]
 
 MENTION_WEIGHT = 4.0
-"""The share of a mentioned resource in the budget, beside the best one of the rules, which has 1."""
+"""The weight of a mentioned resource in the budget; the best one that the rules choose has 1."""
 MIN_BUDGET = 80
-"""Fewer tokens are as good as none."""
+"""With fewer tokens no resource is sent."""
 
 
 class UsedResource(msgspec.Struct):
@@ -32,23 +32,23 @@ class UsedResource(msgspec.Struct):
     reason: str
     tokens: int
     cut: str = ""
-    """What was cut; empty if it is whole."""
+    """Which part was cut; empty if the resource is whole."""
 
 
 class ChosenContext(msgspec.Struct):
-    """What was chosen for a question, as blocks of its message; `versions` are those that the model then has."""
+    """The resources for a question, as blocks of its message. `versions` has those that the model has after it."""
 
     used: list[UsedResource] = msgspec.field(default_factory=list[UsedResource])
     content: list[t.SamplingContent] = msgspec.field(default_factory=list[t.SamplingContent])
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     notes: list[str] = msgspec.field(default_factory=list[str])
-    """What was left out, and what was not searched."""
+    """Sentences about resources that were left out, and servers that were not searched."""
     missing: list[str] = msgspec.field(default_factory=list[str])
-    """Those notes that are about resources which the question mentions."""
+    """The notes about resources that the question mentions."""
 
 
 class QuestionContext:
-    """Chooses the context of each question in a conversation. `last` is what was chosen for the last one."""
+    """Chooses the context of each question in a conversation. `last` is the context of the last question."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,7 +1,7 @@
 """The chat at a terminal: reads questions with prompt_toolkit, and lets Ctrl-C stop an answer without ending the chat.
 
-While a question is typed, prompt_toolkit owns the terminal. While it is answered nobody reads it, so Ctrl-C is the
-signal SIGINT, which cancels the task of the answer, and whatever a server asks meanwhile is read line by line.
+While a question is typed, prompt_toolkit reads the terminal. During an answer it does not: Ctrl-C is then the signal
+SIGINT, which cancels the task of the answer, and answers to a server's questions are read line by line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_HISTORY = 100
 
 
 class TerminalChat:
-    """Asks for questions until the user leaves. `save` is called after each one."""
+    """Reads questions and answers them until the user leaves. `save` is called after each one."""
 
     def __init__(self, chat: Chat, commands: ChatCommands, display: ChatDisplay, save: Callable[[], object]) -> None:
         self._chat = chat
@@ -72,12 +72,12 @@ class TerminalChat:
             self._save()
 
     def _interrupt(self) -> None:
-        """Stop the answer; a second Ctrl-C, after it has stopped, does nothing."""
+        """Stop the answer, if there is one."""
         if self._task is not None:
             self._task.cancel()
 
     async def _stoppable(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await some work that Ctrl-C cancels; raises CancelledError then."""
+        """Run some work that Ctrl-C cancels, which raises CancelledError."""
         self._task = asyncio.ensure_future(work)
         try:
             await self._task
@@ -93,7 +93,7 @@ class TerminalChat:
 
 
 def above_prompt(ask: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """Return a function that asks as `ask` does, with the prompt out of the way if the user is typing at it."""
+    """Return a function that calls `ask`, and hides the prompt meanwhile if the user is typing."""
 
     async def asked(*args: Any) -> T:
         async with in_terminal():

@@ -1,4 +1,4 @@
-"""`wharfinger browse`: a live page in the browser over one or more servers."""
+"""`wharfinger browse`: shows a live page of one or more servers in the browser."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ Examples:
 def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, opens: bool | None, **options: Any) -> int:
     """Show what servers offer on a live page: resources, tools and prompts, as an agent sees them.
 
-    TARGET is a server as for the other commands, the file of a host such as mcp.json, or the name of a host, such as
-    claude-desktop. The page is for this machine only. Its URL has a token, which works once.
+    TARGET is a server as in the other commands, the configuration file of a host, such as mcp.json, or the name of a
+    host, such as claude-desktop. The page is for this machine only. Its URL has a token, which works once.
     """
     from wharfinger.cli.stderr_log import log_to_stderr
     from wharfinger.cli.targets.open_client import take_connection_options
@@ -84,10 +84,10 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
 
 
 def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:
-    """Return the servers that the words name, each under a name of its own.
+    """Return the servers of the words and of the command after `--`, with different names.
 
     Raises:
-        click.UsageError: a word is not a target, or there is none.
+        click.UsageError: a word is not a target, or there are none.
         InvalidConfiguration: the file of a host cannot be used.
     """
     from pathlib import Path
@@ -136,7 +136,7 @@ def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, wo
 
 
 def with_distinct_names(configs: list[ServerConfig]) -> list[ServerConfig]:
-    """Number servers of the same name."""
+    """Return the servers, with a number after each name that has occurred before."""
     import msgspec
 
     seen: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""`wharfinger chat`: a chat with a model that uses the resources, tools and prompts of servers."""
+"""`wharfinger chat`: chats with a model that uses the resources, tools and prompts of servers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ Examples:
     type=NearChoice(["ask", "read-only", "never"]),
     default="ask",
     show_default=True,
-    help="Ask before every tool runs, before those that are not known to only read, or never.",
+    help="Ask before every tool, before every tool that is not read-only, or never.",
 )
 @click.option(
     "--trust",
     metavar="SERVER",
     multiple=True,
-    help="Believe this server when it says that a tool only reads. Repeatable.",
+    help="Believe this server if it says that a tool is read-only. Repeatable.",
 )
 @click.option(
     "--budget",
@@ -102,9 +102,9 @@ Examples:
 def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
     """Ask a model that uses the resources, tools and prompts of servers.
 
-    `@` completes resources, `/` commands and prompts of servers. Each question takes the resources that it mentions,
-    and others that fit it. Before a tool runs you are asked; without a terminal it does not run. Ctrl-C stops an
-    answer. With --config FILE and no TARGET, the servers are all of that file.
+    Tab completes `@` to resources, and `/` to commands and prompts of servers. Each question takes the resources that
+    it mentions, and others that fit it. You are asked before a tool runs; without a terminal it does not run. Ctrl-C
+    stops an answer. With --config FILE and no TARGET, all servers of that file are used.
     """
     from wharfinger.chat.model_clients import choose_model
     from wharfinger.cli.stderr_log import log_to_stderr
@@ -126,10 +126,10 @@ def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
 def read_servers(
     ctx: click.Context, words: tuple[str, ...], connection: ConnectionOptions, trust: tuple[str, ...]
 ) -> list[ServerConfig]:
-    """Return the servers that the words, the command after `--`, or the file of `--config` name.
+    """Return the servers of the words, of the command after `--`, or of the file of `--config`.
 
     Raises:
-        click.UsageError: a word is not a target, or an option does not belong to these servers.
+        click.UsageError: a word is not a target, or an option does not fit these servers.
     """
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.suggestions import nearest
@@ -161,7 +161,7 @@ def read_servers(
 
 
 def read_server(ctx: click.Context, word: str) -> ServerConfig:
-    """Return the server that a word means: a configured one with all keys of its entry, else any other target."""
+    """Return the server of a word: a configured server with all keys of its entry, or else any other target."""
     from wharfinger.cli.targets.configured_servers import ask_at_terminal, look_up
     from wharfinger.upstreams import ServerConfig
     from wharfinger.upstreams.config import configured
@@ -174,7 +174,7 @@ def read_server(ctx: click.Context, word: str) -> ServerConfig:
             return configured(entry, os.environ, ask_at_terminal, {})
         except InvalidConfiguration as error:
             raise click.UsageError(str(error), ctx) from None
-    # What this program serves itself does not lie about its tools.
+    # Servers that this program starts from a folder or a Python file are trusted: they are the user's own.
     return ServerConfig(name=name_of(word), target=target.url or list(target.command), trusted=target.own_command)
 
 
@@ -191,7 +191,7 @@ def read_file(ctx: click.Context, file: Path) -> list[ServerConfig]:
 
 
 def name_of(word: str) -> str:
-    """Return a name for the server that a word of the command line means."""
+    """Return a name for the server of a word on the command line."""
     from urllib.parse import urlsplit
 
     from wharfinger.cli.render.formatting import slug
@@ -215,15 +215,15 @@ def unique(names: list[str]) -> list[str]:
 
 
 def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
-    """Return the servers with the headers and variables of the command line, which must be for one of them only."""
+    """Return the servers with the headers and variables of the command line, which must fit exactly one of them."""
     from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
 
     urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
     commands = [config for config in configs if isinstance(config.target, list)]
     if (connection.headers or connection.token_env) and len(urls) != 1:
-        raise click.UsageError("--header and --token-env are for exactly one URL: configure those of several.", ctx)
+        raise click.UsageError("--header and --token-env need exactly one URL: for several, use --config.", ctx)
     if connection.env and len(commands) != 1:
-        raise click.UsageError("--env is for exactly one command: configure the environments of several.", ctx)
+        raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
     headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
     return [
         replace(config, headers=merge_headers(config.headers, headers))
@@ -236,7 +236,7 @@ def with_options(ctx: click.Context, configs: list[ServerConfig], connection: Co
 
 
 def read_question(ctx: click.Context, question: str | None) -> str | None:
-    """Return the question of `-p` and what is piped into stdin; None to ask at the terminal."""
+    """Return the question of `-p` and the text piped into stdin; None to ask at the terminal."""
     piped = read_piped(ctx)
     parts = [part for part in (question, piped) if part and part.strip()]
     if question is not None and not parts:

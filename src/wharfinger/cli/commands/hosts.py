@@ -1,4 +1,4 @@
-"""`wharfinger hosts`: the servers that hosts of this machine have configured. Starts none of them."""
+"""`wharfinger hosts`: lists the servers that are configured for hosts on this machine. Starts none of them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Examples:
 @verbosity_options
 @click.pass_context
 def hosts(ctx: click.Context, as_json: bool) -> None:
-    """List the servers that hosts have configured on this machine, and in this folder.
+    """List the servers that are configured for hosts on this machine, and in this folder.
 
-    Nothing is started. Passwords and tokens are hidden. In Python, Host.from_config("claude-desktop") uses the servers
-    of a host by the name in the first column, and Host.from_config("path/mcp.json") those of a file.
+    No server is started. Passwords and tokens are hidden. In Python, Host.from_config("claude-desktop") uses the
+    servers of a host, by its name in the first column, and Host.from_config("path/mcp.json") those of a file.
     """
     found = configurations()
     if as_json:
@@ -55,7 +55,11 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"  cannot be read: {printable(one.error)}")
         elif not one.servers:
             click.echo("  no server")
-        print_rows([("  " + server.name, shown_target(server), remark(server)) for server in one.servers])
+        rows = [
+            ("  " + server.name, shown_target(server), "(disabled)" if is_disabled(server) else "")
+            for server in one.servers
+        ]
+        print_rows(rows)
     quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
     if not found and not quiet:
         from wharfinger.upstreams.config_files import config_files
@@ -65,7 +69,7 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
 
 
 def configurations() -> list[HostConfiguration]:
-    """Return the files that exist, those of the user first."""
+    """Return the configuration files that exist, those of the user first."""
     from wharfinger.upstreams.config_files import config_files, servers_in
     from wharfinger.upstreams.host_formats import HOSTS, user_file
     from wharfinger.upstreams.placeholders import InvalidConfiguration
@@ -97,11 +101,6 @@ def shown_target(server: Any) -> str:
     for part in parts:
         words += part if isinstance(part, list) else [part]  # pyright: ignore[reportUnknownArgumentType]
     return redacted_command([str(word) for word in words])
-
-
-def remark(server: Any) -> str:
-    """Return whether a server is disabled."""
-    return "(disabled)" if is_disabled(server) else ""
 
 
 def is_disabled(server: Any) -> bool:
