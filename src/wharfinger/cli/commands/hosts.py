@@ -55,11 +55,12 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"  cannot be read: {printable(one.error)}")
         elif not one.servers:
             click.echo("  no server")
-        rows = [
-            ("  " + server.name, shown_target(server), "(disabled)" if is_disabled(server) else "")
-            for server in one.servers
-        ]
-        print_rows(rows)
+        print_rows(
+            [
+                ("  " + server.name, shown_target(server), "(disabled)" if is_disabled(server) else "")
+                for server in one.servers
+            ]
+        )
     quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
     if not found and not quiet:
         from wharfinger.upstreams.config_files import config_files
