@@ -66,7 +66,7 @@ def test_the_last_words_of_a_child_follow(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
 
 
-def test_what_was_raised_on_purpose_has_a_traceback_only_at_the_second_level(
+def test_a_deliberate_error_has_a_traceback_only_at_the_second_level(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     try:

@@ -202,7 +202,7 @@ def test_roots_are_paths_or_come_from_a_function(revision: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("revision", ASKING)
-def test_what_was_not_declared_is_not_asked(revision: str) -> None:
+def test_undeclared_capabilities_are_not_requested(revision: str) -> None:
     async def test() -> None:
         async with Client(asking(), revision=revision) as client:
             for tool in ("berth", "think", "where"):

@@ -488,7 +488,7 @@ def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
     run(test())
 
 
-def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
+def test_an_answer_that_becomes_cacheable_is_cached_soon() -> None:
     async def test() -> None:
         server, ttl = CountingServer(), [0]
 
@@ -829,7 +829,7 @@ def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, 
     assert len(cache) == (1 if parts(kept) else 2)
 
 
-def test_what_a_cache_says_of_itself_gives_no_secrets_away() -> None:
+def test_the_repr_of_a_cache_reveals_no_secrets() -> None:
     cache = Cache()
     cache.put(Key("s", READ, "x:y", frozenset({("authorization", "secret")}), "v"), msgspec.Raw(b"{}"), 9, public=False)
     assert "secret" not in repr(cache)

@@ -256,7 +256,7 @@ def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("end", ["", "; sys.exit(1)"])
-def test_what_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
     expected = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)

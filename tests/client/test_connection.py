@@ -159,7 +159,7 @@ def test_watch_continues_with_the_next_child_and_reports_the_gap(tmp_path: Path,
     run(test())
 
 
-def test_what_a_dead_child_has_started_is_gone_before_the_next_one(tmp_path: Path) -> None:
+def test_processes_of_a_dead_child_are_gone_before_the_next_one(tmp_path: Path) -> None:
     """Security C10: the whole process group."""
 
     async def test() -> None:

@@ -131,7 +131,7 @@ def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
 
 
 @pytest.mark.parametrize("how", ["refused", "no message"])
-def test_what_is_remembered_is_found_out_again_when_it_is_wrong(how: str) -> None:
+def test_a_remembered_revision_that_is_wrong_is_negotiated_again(how: str) -> None:
     def rude(message: Any) -> Reply:
         return (404, "<html>") if message["method"] == "initialize" else stateless(message)
 

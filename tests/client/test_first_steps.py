@@ -245,7 +245,7 @@ def test_opening_that_fails_leaves_no_connection() -> None:
     run(test())
 
 
-def test_what_is_not_mcp_is_reported_by_its_first_bytes_when_its_time_is_over() -> None:
+def test_output_that_is_not_mcp_is_reported_by_its_first_bytes_after_the_timeout() -> None:
     async def test() -> None:
         writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, an unreferenced one is closed
 

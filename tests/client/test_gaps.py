@@ -582,7 +582,7 @@ def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> 
     run(test())
 
 
-def test_what_was_subscribed_before_a_refusal_is_unsubscribed_again() -> None:
+def test_subscriptions_made_before_a_refusal_are_removed_again() -> None:
     async def test() -> None:
         def subscribed(message: Any) -> Any:
             return Refusal(-32002, "not there") if message["params"]["uri"] == "a:bad" else {}

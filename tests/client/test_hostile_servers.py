@@ -197,7 +197,7 @@ def test_a_template_of_a_server_is_bounded() -> None:
 # Floods.
 
 
-def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None:
+def test_changes_that_wait_for_a_slow_function_are_bounded_in_number_and_bytes() -> None:
     async def reported(count: int, size: int) -> list[int]:
         go, numbers = asyncio.Event(), list[int]()
 

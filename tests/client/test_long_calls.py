@@ -887,7 +887,7 @@ def test_answer_to_a_question_for_a_task_names_the_task() -> None:
         ({"tasks": True}, {"extensions": {"io.modelcontextprotocol/tasks": {}}}),
     ],
 )
-def test_what_a_client_declares_follows_from_its_handlers(settings: Any, declared: Any) -> None:
+def test_the_declared_capabilities_of_a_client_follow_from_its_handlers(settings: Any, declared: Any) -> None:
     async def test() -> None:
         async with Script(TASKS_ERA) as server, server.client(**settings):
             (params,) = server.params("initialize")
@@ -912,7 +912,7 @@ def test_what_a_client_declares_follows_from_its_handlers(settings: Any, declare
         ({"middleware": [print]}, r"print\(\) must be an async function"),
     ],
 )
-def test_what_cannot_be_a_handler_is_refused_before_anything_is_opened(settings: Any, words: str) -> None:
+def test_an_unusable_handler_is_refused_before_anything_is_opened(settings: Any, words: str) -> None:
     from wharfinger.client import Client
 
     with pytest.raises(TypeError, match=words):
@@ -953,7 +953,7 @@ def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None
         (ValueError("of the handler"), ValueError, "of the handler"),
     ],
 )
-def test_what_a_handler_raises_ends_the_call_that_was_asked_back(raised: Any, error: Any, words: str) -> None:
+def test_an_exception_of_a_handler_ends_the_call_that_asked(raised: Any, error: Any, words: str) -> None:
     async def test() -> None:
         asks = {"resultType": "input_required", "inputRequests": {"q": QUESTION}}
         async with Script(tools__call=asks) as server, server.client(elicitation=giving(raised)) as client:

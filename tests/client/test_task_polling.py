@@ -246,7 +246,7 @@ def tool(name: str, support: str) -> t.Tool:
     )  # fmt: skip
 
 
-def test_what_is_remembered_of_tools_is_bounded_and_brought_up_to_date() -> None:
+def test_remembered_tools_are_bounded_and_brought_up_to_date() -> None:
     known = TaskTools(optional=False)
     known.learn(tool(str(number), "required") for number in range(MAX_TOOLS + 1))
     assert known.wanted[str(MAX_TOOLS - 1)] and str(MAX_TOOLS) not in known.wanted

@@ -93,7 +93,7 @@ def test_utf8_with_a_fault_is_not_taken_for_western() -> None:
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("cp1252", "ignore")))
-def test_what_is_decoded_can_be_encoded_again(data: bytes) -> None:
+def test_decoded_messages_can_be_encoded_again(data: bytes) -> None:
     found = decode(data)
     if found is not None:
         mark = next(
@@ -174,7 +174,7 @@ def test_any_other_sign_may_stand_at_the_edge_of_a_western_text(sign: str) -> No
     assert decode(text.encode("cp1252")) == (text, WESTERN)
 
 
-def test_what_is_far_from_the_first_accent_is_not_looked_at() -> None:
+def test_text_far_from_the_first_accent_is_not_examined() -> None:
     good = "Die Fähre fährt täglich. ".encode("latin-1") * 3_000
     odd = "é1é2é3é4 ".encode("latin-1") * 200
     assert decode(good[: (64 << 10) + 5] + b" " * 16 + odd) is not None

@@ -49,7 +49,7 @@ def test_times_and_durations_of_a_page_stand_for_any(tmp_path: Path) -> None:
     PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
 
 
-def test_what_a_command_in_the_background_prints_later_is_compared(tmp_path: Path) -> None:
+def test_later_output_of_a_command_in_the_background_is_compared(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```console background\n$ echo one; read word; echo $word; sleep 60\none\n```\n```text printed\nnever\n```\n"

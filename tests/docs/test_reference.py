@@ -54,7 +54,7 @@ def test_every_public_name_has_a_docstring() -> None:
     assert not missing, f"write docstrings, then run `make reference`: {', '.join(missing)}"
 
 
-def test_what_the_documents_import_is_in_the_reference(public: list[Entry]) -> None:
+def test_names_that_the_documents_import_are_in_the_reference(public: list[Entry]) -> None:
     missing = sorted(imported() - {(module, name) for module, name, _ in public})
     assert not missing, f"add them to PAGES in tools/reference.py, then run `make reference`: {missing}"
 

@@ -93,7 +93,7 @@ def test_the_three_programs_of_the_page_do_the_same(revision: str, folder: Path)
 
 
 @pytest.mark.timeout(120)
-def test_what_the_page_calls_different_is_different(folder: Path) -> None:
+def test_the_differences_that_the_page_names_are_real(folder: Path) -> None:
     ours, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
     assert ours["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
     assert theirs["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]

@@ -26,7 +26,7 @@ uris = st.lists(st.sampled_from(["a", "b", "ab", "aab"]), max_size=4).map(lambda
 
 
 @given(patterns, patterns, uris)
-def test_what_a_contained_pattern_matches_is_matched_by_the_outer_one(outer: str, inner: str, uri: str) -> None:
+def test_a_match_of_a_contained_pattern_is_a_match_of_the_outer_one(outer: str, inner: str, uri: str) -> None:
     one, other = parse_pattern(outer), parse_pattern(inner)
     if contains(one, other) and pattern_matches(other, uri):
         assert pattern_matches(one, uri)

@@ -53,7 +53,7 @@ def test_file_and_python_are_the_same_policy() -> None:
     assert read.check_tests() == []
 
 
-def test_what_no_rule_allows_is_refused() -> None:
+def test_actions_that_no_rule_allows_are_refused() -> None:
     for policy in (Policy(), Policy.from_toml(""), Policy(deny=[Rule(who="sub:nobody")])):
         for who in universe.PRINCIPALS:
             access = policy.access(who)
@@ -272,7 +272,7 @@ def test_root_that_is_not_published_allows_nothing(root: str) -> None:
     assert not access.may_read_below("")
 
 
-def test_what_and_roots_of_one_rule_add_up() -> None:
+def test_targets_and_roots_of_one_rule_add_up() -> None:
     rule = Rule(who="anyone", what="tool:x", roots=("/data", "/other"))
     access = Policy(allow=[rule]).bind_roots(published).access(ANONYMOUS)
     assert access.allows("call", "tool:x")

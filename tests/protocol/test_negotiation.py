@@ -167,7 +167,7 @@ def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
     assert first_step(NEWEST, known="handshake") == FIRST
 
 
-def test_what_was_found_is_kept_for_its_age_and_for_as_many_as_there_is_room() -> None:
+def test_a_revision_is_kept_for_its_age_and_as_long_as_there_is_room() -> None:
     now = 0.0
     eras = RevisionCache(lambda: now, max_servers=2, max_age=10)
     eras.put("a", "stateless")

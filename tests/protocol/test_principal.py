@@ -23,5 +23,5 @@ def test_neither_an_anonymous_nor_a_local_caller_has_a_key() -> None:
     assert Principal(subject="local").key != "", "a token cannot make its bearer the local user"
 
 
-def test_what_is_logged_of_a_principal_has_no_claims() -> None:
+def test_the_repr_of_a_principal_has_no_claims() -> None:
     assert "secret" not in repr(Principal(subject="ann", claims={"phone": "secret"}))

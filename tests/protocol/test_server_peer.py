@@ -460,7 +460,7 @@ def test_an_id_twice_in_a_batch_is_served_once() -> None:
     assert "id" not in json.loads(refused)
 
 
-def test_what_is_cancelled_in_its_own_batch_is_never_begun() -> None:
+def test_a_request_cancelled_in_its_own_batch_is_never_begun() -> None:
     one = opened("2025-03-26")
     event = batch(one.receive(array(request(1, "ping"), notice("notifications/cancelled", {"requestId": 1}))))
     assert (event.events, event.left, event.array()) == ([], 0, None)

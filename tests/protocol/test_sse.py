@@ -98,7 +98,7 @@ def test_cutting_a_stream_anywhere_gives_the_same_events(items: list[bytes], dra
 
 
 @given(bodies)
-def test_what_is_written_is_read_back_as_one_event_each(items: list[bytes]) -> None:
+def test_written_events_are_read_back_as_one_event_each(items: list[bytes]) -> None:
     """Security H31: line ends in the content never make a second event or a field; they all read as LF."""
     expected = [item.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for item in items]
     assert data(b"".join(map(encode_event, items))) == expected

@@ -89,7 +89,7 @@ def test_a_line_without_an_end_gets_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "directory", "fifo", "missing"])
-def test_what_is_not_a_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_not_a_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
     victim, path = tmp_path / "victim", tmp_path / "log"
     if kind == "link":
         victim.write_text("mine")

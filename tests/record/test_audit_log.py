@@ -98,7 +98,7 @@ def test_a_read_has_one_line_with_caller_uri_and_outcome(tmp_path: Path) -> None
     assert (third["outcome"], third["error"]) == ("failed", second["error"])
 
 
-def test_what_a_tool_reads_has_a_line_and_its_arguments_have_none(tmp_path: Path) -> None:
+def test_reads_by_a_tool_have_a_line_and_its_arguments_have_none(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     async def call() -> None:

@@ -179,7 +179,7 @@ STDIO_ROWS: tuple[Row, ...] = (
     must("2.6-2", "all: transports, stdio", "Standard output carries nothing else.",
          STDIO + "test_stray_output_does_not_touch_the_wire", STDIO + "test_a_handler_can_do_nothing_to_the_server"),
     should("2.6-3", "all: transports, stdio", "The server exits at the end of input.", "yes",
-           STDIO + "test_what_was_read_is_answered_at_the_end_of_input_and_the_process_exits",
+           STDIO + "test_requests_read_before_the_end_of_input_are_answered_and_the_process_exits",
            STDIO + "test_a_blocking_thread_holds_up_nothing_after_the_end_of_input"),
     should("2.6-4", "all: lifecycle, shutdown", "It exits cleanly at SIGTERM.", "yes",
            STDIO + "test_sigterm_ends_with_what_is_in_flight_answered"),

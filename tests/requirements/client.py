@@ -103,7 +103,7 @@ EITHER_ERA: tuple[Row, ...] = (
     must("C2.5-4", "2026-07-28: transports, older servers", "Over HTTP the body takes precedence over the status.",
          OPENING + "test_http_handshake_server_is_found_by_whatever_it_answers", HTTP + "test_error_object_counts_whatever_the_status"),
     should("C2.5-5", "2026-07-28: versioning, older servers", "The era is remembered, and detected again if it is wrong.", "yes",
-           ERAS + "test_handshake_server_is_asked_in_its_own_way_the_next_time", ERAS + "test_what_is_remembered_is_found_out_again_when_it_is_wrong"),
+           ERAS + "test_handshake_server_is_asked_in_its_own_way_the_next_time", ERAS + "test_a_remembered_revision_that_is_wrong_is_negotiated_again"),
 )  # fmt: skip
 
 STDIO: tuple[Row, ...] = (
@@ -220,7 +220,7 @@ REST: tuple[Row, ...] = (
     must("C2.17-6", "all: logging", "Logs from a level on are requested in the form of the era.", CALLS + "test_log_messages_reach_the_function_from_its_level_on"),
     must("C2.17-7", "handshake: cancellation", "A question that the server withdraws is not answered.", RESUMING + "test_withdrawn_question_stops_its_handler_and_is_not_answered", ASKING + "test_a_cancelled_call_cancels_its_question"),
     must("C2.18-1", "all: client/roots", "Roots are `file:` URIs.", ASKING + "test_roots_are_paths_or_come_from_a_function"),
-    must("C2.18-2", "handshake: client", "An undeclared method is -32601.", ASKING + "test_what_was_not_declared_is_not_asked"),
+    must("C2.18-2", "handshake: client", "An undeclared method is -32601.", ASKING + "test_undeclared_capabilities_are_not_requested"),
     must("C2.18-3", "2025-11-25: client/elicitation", "An undeclared mode is -32602.", ASKING + "test_a_question_that_cannot_be_answered_is_refused"),
     must("C2.18-4", "2025-11-25 on: client/sampling, tools", "Tools without `sampling.tools`, and results of tools without a use, are errors.", ASKING + "test_a_question_that_cannot_be_answered_is_refused"),
     must("C2.18-5", "2025-11-25 on: client/elicitation", "Defaults of a form are sent for fields without a choice.",

@@ -197,7 +197,7 @@ def test_a_hard_link_is_a_file_of_the_folder(charts: Path) -> None:
         assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"
 
 
-def test_what_leads_out_reaches_no_template_of_an_author(tmp_path: Path) -> None:
+def test_a_path_that_leads_out_reaches_no_template_of_an_author(tmp_path: Path) -> None:
     """A bug: `{name}` took an escaped separator, and a handler that opened it read any file. Over stdio and HTTP."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("inside")

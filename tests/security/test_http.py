@@ -51,7 +51,7 @@ def test_no_text_makes_a_second_event(http: Http) -> None:
 
 
 @pytest.mark.parametrize("value", [b'{"a":1e400}', b'{"a":-1e999}', b'{"a":"\\ud800"}', b'{"a":1e308}'])
-def test_what_has_no_number_or_text_is_answered_with_valid_json(http: Http, value: bytes) -> None:
+def test_extreme_numbers_and_invalid_text_are_answered_with_valid_json(http: Http, value: bytes) -> None:
     """H44, H45, J06."""
     params = b'{"name":"object_of","_meta":%b,"arguments":{"value":%b}}' % (json.dumps(META).encode(), value)
     with http.wire() as wire:

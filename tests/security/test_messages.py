@@ -62,7 +62,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http: Http, kind: str) -> None:
+def test_a_request_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http: Http, kind: str) -> None:
     """A bug: duplicates took seconds, members were not bounded, and a refusal for depth had no id."""
     line = b'{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"arguments":' + HOSTILE[kind] + b"}}"
     began = time.monotonic()

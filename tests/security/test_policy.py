@@ -99,7 +99,7 @@ def shape(answer: Any, *texts: str) -> str:
     return text
 
 
-def test_what_no_rule_lists_is_refused_like_what_does_not_exist(served: Stdio) -> None:
+def test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist(served: Stdio) -> None:
     """P01."""
     assert served.ask("resources/read", {"uri": FILE})["result"]["contents"][0]["text"] == "text of data/open/a.txt"
     for uri in ("file:///data/private/b.txt", "file:///data-evil/c.txt", "file:///data/open-evil/d.txt"):

@@ -20,7 +20,7 @@ def listen(*uris: str, id: object = "l", lists: bool = False) -> dict[str, objec
     )
 
 
-def test_what_is_missing_or_outside_is_not_acknowledged(charts: Path) -> None:
+def test_a_missing_or_outside_uri_is_not_acknowledged(charts: Path) -> None:
     """U01, U02, U04: a URI in another spelling is reported in that spelling."""
     with Stdio("serve", str(charts)) as server:
         outside = "file:///charts-evil/b.txt"

@@ -354,7 +354,7 @@ def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Ex
         Server("s").run(**options)
 
 
-def test_what_is_neither_a_server_nor_a_source_is_not_included() -> None:
+def test_an_object_that_is_neither_a_server_nor_a_source_is_not_included() -> None:
     with pytest.raises(TypeError, match="takes a Server or a source, such as files"):
         Server("s").include("charts")  # type: ignore[arg-type]
 

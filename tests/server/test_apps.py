@@ -124,7 +124,7 @@ async def test_the_extension_is_declared_and_its_client_recognised() -> None:
         ({"permissions": "camera"}, "a list of camera"),
     ],
 )
-def test_what_could_loosen_a_policy_is_refused(options: dict[str, Any], why: str) -> None:
+def test_options_that_could_loosen_a_policy_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         server_of(**options)
 

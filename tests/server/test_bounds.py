@@ -76,7 +76,7 @@ def test_a_bound_has_its_value(module: Any, bounds: dict[str, Any]) -> None:
     assert {name: getattr(module, name) for name in bounds} == bounds
 
 
-def test_what_is_sealed_has_its_length() -> None:
+def test_sealed_values_have_their_length() -> None:
     assert (cursors.CURSOR.mac_bytes, cursors.CURSOR.max_characters) == (12, 48 * 1024)
     assert (cursors.STATE.mac_bytes, cursors.STATE.max_characters) == (32, 4 * MIB)
 
@@ -96,12 +96,12 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("function", "defaults"), DEFAULTS, ids=[f.__qualname__ for f, _ in DEFAULTS])
-def test_what_is_left_out_has_its_value(function: Callable[..., Any], defaults: dict[str, Any]) -> None:
+def test_omitted_options_have_their_defaults(function: Callable[..., Any], defaults: dict[str, Any]) -> None:
     parameters = inspect.signature(function).parameters
     assert {name: parameters[name].default for name in defaults} == defaults
 
 
-def test_what_is_made_without_numbers_begins_at_its_own() -> None:
+def test_objects_made_without_numbers_have_their_defaults() -> None:
     assert SearchRequest(query="x").limit == 20
     assert Times() == Times(count=0, failed=0, total=0.0, longest=0.0)
     assert UnusableSource.exit_code == 2

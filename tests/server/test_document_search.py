@@ -111,7 +111,7 @@ def test_a_hit_has_the_resource(source: Folder) -> None:
     assert hits.truncated == ""
 
 
-def test_what_is_not_published_is_not_found(source: Folder, charts: Path) -> None:
+def test_unpublished_files_are_not_found(source: Folder, charts: Path) -> None:
     (charts / "server.pem").write_text("needle")
     (charts / ".hidden").write_text("needle")
     (charts / "link.txt").symlink_to("/etc/hostname")

@@ -182,7 +182,7 @@ async def test_a_resource_that_needs_a_scope_is_never_public() -> None:
 
 
 @looped
-async def test_what_may_not_be_read_is_not_watched() -> None:
+async def test_a_resource_that_may_not_be_read_is_not_watched() -> None:
     server = shop()
     request = opened(server, "resources/subscribe", {"uri": "shop://stock"}, HANDSHAKE)
     request.caller = msgspec.structs.replace(request.caller, principal=caller())

@@ -181,7 +181,7 @@ def test_a_watch_takes_no_parallel_call(harbour: tuple[Harbour, ServerThread]) -
 
 
 @with_limits(Limit(do="call", calls="2/h"), Limit(do="read", calls="2/h"))
-def test_what_a_tool_reads_of_its_own_server_counts_once(harbour: tuple[Harbour, ServerThread]) -> None:
+def test_reads_by_a_tool_of_its_own_server_count_once(harbour: tuple[Harbour, ServerThread]) -> None:
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
     with harbour[1].wire() as wire:
         wire.stateless("tools/call", {"name": "fetch"}, mcp_name="fetch", **token)

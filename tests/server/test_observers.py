@@ -121,7 +121,7 @@ def test_the_outcome_of_a_call_is_seen_once(name: str, outcome: str) -> None:
     assert size > 20
 
 
-def test_what_a_handler_reads_is_seen_with_the_size_of_its_contents() -> None:
+def test_reads_of_a_handler_are_seen_with_the_size_of_their_contents() -> None:
     server, seen = harbour(), Seen()
     server.observers.add(seen)
     asyncio.run(call(server, ("repeat", {"uri": "notes://today"}), ("repeat", {"uri": "notes://none"})))
@@ -131,7 +131,7 @@ def test_what_a_handler_reads_is_seen_with_the_size_of_its_contents() -> None:
     ]
 
 
-def test_what_a_mounted_server_reads_is_seen_by_the_whole() -> None:
+def test_reads_of_a_mounted_server_are_seen_by_the_outer_server() -> None:
     whole, seen = Server("whole"), Seen()
     whole.include(harbour(), prefix="part")
     whole.observers.add(seen)
@@ -158,7 +158,7 @@ def test_a_search_is_seen_with_its_hits() -> None:
     assert seen.searches == [("today", 1), ("storm", 0)]
 
 
-def test_what_the_policy_refuses_is_seen_with_its_rule() -> None:
+def test_a_refusal_by_the_policy_is_seen_with_its_rule() -> None:
     server, seen = harbour(), Seen()
     server.policy = Policy.from_toml(
         '[[allow]]\nwho = "anyone"\nwhat = ["tool:*"]\n[[deny]]\nwho = "anyone"\nwhat = ["notes://**"]'

@@ -191,7 +191,7 @@ async def test_a_path_is_the_beginning_or_a_pattern_of_a_title_or_uri(path: str,
     assert titles(await found(of(shelf), path=path)) == shown
 
 
-def test_what_is_wanted_is_filtered_by_any_filter() -> None:
+def test_a_request_with_any_filter_is_filtered() -> None:
     assert not SearchRequest(query="x", limit=5).filtered
     for name in ("source", "type", "path"):
         assert SearchRequest(query="x", **{name: "y"}).filtered

@@ -277,7 +277,7 @@ async def test_members_of_a_group_take_turns_and_groups_too() -> None:
 
 
 @looped
-async def test_what_one_session_has_lost_does_not_keep_another_one_out() -> None:
+async def test_threads_lost_by_one_session_do_not_keep_another_out() -> None:
     async with gated(size=2, share=2, member_share=2, max_lost=8, max_wait=20) as (pool, gate):
         for _ in range(4):
             (task,) = start(pool, f"host{MEMBER_SEPARATOR}bad", gate)
@@ -408,7 +408,7 @@ async def refused(pool: Pool, owner: str) -> bool:
     ],
 )
 @looped
-async def test_what_may_be_lost_of_all_of_a_group_and_of_one_is_bounded(
+async def test_lost_threads_are_bounded_for_all_for_a_group_and_for_one(
     lost: dict[str, int], bounded: list[str], free: list[str]
 ) -> None:
     async with gated(size=9, share=9, member_share=9, max_lost=8, max_wait=20) as (pool, gate):

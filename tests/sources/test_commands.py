@@ -161,7 +161,7 @@ def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, re
 
 
 @pytest.mark.parametrize("argv", ["", [], "no-such-program-here", "'unclosed", ["echo", "\0"], "/"])
-def test_what_cannot_run_is_refused(argv: Any) -> None:
+def test_commands_that_cannot_run_are_refused(argv: Any) -> None:
     with pytest.raises(UnusableSource):
         command(argv)
 

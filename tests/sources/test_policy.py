@@ -128,7 +128,7 @@ def answers(source: Any, paths: list[str], top: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_what_is_seen_equals_a_source_without_the_rest(kind: str, tmp_path: Path, permit: Permit) -> None:
+def test_a_policy_shows_a_source_as_one_without_the_hidden_resources(kind: str, tmp_path: Path, permit: Permit) -> None:
     make_source, seen, hidden = CASES[kind]
     places = [make(tmp_path / "whole" / "d", seen)]
     time.sleep(0.02)

@@ -107,7 +107,7 @@ def test_a_watch_compares_with_the_state_seen_before_it(
     recorder.wait_for("sea:1")
 
 
-def test_what_was_seen_is_kept_for_so_many_uris(
+def test_recorded_versions_are_bounded_by_a_number_of_uris(
     monkeypatch: pytest.MonkeyPatch, sea: Sea, recorder: ChangeRecorder
 ) -> None:
     monkeypatch.setattr(polling, "MAX_RECORDED", 2)

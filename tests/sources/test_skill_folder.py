@@ -157,7 +157,7 @@ def _request(server: Server) -> Any:
 
 
 @looped
-async def test_what_is_read_has_the_bytes_that_the_digest_is_of(root: Path) -> None:
+async def test_the_bytes_that_are_read_match_the_digest(root: Path) -> None:
     """Text that is not UTF-8 is sent as bytes, because a host hashes what it gets."""
     write(root, **{"pdf/wide.txt": "quay".encode("utf-16"), "pdf/raw": b"\xff\0"})
     write(root, **{"pdf/mark.txt": b"\xef\xbb\xbfquay\r\n"})
@@ -288,7 +288,7 @@ def test_two_folders_with_the_same_uris_are_refused(root: Path, tmp_path: Path) 
     ],
 )
 @looped
-async def test_what_is_not_quite_a_skill_is_left_out_and_the_log_says_why(
+async def test_an_invalid_skill_is_left_out_and_the_log_says_why(
     root: Path, path: str, content: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(root, **{path: content, path.replace("SKILL.md", "ledger.txt"): "x"})

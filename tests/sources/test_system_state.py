@@ -59,7 +59,7 @@ def test_the_directory_says_what_is_in_it(machine: System) -> None:
         machine.children("system:///load")
 
 
-def test_what_is_read_agrees_with_the_machine(machine: System) -> None:
+def test_values_agree_with_the_machine(machine: System) -> None:
     memory = shown(machine, "system:///memory")
     assert memory["total"] == psutil.virtual_memory().total
     assert 0 <= memory["percent"] <= 100
@@ -116,7 +116,7 @@ def test_other_questions_are_refused_with_what_may_be_asked(machine: System, uri
 
 
 @pytest.mark.parametrize("uri", ["system:///tides", "system:////load", "system:///load/", "system:///../load"])
-def test_what_is_not_there_is_not_found(machine: System, uri: str) -> None:
+def test_unknown_uris_are_not_found(machine: System, uri: str) -> None:
     for method in (machine.read, machine.stat):
         with pytest.raises(ResourceNotFound):
             method(uri)

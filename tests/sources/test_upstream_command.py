@@ -181,7 +181,7 @@ def test_a_command_is_called_after_what_it_runs(argv: list[str], name: str) -> N
         ("sh", {}, "or its command as a list"),
     ],
 )
-def test_what_cannot_be_started_is_refused(target: Any, options: dict[str, Any], says: str) -> None:
+def test_a_target_that_cannot_be_started_is_refused(target: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(UnusableSource, match=says):
         upstream(target, **options)
 

@@ -147,7 +147,7 @@ NUMBERS = st.sets(st.integers(0, 60), max_size=3)
     st.integers(1, 12),
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
 )
-def test_what_stays_in_a_list_that_changes_is_shown_once(
+def test_items_that_stay_in_a_changing_list_are_shown_once(
     first: set[int], size: int, limit: int, changes: list[tuple[set[int], set[int]]]
 ) -> None:
     """Nothing is lost or repeated, whatever changes between two pages."""
@@ -195,7 +195,7 @@ def test_a_read_has_the_content_age_and_cache_scope_of_the_other_server(revision
     run(test())
 
 
-def test_what_the_other_server_calls_private_stays_private() -> None:
+def test_contents_that_the_other_server_calls_private_stay_private() -> None:
     async def test() -> None:
         server = Server("vault", ttl=9.0, cache_scope="private")
         server.resources.add("notes://mine/a", lambda: "mine", name="a")
@@ -723,7 +723,7 @@ def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     run(test())
 
 
-def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_uris_of_a_huge_list_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.upstreams.uri_index"], "MAX_URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):

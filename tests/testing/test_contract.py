@@ -698,7 +698,7 @@ def test_a_correct_source_passes_all_of_it() -> None:
     assert "skipped" not in done.stdout
 
 
-def test_what_a_source_does_not_have_is_skipped(tmp_path: Path) -> None:
+def test_tests_of_features_that_a_source_lacks_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "from wharfinger import types as t\n"

@@ -175,7 +175,7 @@ def test_url_that_is_too_large_is_refused(wire: RawClient) -> None:
         b"CONNECT x:1 HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_refused_in_json(wire: RawClient, request_line: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused_in_json(wire: RawClient, request_line: bytes) -> None:
     """Security H19, H47."""
     wire.write(request_line)
     reply = wire.reply()
@@ -239,7 +239,7 @@ def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int
     [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", HEAD + b"Content-Length: 999999999\r\n\r\n"],
     ids=["requests", "a body"],
 )
-def test_what_is_pipelined_after_a_stream_is_not_collected(request_: bytes) -> None:
+def test_requests_pipelined_after_a_stream_are_not_collected(request_: bytes) -> None:
     """The stream waits for its client to leave, and must not read without a bound meanwhile."""
     with ServerThread(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as http, http.wire() as wire:
         wire.listen("test://a")

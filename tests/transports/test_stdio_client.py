@@ -415,7 +415,7 @@ def test_close_from_another_task_fails_what_waits() -> None:
     run(test())
 
 
-def test_what_was_sent_before_close_arrives() -> None:
+def test_messages_sent_before_close_arrive() -> None:
     async def test() -> None:
         code = "m = read(); answer(m); n = read(); open(os.environ['OUT'], 'w').write(n['method'])"
         path = f"/tmp/wharfinger-{os.getpid()}-{time.monotonic_ns()}"

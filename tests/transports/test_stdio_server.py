@@ -65,7 +65,7 @@ def ask(process: subprocess.Popen[bytes], id: Any, uri: str) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def test_what_was_read_is_answered_at_the_end_of_input_and_the_process_exits() -> None:
+def test_requests_read_before_the_end_of_input_are_answered_and_the_process_exits() -> None:
     done = subprocess.run(
         FIXTURE, input=read(1, "fix://plain") + read(2, "fix://slow"), capture_output=True, timeout=10
     )

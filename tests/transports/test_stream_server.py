@@ -288,7 +288,7 @@ async def test_a_cancelled_request_is_never_answered_and_its_id_is_free(revision
 
 
 @looped
-async def test_what_is_cancelled_in_the_write_that_asked_for_it_is_not_answered() -> None:
+async def test_a_request_cancelled_in_its_own_write_is_not_answered() -> None:
     server, held = make()
     async with Wire(server) as wire:
         cancel = line("notifications/cancelled", {"requestId": 1})
@@ -299,7 +299,7 @@ async def test_what_is_cancelled_in_the_write_that_asked_for_it_is_not_answered(
 
 
 @looped
-async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
+async def test_a_request_cancelled_while_it_begins_is_not_answered() -> None:
     """By a client in this process, from within the write of a message to it."""
     server, held = make()
 

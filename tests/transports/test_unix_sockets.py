@@ -154,7 +154,7 @@ def test_a_socket_without_a_server_is_reported(path: Path) -> None:
     run(test())
 
 
-def test_what_is_not_mcp_is_reported(path: Path) -> None:
+def test_an_answer_that_is_not_mcp_is_reported(path: Path) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.test ESMTP\r\n")
         await reader.readline()

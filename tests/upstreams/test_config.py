@@ -132,7 +132,7 @@ def test_an_input_is_asked_for_once() -> None:
     assert asked == [("key", "API key")]
 
 
-def test_what_hosts_choose_is_chosen() -> None:
+def test_the_choices_of_hosts_take_effect() -> None:
     config = read({"httpUrl": "https://x.test/", "includeTools": ["a"], "excludeTools": ["b"], "trust": True})
     assert (config.target, config.include_tools, config.exclude_tools) == ("https://x.test/", ("a",), ("b",))
     assert not config.trusted  # the trust of another host is not taken over

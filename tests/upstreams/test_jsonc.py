@@ -98,7 +98,7 @@ def test_windows_line_ends_stay() -> None:
         "{a: 1}",
     ],
 )
-def test_what_is_not_such_a_file_is_refused_with_the_place(text: str) -> None:
+def test_a_file_of_another_form_is_refused_with_the_place(text: str) -> None:
     with pytest.raises(InvalidJson, match="line 1, column"):
         put(text, "servers", "c", ENTRY)
 

@@ -149,7 +149,7 @@ def test_a_call_in_flight_fails_and_the_next_one_waits_for_the_restart() -> None
     run(test())
 
 
-def test_what_flaps_is_refused_until_it_runs_again(tmp_path: Path) -> None:
+def test_a_server_that_keeps_ending_is_refused_until_it_runs_again(tmp_path: Path) -> None:
     """The server ends with its third request, until a file exists."""
     program = tmp_path / "flapping.py"
     program.write_text(
@@ -392,6 +392,8 @@ def test_changes_of_lists_and_states_are_reported() -> None:
         ([ServerConfig(name="a", target="nothing")], "'a': 'nothing' is not a target"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(configs: list[ServerConfig], says: str) -> None:
+def test_configurations_that_cannot_work_are_refused_before_anything_starts(
+    configs: list[ServerConfig], says: str
+) -> None:
     with pytest.raises(InvalidConfiguration, match=says):
         Upstreams(configs)

@@ -75,7 +75,7 @@ def test_credentials_are_shown_to_their_issuer_only() -> None:
     "given",
     [{}, {"secret": "s", "private_key": "k"}, {"private_key": "no key"}, {"private_key": "k", "algorithm": "HS256"}],
 )
-def test_what_cannot_be_used_is_refused_at_once(given: dict[str, Any]) -> None:
+def test_unusable_credentials_are_refused_at_once(given: dict[str, Any]) -> None:
     if "private_key" in given:
         try:
             import joserfc  # noqa: F401

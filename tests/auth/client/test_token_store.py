@@ -50,7 +50,7 @@ def test_nothing_is_there_at_first(tokens: Tokens) -> None:
     run(tokens.forget_client("https://as.example"))
 
 
-def test_what_is_kept_is_found_by_its_server(tokens: Tokens) -> None:
+def test_a_grant_is_found_by_its_server(tokens: Tokens) -> None:
     run(tokens.keep(GRANT))
     run(tokens.keep(msgspec.structs.replace(GRANT, access_token="next", taken_at=2.0)))
     elsewhere = msgspec.structs.replace(GRANT, issuer="https://other.example", access_token="newest", taken_at=3.0)

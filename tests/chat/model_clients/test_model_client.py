@@ -253,7 +253,7 @@ def test_a_stream_that_breaks_off_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("data", [b"<html>\n\n", b"data: nonsense\n\n", b"data: [1]\n\n", b"[[[[\n\n"])
-def test_what_is_not_the_api_is_reported(served: Endpoint, data: bytes) -> None:
+def test_an_answer_of_another_api_is_reported(served: Endpoint, data: bytes) -> None:
     if served.api == "ollama":
         data = data.removeprefix(b"data: ")
     elif not data.startswith(b"data"):

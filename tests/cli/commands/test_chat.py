@@ -260,7 +260,7 @@ def test_a_refused_tool_does_not_run_and_an_always_is_remembered(
     assert (tmp_path / "height").read_text() == "5"
 
 
-def test_what_was_typed_before_the_question_is_no_answer(
+def test_text_typed_before_the_question_is_no_answer(
     served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
 ) -> None:
     hold = Hold()

@@ -198,7 +198,7 @@ def test_a_tool_that_clients_must_leave_out_is_examined_too(tmp_path: Path) -> N
     assert "Offers 1 tool," in done.stdout
 
 
-def test_what_cannot_be_reached_ends_with_3_and_bad_usage_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_ends_with_3_and_bad_usage_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "http://127.0.0.1:9/mcp"]) == 3
     assert main(["doctor"]) == 2
     assert main(["doctor", "http://127.0.0.1:9/mcp", "more"]) == 2

@@ -97,7 +97,9 @@ def uris(out: str) -> list[str]:
         (["--mime", "video/*"], []),
     ],
 )
-def test_what_is_asked_for_is_shown_in_that_order(list_harbour: ListHarbour, args: list[str], found: list[str]) -> None:
+def test_entries_that_pass_the_options_are_shown_in_order(
+    list_harbour: ListHarbour, args: list[str], found: list[str]
+) -> None:
     assert uris(list_harbour(*args)) == found
     assert [
         json.loads(line).get("uri", "a://log/{day}/all") for line in list_harbour("--json", *args).splitlines()

@@ -94,7 +94,7 @@ def test_several_contents_go_into_a_folder_and_stay_there(harbour: str, start: S
     assert process.returncode == 2
 
 
-def test_what_comes_in_windows_is_written_whole(start: Start, tmp_path: Path) -> None:
+def test_a_resource_read_in_windows_is_written_whole(start: Start, tmp_path: Path) -> None:
     (tmp_path / "charts").mkdir()
     lines = "".join(f"{number} fathoms\n" for number in range(10_000))
     (tmp_path / "charts" / "depths.log").write_text(lines)

@@ -115,7 +115,7 @@ def test_a_token_is_asked_for(start: Start, charts: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("path", "says"), [("nowhere", "{here}/nowhere"), (".", "the full path")])
-def test_what_cannot_be_published_is_reported_with_its_full_path(
+def test_a_target_that_cannot_be_published_is_reported_with_its_full_path(
     path: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -223,7 +223,7 @@ def test_a_fault_of_the_server_is_found(name: str, changed: dict[str, Any], wher
         ("no-description", {"resources": [resource(f"a:{n}", title=UNSET) for n in range(201)]}),
     ],
 )
-def test_what_is_just_within_a_bound_is_not_found(name: str, changed: dict[str, Any]) -> None:
+def test_a_value_just_within_a_bound_is_no_finding(name: str, changed: dict[str, Any]) -> None:
     assert name not in found(survey(**changed))
 
 
@@ -286,7 +286,7 @@ def test_problems_come_first() -> None:
     assert [finding.severity for finding in findings] == ["problem", "advice"]
 
 
-def test_what_definitions_cost_is_estimated_by_length() -> None:
+def test_the_cost_of_definitions_is_estimated_by_length() -> None:
     dear = tool("dear", description="x" * 4000)
     assert [cost.name for cost in tool_costs(survey(tools=[tool(), dear]))] == ["dear", "assign_berth"]
     assert tool_costs(survey(tools=[dear]))[0].tokens > 1000

@@ -76,7 +76,7 @@ def test_any_name_survives(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["= nonsense", 'mcp_servers = "x"', "mcp_servers = [1]", "[[mcp_servers]]"])
-def test_what_holds_no_tables_is_refused(text: str) -> None:
+def test_text_that_holds_no_tables_is_refused(text: str) -> None:
     for edit in (lambda: put(text, "mcp_servers", "b", ENTRY), lambda: remove(text, "mcp_servers", "b")):
         with pytest.raises(ValueError, match=r"Invalid|expected"):
             edit()

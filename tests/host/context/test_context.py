@@ -144,7 +144,7 @@ async def test_the_rules_choose_what_matches_with_its_reason(folder: Path) -> No
     assert "changed 0 hours ago" in log.reason
 
 
-async def test_what_is_required_is_included_and_what_is_for_the_user_is_not() -> None:
+async def test_required_resources_are_included_and_those_for_the_user_are_not() -> None:
     server = Server("s")
     for name, priority, audience in (("required", 1.0, None), ("secret", 0.5, ["user"]), ("open", 0.5, ["assistant"])):
         annotations = t.Annotations(priority=priority, **({"audience": audience} if audience else {}))  # type: ignore[arg-type]
@@ -303,7 +303,7 @@ async def test_equal_contents_come_once_and_the_other_is_named(folder: Path) -> 
     ]
 
 
-async def test_what_cannot_be_read_is_left_out_with_the_reason(folder: Path) -> None:
+async def test_an_unreadable_resource_is_left_out_with_the_reason(folder: Path) -> None:
     (folder / "data" / "empty.txt").write_text("")
     (folder / "data.bin").write_bytes(bytes(range(256)))
     async with host_of(folder) as host:

@@ -51,7 +51,7 @@ def test_a_plain_schema_stays_as_it_is(format: str) -> None:
     assert json.dumps(schema) == before
 
 
-def test_what_gemini_refuses_is_reported_and_said_in_the_description() -> None:
+def test_keywords_that_gemini_refuses_are_reported_and_stated_in_the_description() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -424,7 +424,7 @@ def test_no_schema_makes_a_definition_that_an_api_refuses(schema: Any, name: str
     arguments=st.dictionaries(NAMES, VALUES, max_size=3),
     format=st.sampled_from(FORMATS),
 )
-def test_what_the_server_allows_is_allowed(schema: Any, arguments: Any, format: str) -> None:
+def test_arguments_that_the_server_allows_are_allowed(schema: Any, arguments: Any, format: str) -> None:
     """Except for alternatives at the root: their properties are those of one object afterwards."""
     if schema.keys() & {"anyOf", "oneOf", "$ref", "allOf"}:
         return

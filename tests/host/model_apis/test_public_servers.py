@@ -83,7 +83,7 @@ def test_the_checkers_refuse_what_the_apis_refuse(schema: dict[str, Any], format
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_dropped_of_them_is_little_and_said_in_words(format: str) -> None:
+def test_few_keywords_of_them_are_dropped_and_all_are_stated_in_words(format: str) -> None:
     for tool in (tool for tools in LISTS.values() for tool in tools):
         narrowed = narrow(tool.input_schema, MODEL_APIS[format].rules)
         given = tool.input_schema.get("properties", {})

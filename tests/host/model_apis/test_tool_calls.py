@@ -83,7 +83,7 @@ def test_an_answer_without_calls_has_none(format: str, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}])
-def test_what_is_no_answer_is_refused(answer: Any) -> None:
+def test_a_value_that_is_no_answer_is_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match="model"):
         find_calls(answer)
     with pytest.raises(TypeError, match="object of its client"):

@@ -96,7 +96,7 @@ def test_resources_are_told_with_their_uris() -> None:
     assert output(link).text == "Resource: T? <a://b> (text/plain, 2.0 KiB): D"
 
 
-def test_what_is_meant_for_the_user_only_is_not_for_the_model() -> None:
+def test_content_for_the_user_only_is_not_sent_to_the_model() -> None:
     for audience, shown in ((["user"], False), (["user", "assistant"], True), (["assistant"], True), ([], True)):
         block = t.TextContent(text="secret", annotations=t.Annotations(audience=audience))  # type: ignore[arg-type]
         assert ("secret" in output(block).text) is shown

@@ -532,7 +532,7 @@ def test_a_map_comes_back_from_its_expansion(values: dict[str, str], text: str) 
 
 
 @given(st.sampled_from([*WHOLE, "file:///{+a}", "{a}{.b}", "x{/a*}", "x{?a*}", "{a*}"]), st.data())
-def test_what_matches_a_canonical_uri_expands_to_it(text: str, data: st.DataObject) -> None:
+def test_an_expanded_uri_that_matches_expands_to_itself(text: str, data: st.DataObject) -> None:
     template = UriTemplate(text)
     values = {name: data.draw(FILLED | st.none()) for name in template.variables}
     uri = template.expand(values)

@@ -201,7 +201,7 @@ def test_nothing_is_left_of_templates_that_are_removed() -> None:
     assert (index._root.children, index._root.entries) == ({}, {})
 
 
-def test_what_others_share_stays_when_one_is_removed() -> None:
+def test_shared_parts_stay_when_one_template_is_removed() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("a/{x}/b{?p}", 1)
     index.add("a/{x}/b{?p,q,r}", 2, allow_ambiguous=True)

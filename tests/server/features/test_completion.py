@@ -104,7 +104,7 @@ async def test_a_completer_that_returns_no_list_is_an_internal_error(values: Any
     assert (await completed(Complete(lambda typed: values)))["code"] == -32603
 
 
-def test_what_cannot_complete_is_refused() -> None:
+def test_a_function_that_cannot_complete_is_refused() -> None:
     def none() -> list[str]:
         return []
 

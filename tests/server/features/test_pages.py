@@ -211,7 +211,7 @@ async def test_a_full_page_of_templates_or_of_a_catalogue_is_the_last_one_if_not
 
 
 @looped
-async def test_what_a_catalogue_yields_beyond_a_page_is_not_asked_for() -> None:
+async def test_items_of_a_catalogue_beyond_a_page_are_not_requested() -> None:
     server = Server("s", page_size=2)
     made: list[int] = []
 

@@ -260,7 +260,7 @@ def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str
 
 
 @pytest.mark.parametrize("values", [3, "mary", None])
-def test_what_cannot_complete_is_refused_at_once(values: Any) -> None:
+def test_a_completion_that_cannot_work_is_refused_at_once(values: Any) -> None:
     with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of texts"):
         Complete(values)
 

@@ -422,7 +422,7 @@ def test_an_ambiguous_template_is_refused_with_both_names() -> None:
 
 
 @pytest.mark.parametrize("uri", ["a:b", "a:{x}"])
-def test_what_is_registered_already_is_refused(uri: str) -> None:
+def test_a_uri_that_is_registered_already_is_refused(uri: str) -> None:
     server = Server("s")
     server.resources.add(uri, lambda **_: "")
     with pytest.raises(ValueError, match="is registered already") as refused:
@@ -723,7 +723,7 @@ async def test_a_stored_blob_is_loaded_up_to_the_limit_if_it_is_needed_as_a_whol
 
 
 @looped
-async def test_what_is_yielded_may_have_as_many_bytes_as_the_limit() -> None:
+async def test_yielded_content_may_have_as_many_bytes_as_the_limit() -> None:
     server = Server("s", limits=Limits(content=20))
 
     @server.resource("a:{size}")

@@ -127,7 +127,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
 @pytest.mark.parametrize(("mistake", "shown"), MISTAKES)
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
+async def test_a_result_that_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
     mistake: Callable[..., Any], shown: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")

@@ -1104,7 +1104,7 @@ def test_groups_in_groups_are_reported_in_their_order() -> None:
     assert result["content"][0]["text"] == "one\ntwo\nthree\nResource not found: a:b\nfive"
 
 
-def test_what_another_server_refused_is_not_repeated_as_our_own() -> None:
+def test_refusals_of_another_server_are_not_repeated_as_our_own() -> None:
     from wharfinger.errors import RemoteResourceNotFound
 
     async def raises() -> None:

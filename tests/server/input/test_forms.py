@@ -303,7 +303,7 @@ BOUNDS: list[tuple[Any, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "fits", "beyond", "fault"), BOUNDS)
-def test_what_is_at_a_bound_fits_and_what_is_beyond_does_not(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
+def test_a_value_at_a_bound_fits_and_one_beyond_does_not(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
     assert form_of(kind).read({"value": fits}) == fits
     with pytest.raises(InvalidAnswer) as caught:
         form_of(kind).read({"value": beyond})
@@ -623,7 +623,7 @@ def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
     assert form_of(Written({"a": {"type": "string"}})).required == []
 
 
-def test_what_a_model_refuses_is_reported_field_by_field_or_as_a_whole() -> None:
+def test_an_answer_that_a_model_class_refuses_is_reported_by_field_or_as_a_whole() -> None:
     with pytest.raises(InvalidAnswer, match=r"^content: does not fit$"):
         form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
     pydantic = pytest.importorskip("pydantic")

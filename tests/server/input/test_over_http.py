@@ -57,7 +57,7 @@ def test_a_question_may_follow_what_was_streamed(http: ServerThread) -> None:
         assert call(wire, "chatty", EVERYTHING, **answer).json["result"]["content"][0]["text"] == "Ann"
 
 
-def test_what_the_client_lacks_is_reported_with_its_status(http: ServerThread) -> None:
+def test_a_missing_client_capability_is_reported_with_its_status(http: ServerThread) -> None:
     with http.wire() as wire:
         reply = call(wire, "it", {"sampling": {}})
         assert (reply.status, reply.json["error"]["code"]) == (400, -32021)

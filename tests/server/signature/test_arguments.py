@@ -138,7 +138,7 @@ def test_every_kind_of_parameter_is_decoded() -> None:
     }
 
 
-def test_what_is_left_out_keeps_the_functions_default() -> None:
+def test_omitted_variables_keep_the_defaults_of_the_function() -> None:
     assert "tags" not in decode(everything, GOOD)
     assert decode(everything, GOOD | {"maybe": None, "loose": None, "level": 5})["level"] == 5
 

@@ -56,7 +56,7 @@ def test_a_function_takes_its_arguments_whole_by_name_or_converted(function: Cal
 
 
 @pytest.mark.parametrize("function", [whole, mapping, rest, named])
-def test_what_the_schema_does_not_say_is_refused(function: Callable[..., Any]) -> None:
+def test_arguments_outside_the_schema_are_refused(function: Callable[..., Any]) -> None:
     for wrong in ({"a": "x"}, {"list": "[1]"}, {"map": 5}, {"other": 1}):
         assert call(function, wrong).startswith("Invalid arguments:\n")
     for none in ([], "x", 5):

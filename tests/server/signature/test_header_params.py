@@ -52,7 +52,7 @@ def either(a: Annotated[str | int, Header("A")]) -> None: ...
 
 
 @pytest.mark.parametrize("function", [number, spaced, empty, twice, listed, either])
-def test_what_a_header_cannot_repeat_is_refused_at_registration(function: Any) -> None:
+def test_an_argument_that_a_header_cannot_repeat_is_refused_at_registration(function: Any) -> None:
     with pytest.raises(ValueError, match=f"The tool '{function.__name__}': .*x-mcp-header"):
         Server("s").tools.add(function)
 

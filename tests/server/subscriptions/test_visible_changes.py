@@ -180,7 +180,7 @@ async def test_nothing_is_compared_without_a_policy() -> None:
 
 
 @looped
-async def test_what_a_watcher_knew_is_forgotten_when_it_goes() -> None:
+async def test_the_state_of_a_watcher_is_forgotten_when_it_leaves() -> None:
     server, _ = boxed()
     async with Wire(server, STATELESS, "bob") as bob:
         await server.start()

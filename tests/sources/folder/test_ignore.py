@@ -69,7 +69,7 @@ def test_a_deeper_file_overrules_a_higher_one() -> None:
     assert judge("b.txt", sub="b.txt") == ""
 
 
-def test_what_is_in_an_ignored_directory_cannot_be_taken_back() -> None:
+def test_a_file_in_an_ignored_directory_cannot_be_included_again() -> None:
     assert judge("out/keep.txt", _="out/\n!out/keep.txt") == "ignored"
 
 
@@ -90,13 +90,13 @@ def test_hidden_names_are_published_on_request() -> None:
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "server.pem", ".env", "credentials", "secrets.yaml.d.key", ".aws"])
-def test_what_looks_like_credentials_is_not_published(name: str) -> None:
+def test_files_that_look_like_credentials_are_not_published(name: str) -> None:
     assert judge(name, PublishChoice(hidden=True)) == "secret"
     assert judge(f"{name}/readme.txt", PublishChoice(hidden=True)) == "secret"
 
 
 @pytest.mark.parametrize("name", ["id_mapping.csv", "id_pool.py", "secrets.md", "secrets/", "passwords/policy.txt"])
-def test_what_only_resembles_credentials_is_published(name: str) -> None:
+def test_files_that_only_resemble_credentials_are_published(name: str) -> None:
     assert judge(name) == ""
 
 
@@ -212,7 +212,7 @@ FILE = st.lists(LINE, min_size=1, max_size=6).map("\n".join)
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_what_is_ignored_is_what_git_ignores(repository: Path, top: str, inner: str) -> None:
+def test_ignored_files_are_those_that_git_ignores(repository: Path, top: str, inner: str) -> None:
     """Every pattern of every file, against `git check-ignore` over some 500 paths."""
     (repository / ".gitignore").write_bytes(top.encode())
     (repository / "a" / ".gitignore").write_bytes(inner.encode())

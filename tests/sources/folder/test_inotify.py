@@ -53,7 +53,7 @@ def test_reading_and_listing_cause_no_event(notifier: InotifyNotifier, charts: P
     assert changes(notifier, 60) == "timeout"
 
 
-def test_what_is_below_a_directory_that_is_not_watched_is_not_reported(notifier: InotifyNotifier, charts: Path) -> None:
+def test_changes_below_an_unwatched_directory_are_not_reported(notifier: InotifyNotifier, charts: Path) -> None:
     (charts / "harbours" / "north" / "buoy.png").write_bytes(b"")
     assert changes(notifier, 60) == "timeout"
 

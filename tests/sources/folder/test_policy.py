@@ -97,7 +97,7 @@ def without_ttl(answer: tuple[str, Any]) -> str:
     return re.sub(r'"ttlMs":\d+', "", str(answer))
 
 
-def test_what_is_seen_equals_a_folder_without_the_rest(both: tuple[Folder, Folder], permit: Permit) -> None:
+def test_a_policy_shows_a_folder_as_one_without_the_hidden_files(both: tuple[Folder, Folder], permit: Permit) -> None:
     whole, rest = both
     with permit(*ALLOW, deny=DENY):
         seen, expected = answers(whole), answers(rest)

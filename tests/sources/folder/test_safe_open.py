@@ -180,7 +180,7 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(
     assert "inside" in seen
 
 
-def test_what_may_not_be_read_is_not_found() -> None:
+def test_files_without_permission_are_not_found() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         root.chmod(0o755)

@@ -359,7 +359,7 @@ def test_another_content_has_another_version_and_the_same_keeps_it(source: Folde
     assert len({before, old, source.version(uri)}) == 3  # the same size and time: ctime differs
 
 
-def test_what_changed_long_ago_may_be_kept_and_what_just_changed_may_not(source: Folder, charts: Path) -> None:
+def test_a_file_changed_long_ago_may_be_cached_and_one_changed_now_may_not(source: Folder, charts: Path) -> None:
     os.utime(charts / "README.md", (MODIFIED, MODIFIED))
     old = source.read(f"{source.uri}/README.md")
     assert (old.ttl_ms, old.cache_scope) == (60_000, "public")

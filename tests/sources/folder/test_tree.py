@@ -298,7 +298,7 @@ def test_a_batch_opens_the_root_once_and_the_next_one_opens_it_again(
     assert len(opened) == 3
 
 
-def test_what_changed_between_two_batches_is_seen(charts: Path) -> None:
+def test_a_change_between_two_batches_is_seen(charts: Path) -> None:
     source = files(charts)
     uri = f"{source.uri}/README.md"
     with source.batch():

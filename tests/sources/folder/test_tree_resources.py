@@ -91,7 +91,7 @@ def text_of(resources: TreeResources, uri: str) -> str:
     return contents.text
 
 
-def test_what_a_caller_does_to_a_result_does_not_reach_the_next_read(tmp_path: Path) -> None:
+def test_changes_of_a_result_by_its_caller_do_not_reach_the_next_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     resources = over(tmp_path)
     uri = "x://top/a.txt"

@@ -123,7 +123,7 @@ def test_odd_names_and_contents_are_blamed(made: History) -> None:
         assert source.first_text(f"git://repo/blame/side0/texts/{empty:02}.txt") == "The file is empty.\n"
 
 
-def test_what_cannot_be_blamed_says_why(made: History) -> None:
+def test_blaming_anything_but_a_text_file_says_why_not(made: History) -> None:
     """Folders, binary files, links and submodules; invalid windows."""
     with Published(made.path) as source:
         for path, words in (

@@ -234,7 +234,7 @@ _COMPARED: dict[str, Callable[[History, Published, GitObject], None]] = {
 }
 
 
-def test_what_is_made_has_objects_that_are_hard_to_read(tmp_path: Path) -> None:
+def test_the_made_repository_has_objects_that_are_hard_to_read(tmp_path: Path) -> None:
     """Check that the test above can fail: of many loose objects the first 128 bytes inflate to nothing."""
     if GIT is None:
         absent("git")

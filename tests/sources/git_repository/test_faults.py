@@ -338,9 +338,7 @@ def test_processes_that_stay_never_exceed_their_bound(work: Work, tmp_path: Path
     assert 1 <= most[0] <= MOST
 
 
-def test_what_was_deleted_from_the_folder_for_temporary_files_is_made_again(
-    history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_temporary_files_are_made_again(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems delete old files from /tmp while servers run for months."""
     folder = tmp_path / "tmp"
     folder.mkdir()

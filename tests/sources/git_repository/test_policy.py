@@ -178,7 +178,7 @@ async def answers(source: GitSource) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_what_is_seen_equals_a_repository_without_the_rest(pair: Pair, permit: Permit) -> None:
+async def test_a_policy_shows_a_repository_as_one_without_the_hidden_files(pair: Pair, permit: Permit) -> None:
     whole, rest = pair.sources()
 
     def translated(answer: tuple[str, Any]) -> str:

@@ -223,7 +223,7 @@ def test_files_that_lead_nowhere_are_refused(history: Work, tmp_path: Path, cont
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links are POSIX's")
 @pytest.mark.parametrize("kind", ["pipe", "link to a directory", "link to a file", "link to nothing"])
-def test_what_is_neither_file_nor_folder_is_refused(history: Work, tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_neither_file_nor_folder_is_refused(history: Work, tmp_path: Path, kind: str) -> None:
     """Without waiting for a writer."""
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -109,7 +109,7 @@ def test_reading_a_directory_lists_it(source: Objects) -> None:
         *("a%2Fb.txt", "%00", "%FF", "a#b", "%", "/etc/passwd", "..%2f..%2fa", "a\\b", "C:\\a", "x" * 5000),
     ],
 )
-def test_what_is_not_there_is_not_found(source: Objects, path: str) -> None:
+def test_unknown_uris_are_not_found(source: Objects, path: str) -> None:
     for method in (source.stat, source.read, source.version, source.children):
         with pytest.raises(ResourceNotFound):
             method(source.uri + path)

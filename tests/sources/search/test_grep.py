@@ -130,7 +130,7 @@ def test_a_term_is_found_wherever_grep_finds_it(grep: str, tree: Path, find: Any
     assert grepped(grep, tree, term) <= find(quoted(term))
 
 
-def test_what_grep_finds_by_a_random_term_is_found(grep: str, tree: Path, find: Any) -> None:
+def test_lines_that_grep_finds_by_a_random_term_are_found(grep: str, tree: Path, find: Any) -> None:
     texts = [path.read_text("utf-8") for path in sorted((tree / "made").glob("random*.txt"))]
     texts += [path.read_text("utf-8") for path in sorted((tree / "src").rglob("*.py"))[:80]]
 
@@ -148,7 +148,7 @@ def test_what_grep_finds_by_a_random_term_is_found(grep: str, tree: Path, find: 
     check()
 
 
-def test_what_is_found_has_the_words(tree: Path, find: Any) -> None:
+def test_hits_have_the_words(tree: Path, find: Any) -> None:
     for query in ("resource", "template uri", "漢字", "qz"):
         for path in find(query):
             text = (

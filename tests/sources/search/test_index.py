@@ -125,7 +125,7 @@ def test_plain_and_async_sources_are_indexed(kind: type[Shelf], serving: Serving
     run(main())
 
 
-def test_what_changes_comes_and_goes_is_found_soon(tmp_path: Path, serving: Serving) -> None:
+def test_changed_added_and_removed_documents_are_noticed_soon(tmp_path: Path, serving: Serving) -> None:
     """We promise: within a few seconds, without a watcher."""
     root = tmp_path / "charts"
     root.mkdir()
@@ -456,7 +456,7 @@ def test_sources_of_parts_are_covered(cache: Path) -> None:
     run(main())
 
 
-def test_what_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
+def test_text_that_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
     """A snippet reveals nothing that a read would not."""
 
     async def main() -> None:
@@ -606,7 +606,7 @@ def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypat
     run(main())
 
 
-def test_what_is_watched_and_changes_is_found_at_once(
+def test_changes_of_a_watched_folder_are_found_at_once(
     tmp_path: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before the next walk."""

@@ -119,7 +119,7 @@ def test_parts_that_are_the_same_are_not_indexed_again(store: IndexStore) -> Non
     assert uris(store, '"one more"') == ["x:log"]
 
 
-def test_what_is_removed_is_not_found(store: IndexStore) -> None:
+def test_removed_documents_are_not_found(store: IndexStore) -> None:
     kept = put(store, "x:1", "tide")
     put(store, "x:2", "tide")
     assert store.remove_missing("docs", {kept}) == 1

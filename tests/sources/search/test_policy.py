@@ -60,7 +60,7 @@ async def answers(searched: Any) -> list[Any]:
     return found
 
 
-async def test_what_an_index_finds_equals_that_without_the_rest(
+async def test_hits_of_an_index_equal_those_of_one_without_hidden_files(
     serving: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
     whole, rest = make(tmp_path / "whole", SEEN | HIDDEN), make(tmp_path / "rest", SEEN)

@@ -118,7 +118,7 @@ def test_rows_are_paged_as_sql_orders_them(
     assert walk(shop, f"{rows}?tail=41{mark}{query}", "wharfinger/previous", column="id") == wanted
 
 
-def test_what_cannot_be_compared_exactly_does_not_order(shop: Database) -> None:
+def test_columns_that_cannot_be_compared_exactly_do_not_order(shop: Database) -> None:
     """A FLOAT does not equal its displayed text; an ENUM is ordered by numbers that are not displayed."""
     for column in ("rate", "status"):
         with pytest.raises(InvalidArgument, match=f"cannot be ordered by {column}"):

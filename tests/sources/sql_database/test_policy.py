@@ -89,7 +89,9 @@ def answers(source: Database) -> list[tuple[str, Any]]:
     return found
 
 
-def test_what_is_seen_equals_a_database_without_the_rest(both: tuple[Database, Database], permit: Permit) -> None:
+def test_a_policy_shows_a_database_as_one_without_the_hidden_rows(
+    both: tuple[Database, Database], permit: Permit
+) -> None:
     whole, rest = both
     with permit(f"{TOP}/**", deny=DENY):
         for one, other in zip(answers(whole), answers(rest), strict=True):

@@ -100,7 +100,7 @@ def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
         assert complete("", "schema", "p", {}) == ["public"]
 
 
-def test_what_rows_hold_is_found_with_a_link_to_their_window(shop: Shop) -> None:
+def test_texts_in_rows_are_found_with_a_link_to_their_window(shop: Shop) -> None:
     """By all words, in any case; and by the names of columns."""
     assert [hit.uri for hit in search_documents(shop.source, "goole CY", 10)] == [
         f"{shop.top}/customers/rows?limit=100"

@@ -269,7 +269,7 @@ def test_of_long_values_only_the_rows_of_a_window_are_taken(folder: Path, source
     assert most < 16 << 20  # all of them are 64 MB
 
 
-def test_what_is_outside_is_never_read(tmp_path: Path, folder: Path, source: Tables) -> None:
+def test_files_outside_are_never_read(tmp_path: Path, folder: Path, source: Tables) -> None:
     (tmp_path / "out.csv").write_text("secret\n1\n")
     (folder / "link.csv").symlink_to(tmp_path / "out.csv")
     (folder / "linked").symlink_to(tmp_path)

@@ -85,7 +85,7 @@ def test_a_content_that_shrinks_while_it_is_read_has_an_end() -> None:
     assert LineIndex().find(Shrinking(b"ab\n" * 20), 50).offset <= 64
 
 
-def test_what_is_known_of_a_content_stays_while_it_only_grows() -> None:
+def test_the_index_of_a_content_stays_while_it_only_grows() -> None:
     indexes = LineIndexes(most=2)
     data = b"line\n" * 100
     index = indexes.of("a", "1", BytesContent(data), "inode")

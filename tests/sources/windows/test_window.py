@@ -107,7 +107,7 @@ def test_an_invalid_window_is_refused_with_an_example_of_a_valid_one(text: str) 
 # The whole
 
 
-def test_what_is_small_is_read_whole_and_has_no_window() -> None:
+def test_a_small_text_is_read_whole_and_has_no_window() -> None:
     [contents] = read("fähre\r\n".encode())
     assert (contents.text, contents.mime_type, contents.meta) == ("fähre\r\n", "text/plain", UNSET)
 
@@ -227,7 +227,7 @@ def test_a_tail_has_the_last_lines(data: bytes, number: int, expected: str) -> N
     assert NEXT not in meta_of(contents)
 
 
-def test_what_is_before_a_tail_is_its_previous_window(small: None) -> None:
+def test_the_text_before_a_tail_is_its_previous_window(small: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
     pieces = list(chain(data, "tail=3", key=PREVIOUS))
     assert pieces[0].text == "line 97\nline 98\nline 99\n"

@@ -147,7 +147,7 @@ def test_a_client_that_sends_on_can_read_why_it_was_refused() -> None:
                 their_wire.write(bytes(50_000))
 
 
-def test_what_is_pipelined_is_bounded() -> None:
+def test_pipelined_requests_are_bounded() -> None:
     """uvicorn reads any number of requests before it has answered the first."""
     with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(HEALTH * 1000)
