@@ -73,7 +73,7 @@ def test_the_question_has_exactly_what_would_be_sent() -> None:
     run(test())
 
 
-def test_no_way_leads_around_the_question() -> None:
+def test_approval_cannot_be_bypassed() -> None:
     async def test() -> None:
         it = Harbour(False, False)
         async with it.host() as host:
@@ -84,7 +84,7 @@ def test_no_way_leads_around_the_question() -> None:
     run(test())
 
 
-def test_an_answer_for_good_is_remembered_for_this_tool_of_this_server_only() -> None:
+def test_a_lasting_answer_is_remembered_for_one_tool_of_one_server_only() -> None:
     async def test() -> None:
         it = Harbour("always", "never", True)
         async with it.host() as host:
@@ -200,7 +200,7 @@ def test_always_also_counts_for_calls_that_wait() -> None:
     run(test())
 
 
-def test_nobody_s_answer_is_a_refusal() -> None:
+def test_a_missing_answer_is_a_refusal() -> None:
     async def test() -> None:
         async def wait(approval: Approval) -> bool:
             await asyncio.Event().wait()
@@ -214,7 +214,7 @@ def test_nobody_s_answer_is_a_refusal() -> None:
     run(test())
 
 
-def test_the_time_of_the_person_is_not_that_of_the_call() -> None:
+def test_the_time_of_the_person_does_not_count_towards_the_timeout() -> None:
     async def test() -> None:
         async def think(approval: Approval) -> bool:
             await asyncio.sleep(0.4)

@@ -424,7 +424,7 @@ def test_two_changes_become_one_and_many_name_no_uri() -> None:
     assert CatalogueChange("s", uris).after(one).many
 
 
-async def test_a_server_that_is_down_costs_only_itself(folder: Path) -> None:
+async def test_a_server_that_is_down_does_not_affect_the_others(folder: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit(3)"]
     async with Host({"harbour": server_of(folder, "harbour"), "broken": command}) as host:
         await host.ready(20)

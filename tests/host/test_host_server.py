@@ -100,7 +100,7 @@ def test_a_uri_of_two_servers_is_listed_once_and_named_when_it_is_read() -> None
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_changes_are_told(revision: str) -> None:
+def test_changes_are_reported(revision: str) -> None:
     async def test() -> None:
         server, text = Server("tides"), "low"
 

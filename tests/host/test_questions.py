@@ -177,7 +177,7 @@ def test_more_open_questions_than_a_person_can_answer_are_cancelled(monkeypatch:
     run(test())
 
 
-def test_nobody_s_answer_is_a_cancellation() -> None:
+def test_a_missing_answer_is_a_cancellation() -> None:
     async def form(question: t.ElicitRequestParams) -> Any:
         await asyncio.Event().wait()
 

@@ -111,7 +111,7 @@ def test_a_file_of_vs_code_runs_unchanged(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(test(), 50))
 
 
-def test_every_way_of_a_placeholder_is_filled_in() -> None:
+def test_every_form_of_placeholder_is_filled_in() -> None:
     environ = {"TOKEN": "t", "PORT": "1"}
     args = ["${TOKEN}", "${env:TOKEN}", "${NONE:-x}", "$TOKEN", "pa$$word", "$NONE", "${input:port}", "a${PORT}b"]
     config = read({"command": "x", "args": args}, environ=environ, inputs={"port": "8000"})

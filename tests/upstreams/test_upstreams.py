@@ -105,7 +105,7 @@ def test_twenty_servers_are_ready_when_the_slowest_is_and_each_comes_back_when_k
     run(test(), 58)
 
 
-def test_a_dead_and_a_slow_server_cost_only_themselves() -> None:
+def test_a_dead_and_a_slow_server_do_not_affect_the_others() -> None:
     async def test() -> None:
         dead = ServerConfig(name="dead", target=[sys.executable, "-c", "raise SystemExit('no disk')"])
         async with Upstreams([config("good"), dead, config("slow", "30")]) as upstreams:
@@ -177,7 +177,7 @@ def test_a_server_that_keeps_ending_is_refused_until_it_runs_again(tmp_path: Pat
     run(test())
 
 
-def test_a_client_that_somebody_closed_is_opened_again() -> None:
+def test_a_client_that_the_application_closed_is_opened_again() -> None:
     async def test() -> None:
         async with opened(config("it")) as upstreams:
             upstream = upstreams["it"]

@@ -30,7 +30,7 @@ COMMANDS = {
     "inspect": "Show a server's name, features and speed.",
     "doctor": "Check a server and print what to change.",
     "add": "Add a server to a host.",
-    "hosts": "List the servers that hosts have configured.",
+    "hosts": "List the servers that are configured for hosts.",
     "auth": "Sign in to a server, or find out why that fails.",
     "policy": "Write, check and explain rules that say who may do what.",
     "token": "Create, list and revoke tokens for your server.",

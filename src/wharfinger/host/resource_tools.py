@@ -69,7 +69,7 @@ _TOOLS = (
     ),
     _tool(
         READ_RESULT,
-        "Read on in the result of a tool that was cut.",
+        "Read the rest of a result that was cut.",
         {"id": {"type": "string", "description": "As the cut result says."}, "start": _START},
         ["id"],
     ),

@@ -293,7 +293,7 @@ async def test_a_budget_out_of_bounds_is_refused(folder: Path, budget: int) -> N
             await host.context(QUESTION, budget=budget)
 
 
-async def test_equal_contents_come_once_and_the_other_is_named(folder: Path) -> None:
+async def test_equal_contents_are_sent_once_and_the_other_resource_is_named(folder: Path) -> None:
     (folder / "copy.log").write_text((folder / "data" / "alarm.log").read_text())
     async with host_of(folder) as host:
         context = await host.context(QUESTION, select=["@data/alarm.log", "@copy.log", "@data/alarm.log"])

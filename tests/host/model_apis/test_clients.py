@@ -221,7 +221,7 @@ def test_a_call_that_is_not_approved_is_a_result(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_long_result_is_cut_and_read_on_to_its_end(format: str) -> None:
+def test_a_long_result_is_cut_and_its_rest_can_be_read(format: str) -> None:
     async def test() -> None:
         async with host() as used:
             await used.ready()
@@ -264,7 +264,7 @@ def test_a_tool_that_selects_says_how_to_see_less(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_resources_are_tools_where_they_are_wanted(format: str) -> None:
+def test_resources_are_tools_if_requested(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [
             [("list_resources", {}), ("search_resources", {"query": "log of today"})],

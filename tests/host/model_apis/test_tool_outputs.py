@@ -49,7 +49,7 @@ def test_a_text_is_whole_up_to_the_limit(length: int, cut: bool) -> None:
     assert failed_output(CALL, "x" * length, OutputLimits(max_characters=1_000)).text.endswith("[…]") is cut
 
 
-def test_a_text_is_cut_at_a_line_and_says_where_to_go_on() -> None:
+def test_a_text_is_cut_at_a_line_and_says_how_to_continue() -> None:
     asked: list[tuple[int, int]] = []
 
     def how(whole: str, shown: int) -> str:
@@ -70,7 +70,7 @@ def test_an_image_is_sent_up_to_its_size(size: int, sent: bool) -> None:
 
 
 @pytest.mark.parametrize(("number", "left_out"), [(MAX_FILES, 0), (MAX_FILES + 1, 1)])
-def test_so_many_images_are_sent(number: int, left_out: int) -> None:
+def test_the_number_of_images_is_bounded(number: int, left_out: int) -> None:
     found = output(*[image()] * number)
     assert len(found.files) == MAX_FILES
     assert (f"[{left_out} more images" in found.text) is bool(left_out)
@@ -84,12 +84,12 @@ def test_an_image_is_what_its_bytes_are() -> None:
     assert "takes no such file" in output(image(), limits=OutputLimits()).text
 
 
-def test_sound_and_unknown_blocks_are_told() -> None:
+def test_sound_and_unknown_blocks_are_described() -> None:
     assert "(audio/wav, 3 B) is not sent" in output(t.AudioContent(data=b"wav", mime_type="audio/wav")).text
     assert output(t.UnknownContent({"type": "smell", "of": "tar"})).text == '{"type":"smell","of":"tar"}'
 
 
-def test_resources_are_told_with_their_uris() -> None:
+def test_resources_are_described_with_their_uris() -> None:
     whole = t.EmbeddedResource(resource=t.ResourceContents(uri="log://today", text="all well"))
     assert output(whole).text == "[log://today]\nall well"
     link = t.ResourceLink(uri="a://b", name="n", title="T\u202e", description="D", mime_type="text/plain", size=2_048)

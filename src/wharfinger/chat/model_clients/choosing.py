@@ -78,7 +78,7 @@ def suggestion(text: str) -> str:
 
 
 def openai(name: str, environ: Mapping[str, str]) -> ModelChoice:
-    """Choose a model of an endpoint compatible with OpenAI's; one of our own choice may need no key."""
+    """Choose a model of an endpoint compatible with OpenAI's; an endpoint in OPENAI_BASE_URL may need no key."""
     url, key = environ.get("OPENAI_BASE_URL", "").strip(), read_key("OPENAI_API_KEY", environ)
     if not url and not key:
         raise ModelNotChosen(

@@ -1,4 +1,4 @@
-"""What the formats of all APIs need: blocks as text or picture, and base64."""
+"""Turns blocks of messages into text, pictures and base64 for all APIs."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["ModelClient"]
 
 SILENCE_SECONDS = 120.0
-"""How long an endpoint may be silent, before its answer and between two pieces of it. A local model loads first."""
+"""How long an endpoint may be silent before and during its answer. A local model must be loaded first."""
 CONNECT_SECONDS = 15.0
 ANSWER_SECONDS = 3600.0
-"""The longest answer, also if it never pauses."""
+"""The longest time of one answer, even if it never pauses."""
 ATTEMPTS = 5
 """Requests for one answer that an overloaded endpoint may refuse."""
 RETRY_STATUSES = frozenset((429, 502, 503, 504, 529))
@@ -42,14 +42,14 @@ FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 60.0
 """The wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask for."""
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""Bytes of one stream, whose text is only a small part."""
+"""Bytes of one stream; the text is only a small part of them."""
 MAX_ERROR_BYTES = 64 * 1024
 OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "stop", "stop_sequences")
-"""Members of a request that it is sent without if the endpoint refuses them by name."""
+"""Members that are left out of a request if the endpoint refuses them by name."""
 
 
 class Api(NamedTuple):
-    """How one API is asked: the path below the base URL, and the functions that write requests and read answers."""
+    """The path of one API below the base URL, and the functions that write requests and read answers."""
 
     path: str
     headers: Callable[[ModelChoice], dict[str, str]]

@@ -1,4 +1,4 @@
-"""The answer of a model, and how its streamed pieces are put together, within bounds."""
+"""The answer of a model, and the readers that join its streamed pieces within bounds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ModelAnswer(msgspec.Struct):
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """What is asked: the messages, the system prompt, the tools as the API defines them, and the bound of the answer.
+    """A request: the messages, the system prompt, the tools as the API defines them, and the bound of the answer.
 
     Without `max_tokens` the bound is that of the endpoint.
     """
@@ -93,7 +93,7 @@ class AnswerReader(Protocol):
 
 
 class ToolCallPieces:
-    """Puts tool calls together whose arguments come as pieces of JSON text, within the bounds of one answer."""
+    """Joins tool calls whose arguments arrive as pieces of JSON text, within the bounds of one answer."""
 
     def __init__(self) -> None:
         self._calls: dict[int, tuple[str, str, list[str]]] = {}
@@ -117,7 +117,7 @@ class ToolCallPieces:
         pieces.append(arguments)
 
     def finish(self) -> tuple[list[t.ToolUseContent], dict[str, str]]:
-        """Return the calls in order, and by id why the arguments of one cannot be used."""
+        """Return the calls in order, and errors by the id of each call whose arguments cannot be used."""
         calls: list[t.ToolUseContent] = []
         invalid: dict[str, str] = {}
         used: set[str] = set()

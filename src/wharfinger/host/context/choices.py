@@ -1,4 +1,4 @@
-"""What a selection gets and returns. A selection is any function that returns choices for a question."""
+"""The parameter and the result of a selection: any function that returns choices for a question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Choice(NamedTuple):
     """The server; needed only if several servers have the URI."""
     reason: str = ""
     weight: float = 1.0
-    """Its share of the budget beside the other choices, if not all fit."""
+    """Its share of the budget, relative to the other choices, if not all fit."""
     windows: tuple[str, ...] = ()
     """URIs of windows of it that a search found. They are read if the resource is large."""
     places: tuple[int, ...] = ()
@@ -32,7 +32,7 @@ class Choices(list[Choice | str]):
 
 
 class ContextRequest(NamedTuple):
-    """What a selection decides with."""
+    """The parameter of a selection: the question, the catalogue and the budget."""
 
     question: str
     catalogue: Catalogue

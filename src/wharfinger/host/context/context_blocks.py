@@ -44,7 +44,7 @@ class Block(msgspec.Struct, kw_only=True):
     tokens: int = 0
     """Tokens of the block with its header, by the counter of the context."""
     cut: str = ""
-    """A sentence that says what of the resource is not in the block; empty if it is whole."""
+    """A sentence that says which part of the resource is missing; empty if it is whole."""
     gone: bool = False
     """Whether the resource no longer exists, or may no longer be read."""
 
@@ -74,7 +74,7 @@ class ContextBlocks(Sequence[Block]):
         self.question = question
         self.budget = budget
         self.left_out = list(left_out)
-        """What was chosen and is not here, with the reason."""
+        """The resources that were chosen but are not here, with the reasons."""
         self.notes = list(notes)
         """Sentences about what was not searched or listed."""
         self.estimated = estimated
@@ -129,10 +129,10 @@ class ContextBlocks(Sequence[Block]):
         return parts
 
     async def changed(self) -> list[Block]:
-        """Read the resources again, and return the blocks to send again: those whose content is another one.
+        """Read the resources again, and return the blocks to send again: those whose content has changed.
 
-        A resource that is gone comes once, as a block without text (`Block.gone`). The context keeps the new blocks, so
-        the next call reports only later changes. A resource that cannot be read now is not reported.
+        A resource that is gone is returned once, as a block without text (`Block.gone`). The context keeps the new
+        blocks, so the next call reports only later changes. A resource that cannot be read now is not reported.
         """
         if self._refresh is None:
             return []
@@ -146,7 +146,7 @@ def lines_text(lines: Sequence[tuple[int, int]]) -> str:
 
 
 def block_text(block: Block) -> str:
-    """Return a block as text for a model: the content in an element that names where it is from."""
+    """Return a block as text for a model: the content in an element with the URI and server."""
     facts = {"uri": block.uri, "server": block.server, "version": block.version}
     if block.cut and block.lines:
         facts["lines"] = lines_text(block.lines)

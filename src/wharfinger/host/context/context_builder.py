@@ -1,9 +1,9 @@
-"""Builds a context: resolves what was chosen, reads it, leaves out duplicates, and divides the budget.
+"""Builds a context: resolves the choices, reads the resources, leaves out duplicates, and divides the budget.
 
-The budget is divided by the weights of the choices. What fits needs no more than its size, and the rest is divided
-among the others again, so that a few short resources leave their share to a long one. Of a resource that gets less than
-its size, the windows that fit the question best are taken (`text_windows`). A resource whose share is too small for a
-useful window is left out, the one with the lowest weight first.
+The budget is divided by the weights of the choices. A resource that is smaller than its share takes only its size, and
+the rest is divided among the others again, so that short resources leave their share to a long one. If a resource gets
+less than its size, the windows that fit the question best are taken (`text_windows`). A resource whose share is too
+small for a useful window is left out, the one with the lowest weight first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW
 __all__ = ["DEFAULT_BUDGET", "build_context"]
 
 DEFAULT_BUDGET = 8_000
-"""Tokens of a context, unless another number is given."""
+"""The default number of tokens of a context."""
 MAX_BUDGET = 10_000_000
 MAX_CHOICES = 200
 """Resources that are read for one context. Further choices are left out."""
@@ -56,7 +56,7 @@ _LINES = re.compile(r"[?&]lines=(\d{1,9})-")
 
 
 class _Reading(NamedTuple):
-    """What was read of a choice."""
+    """The content that was read for a choice."""
 
     choice: Choice
     title: str
@@ -81,7 +81,7 @@ async def build_context(
 
     Args:
         catalogue: The resources to choose from.
-        question: What the model will be asked. Without `select`, its mentions (`@name`) choose, or else the rules.
+        question: The question for the model. Without `select`, its mentions (`@name`) choose, or else the rules.
         budget: Tokens of all blocks together, with their headers.
         select: URIs or mentions, or a function such as `rules()` and `select_with(model)`.
         count_tokens: Counts the tokens of a text; by default, they are estimated.
@@ -110,7 +110,7 @@ async def build_context(
 
 
 class _Building:
-    """The parts of one context while it is made."""
+    """The state of building one context."""
 
     def __init__(self, catalogue: Catalogue, question: str, budget: int, count: CountTokens) -> None:
         self.catalogue = catalogue
@@ -161,7 +161,7 @@ class _Building:
     # Reading
 
     async def read(self, choices: Sequence[Choice]) -> list[_Reading]:
-        """Read the choices side by side. Leaves out what cannot be read, and what has the content of another one."""
+        """Read the choices side by side. Leaves out those that cannot be read, and those with equal contents."""
         results = await asyncio.gather(*(self._read(choice) for choice in choices))
         readings: list[_Reading] = []
         seen: dict[str, Choice] = {}
@@ -175,7 +175,7 @@ class _Building:
         return readings
 
     async def _read(self, choice: Choice, *, again: bool = False) -> _Reading | str:
-        """Return what was read of a choice, or the reason why nothing was."""
+        """Return the content of a choice, or the reason why it could not be read."""
         try:
             async with self._limit, asyncio.timeout(READ_SECONDS):
                 found = await self.catalogue.find(choice.uri, server=choice.server)
@@ -356,7 +356,7 @@ _GONE = "it does not exist, or may not be read"
 
 
 def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
-    """Divide a budget by weights. Nobody gets more than its need, and what is left over goes to the others."""
+    """Divide a budget by weights. No share is more than its need, and the rest goes to the other shares."""
     shares = [0.0] * len(needs)
     waiting = sorted(range(len(needs)), key=lambda at: needs[at][0] / (needs[at][1] or 1e-9))
     left, weights = float(budget), sum(needs[at][1] for at in waiting)

@@ -1,7 +1,7 @@
 """Mentions of resources in a question: `@tides.csv`, `@docs:policy.md`, `@file:///docs/policy.md`, `@"my file.md"`.
 
-A mention names a resource by its URI, or by the end of its URI, its title or its name, at a slash; before a colon it
-may name the server. It must fit exactly one resource, or else the error names those that fit.
+A mention is the URI of a resource, or the end of its URI, title or name after a slash. The name of the server and a
+colon may come before it. It must fit exactly one resource, or else the error names those that fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UnknownMention(InvalidArgument):
 
 
 def find_mentions(text: str) -> list[str]:
-    """Return what a text mentions, without the `@`, each once. A word with an `@` in it is not a mention.
+    """Return the mentions in a text, without the `@`, each once. A word with an `@` inside is not a mention.
 
     Punctuation at the end belongs to the sentence.
     """
@@ -41,7 +41,7 @@ def find_mentions(text: str) -> list[str]:
 
 
 def mention_of(entry: CatalogueEntry) -> str:
-    """Return a mention of an entry that is not ambiguous, with the `@`."""
+    """Return an unambiguous mention of an entry, with the `@`."""
     name = f"{entry.server}:{entry.uri}"
     return f'@"{name}"' if re.search(r"[\s\"@]", name) or name[-1] in ".,;:!?)]}'" else f"@{name}"
 
@@ -83,7 +83,7 @@ def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
 
 
 def _fitting(entries: Sequence[CatalogueEntry], name: str) -> Iterator[CatalogueEntry]:
-    """Yield the entries that a name fits: those whose URI, title or name is it, or else ends with it after a slash."""
+    """Yield the entries whose URI, title or name equals `name`, or ends with it after a slash."""
     wanted = fold(name)
     names = [
         (entry, [fold(one) for one in (entry.uri, unquote(entry.uri), entry.title, entry.resource.name)])

@@ -41,7 +41,7 @@ def select_with(
 
     Args:
         model: An async function that is called with a prompt, and returns the model's answer.
-        limit: Resources that the model may choose at most.
+        limit: The most resources that the model may choose.
         listed: Resources that it chooses from: those that match the question best, and then others.
         contents: Also search contents for the list. If False, no word of the question is sent to a server.
     """

@@ -3,12 +3,11 @@
     score = match x (1 + 0.3 x (priority - 0.5) + 0.1 x recency)
 
 *match* is the score of the resource in a search of the catalogue for the question, by names and contents, relative to
-the best one. A search leaves out what shares few words with the question if others share more; such a resource has 0.8
-times the share of the question's words that its title, URI and description have, where a rare word counts more.
-*priority* is the one that the server gives, 0.5 if it gives none. *recency* is 1 for a resource that changed now, and
-half of that for each 30 days. What is meant for the user alone is left out, and so are directories and what is not
-text. A resource of priority 1, which the specification calls required, is included even if it does not match, in what
-is left of the budget.
+the best one. A search leaves out resources that share few words with the question if others share more. The match of
+such a resource is 0.8 times the share of the question's words that its title, URI and description have; a rare word
+counts more. *priority* is given by the server, or else 0.5. *recency* is 1 for a resource that changed now, and halves
+every 30 days. Resources for the user alone, directories, and resources that are not text are left out. A resource of
+priority 1, which the specification calls required, is included even if it does not match, if the budget has room.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ def rules(
     """Return the default selection, or a changed one: `await host.context(question, select=rules(recency=1.0))`.
 
     Args:
-        limit: Resources to choose at most.
+        limit: The most resources to choose.
         priority: How much the priority counts beside the match; 0 ignores it.
         recency: How much the date counts; 0 ignores it.
         half_life_days: The recency of a resource halves in this time.
-        required: How many resources of priority 1 are included that do not match.
+        required: How many resources of priority 1 are included even if they do not match.
         contents: Also search contents. If False, no word of the question is sent to a server.
         adjust: Called with each entry and its score, and returns another score; 0 leaves the entry out.
     """

@@ -1,7 +1,7 @@
 """Cuts windows out of a text: the lines that answer a question, as many as fit.
 
-`content.match_lines` finds the best places. From each place the window grows by whole lines, after it three times as
-fast as before it, and the better the place the faster. Without any place, the text is cut after its beginning.
+`content.match_lines` finds the best lines. A window grows around each of them by whole lines, three times as fast after
+the line as before it, and faster around a better line. If no line matches, the window is the beginning of the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_PLACE_SHARE = 0.6
 """A further place needs at least this share of the best one's score."""
 AFTER_FACTOR = 3.0
 LINE_CHARACTERS = 1_000
-"""Of a longer line, only the part around its middle or its first word of the question is shown."""
+"""A longer line is shown in part: around the first word of the question in it, or around its middle."""
 MAX_ATTEMPTS = 12
 GAP = "…"
 

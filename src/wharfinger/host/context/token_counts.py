@@ -11,11 +11,11 @@ CountTokens = Callable[[str], int]
 """Returns the number of tokens of a text."""
 
 CHARACTERS_PER_TOKEN = 3.5
-"""Of ASCII text. English prose has about 4 and program code about 3, so the estimate is rather too high."""
+"""For ASCII text. English prose has about 4 and program code about 3, so the estimate is too high for prose."""
 IMAGE_TOKENS = 1_600
 """A large image costs about this much: https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs"""
 BYTES_PER_TOKEN = 75
-"""Of a document such as a PDF: a page of 150 kB costs about 2,000 tokens."""
+"""For a document such as a PDF: a page of 150 kB costs about 2,000 tokens."""
 
 _OTHER = re.compile(r"[^\x00-\x7f]")
 

@@ -75,7 +75,7 @@ _GEMINI = SchemaRules(
 
 
 class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
-    """How one API wants tools, and gives calls and takes results."""
+    """The forms in which one API takes definitions, returns calls, and takes results."""
 
     name: str
     title: str
@@ -133,7 +133,7 @@ def _gemini_tool(declarations: list[Message]) -> list[Message]:
 
 
 def _chat_messages(outputs: list[ToolOutput]) -> list[Message]:
-    """A message for each call, and the files in one of the user: messages of tools have only text."""
+    """Return a message for each call, and one of the user with the files: messages of tools have only text."""
     messages: list[Message] = []
     files: list[Message] = []
     for output in outputs:
@@ -167,7 +167,7 @@ def _responses_part(part: str | FileOutput) -> Message:
 
 
 def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
-    """One message of the user with all results, in the order of the calls."""
+    """Return one message of the user with all results, in the order of the calls."""
     results: list[Message] = []
     for output in outputs:
         content = [_anthropic_block(part) for part in output.parts]
@@ -188,7 +188,7 @@ def _anthropic_block(part: str | FileOutput) -> Message:
 
 
 def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
-    """One content with as many responses as there are calls."""
+    """Return one content with as many responses as there are calls."""
     parts: list[Message] = []
     for output in outputs:
         text = output.text or f"[{_count(output.files)}]"
@@ -281,7 +281,7 @@ def model_api(name: str) -> ModelAPI:
 
 
 def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[ModelToolCall]]:
-    """Return the API that an answer, or a call, is of, and the calls in it, in their order.
+    """Return the API of an answer, or of a call, and the calls in it, in their order.
 
     Raises:
         ValueError: the answer is of no known API, or not of the one that `format` names.

@@ -23,14 +23,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
 
 
 class OfferedTool(NamedTuple):
-    """A tool under the name that the host has for it."""
+    """A tool and its public name in the host."""
 
     name: str
     tool: t.Tool
 
 
 class DroppedFromTool(msgspec.Struct, frozen=True):
-    """Something of a tool that an API does not accept."""
+    """A part of a tool that an API does not accept."""
 
     tool: str
     """The host's name of the tool."""
@@ -45,7 +45,7 @@ class DroppedFromTool(msgspec.Struct, frozen=True):
 
 
 class ToolDefinitions(list[dict[str, Any]]):
-    """What to pass as `tools` to an API's client, with the facts about how it came about."""
+    """The definitions to pass as `tools` to an API's client, with the names and parts that were changed."""
 
     def __init__(
         self, items: Iterable[dict[str, Any]], format: str, names: Mapping[str, str], dropped: list[DroppedFromTool]
@@ -55,7 +55,7 @@ class ToolDefinitions(list[dict[str, Any]]):
         self.names = dict(names)
         """The host's name of each tool, by its name in the definitions."""
         self.dropped = dropped
-        """What of the tools the API does not accept. Restrictions of values are repeated in descriptions."""
+        """The parts of the tools that the API does not accept. Restrictions of values are repeated in descriptions."""
 
 
 def accepted_names(names: Iterable[str]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def accepted_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def narrowed_schema(tool: t.Tool, api: ModelAPI, *, strict: bool = False) -> tuple[NarrowedSchema, str]:
-    """Return the schema for an API, and why it is not strict although it should be; empty if it is."""
+    """Return the schema for an API, and why it could not be strict, or an empty string."""
     if strict and api.strict_rules is not None:
         try:
             return narrow(tool.input_schema, api.strict_rules), ""
@@ -122,7 +122,7 @@ def define_tools(tools: Iterable[OfferedTool], api: ModelAPI, *, strict: bool = 
 
 
 def _description(tool: t.Tool, schema: dict[str, Any], limit: int | None) -> tuple[str, dict[str, Any]]:
-    """Return the description, and the schema: its root takes what is over the limit, so that nothing is lost."""
+    """Return the description and the schema. A description over the limit continues in the root of the schema."""
     title = tool.title if not isinstance(tool.title, UnsetType) else ""
     text = tool.description if not isinstance(tool.description, UnsetType) and tool.description.strip() else title
     text = text or tool.name

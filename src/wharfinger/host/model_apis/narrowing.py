@@ -65,7 +65,7 @@ Schema = dict[str, Any]
 MAX_DEPTH = 40
 """Nested schemas; deeper ones become `{}`, which allows any value."""
 MAX_SCHEMAS = 10_000
-"""Schemas in one tool's schema, counted as often as they are copied; further ones become `{}`."""
+"""Schemas in one tool's schema, with each copy of them; further ones become `{}`."""
 MAX_SCHEMA_BYTES = 256 * 1024
 """The size of a schema as JSON; a larger one becomes an object with any members."""
 MAX_REPORTED = 1_000
@@ -117,7 +117,7 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DroppedKeyword(msgspec.Struct, frozen=True):
-    """Something in a schema that an API does not accept."""
+    """A keyword or name in a schema that an API does not accept."""
 
     path: str
     """Its place, such as `properties.when`; empty for the root."""
@@ -139,7 +139,7 @@ class NotExpressible(ValueError):
 
 
 def narrow(schema: Any, rules: SchemaRules) -> NarrowedSchema:
-    """Return what an API accepts of a tool's input schema. The root is an object, whatever `schema` is.
+    """Return a tool's input schema as an API accepts it. The root is an object, whatever `schema` is.
 
     Raises:
         NotExpressible: the rules are those of a strict mode, and the schema needs what they do not have.
@@ -187,7 +187,7 @@ class _Narrowing:
     # The root.
 
     def _object_of_root(self) -> tuple[Schema, dict[str, str]]:
-        """Return the root as an object without what is refused there, and the names that were replaced."""
+        """Return the root as an object without refused keywords, and the names that were replaced."""
         root = self._merged(self._root, "")
         kind = root.get("type")
         if kind != "object" and kind is not None and "object" not in (kind if is_list(kind) else ()):
@@ -205,7 +205,7 @@ class _Narrowing:
         return self._with_accepted_names(root)
 
     def _one_object(self, root: Schema, keyword: str) -> Schema:
-        """Return the root with the properties of all alternatives, of which only what all require is required."""
+        """Return the root with the properties of all alternatives. Required are those that all alternatives require."""
         branches = [self._merged(branch, f"{keyword}.{number}") for number, branch in items_of(root.pop(keyword))]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         if not branches:
@@ -582,7 +582,7 @@ def _present_form(schema: Schema) -> Schema:
 
 
 def _size_fault(schema: Any) -> str:
-    """Return why a schema cannot be used at all, or an empty string."""
+    """Return why a schema is not used, or an empty string."""
     if not is_object(schema):
         return "the schema of the arguments is missing, or is not an object"
     try:
@@ -593,7 +593,7 @@ def _size_fault(schema: Any) -> str:
 
 
 def _with_null_apart(schema: Schema) -> Schema:
-    """Return a schema whose `enum` has null with null as an alternative of its own."""
+    """Return a schema in which the null of an `enum` is a separate alternative."""
     values = schema.get("enum")
     if not is_full_list(values) or "anyOf" in schema or None not in values:
         return schema
@@ -626,7 +626,7 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _accepted_name(name: str, taken: set[str]) -> str:
-    """Return a name of letters, digits and underscores for a property, which no other has."""
+    """Return an unused name of letters, digits and underscores for a property."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     words = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
     words = words if words[:1].isalpha() else f"_{words}".rstrip("_") or "_"

@@ -141,7 +141,7 @@ KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
 NARROWING = frozenset(
     ("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "minContains", "maxContains", "oneOf")
 )
-"""Keywords that allow less if something in them, or beside them, is dropped. No API needs them."""
+"""Keywords that would allow less if a part of them, or a keyword beside them, were dropped. No API needs them."""
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 ONE_SCHEMA = frozenset(("items", "contains", "unevaluatedItems", "not", "if", "then", "else")) | frozenset(

@@ -1,4 +1,4 @@
-"""Finds the tool calls in the answer of a model, in whatever form an application has it.
+"""Finds the tool calls in the answer of a model, in each form that an application may have.
 
 An answer may be the object of the API's client, a dict, JSON, or the list of a stream's events. A call may also be
 given alone. Each API has one function that returns the calls of a plain value, or None if the value is not of that API.
@@ -40,7 +40,7 @@ class ModelToolCall(msgspec.Struct, frozen=True):
     """The name as the model wrote it."""
     arguments: dict[str, Any]
     fault: str = ""
-    """Why the arguments cannot be used, for the model; empty if they can."""
+    """An error for the model if the arguments cannot be used, or an empty string."""
 
 
 def plain_value(value: Any, depth: int = 0) -> Any:
@@ -117,7 +117,7 @@ def _chat_call(call: Plain) -> ModelToolCall:
 
 
 def _joined_chunks(chunks: list[Plain]) -> list[Plain]:
-    """Return the calls that a stream's chunks add up to; the pieces of a call have its index."""
+    """Return the calls in the chunks of a stream, joined by their index."""
     calls: dict[str, Plain] = {}
     pieces: dict[str, list[str]] = {}
     for chunk in chunks:

@@ -59,7 +59,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class OutputLimits(msgspec.Struct, frozen=True):
-    """What of a result may be sent."""
+    """The text and the files of a result that may be sent."""
 
     max_characters: int = MAX_RESULT_CHARACTERS
     """Characters of all texts of one result, not counting the note about what was cut."""
@@ -69,7 +69,7 @@ class OutputLimits(msgspec.Struct, frozen=True):
 
 
 def failed_output(call: ModelToolCall, reason: str, limits: OutputLimits) -> ToolOutput:
-    """Return the output of a call that failed before or without a result."""
+    """Return the output of a call that failed without a result."""
     text = reason.strip() or "The tool failed, without a reason."
     if len(text) > limits.max_characters:
         text = text[: limits.max_characters] + " […]"
@@ -84,7 +84,7 @@ def tool_output(
     how_to_read: Callable[[str], str] = lambda uri: "",
     how_to_continue: Callable[[str, int], str] = lambda text, shown: "",
 ) -> ToolOutput:
-    """Return what a model gets of a tool's result.
+    """Return the output for a model from a tool's result.
 
     `how_to_read` is called with the URI of a link, and returns a sentence for the model. `how_to_continue` is called
     with the whole text and the number of characters that are shown, if the text is cut.
@@ -132,7 +132,7 @@ def _file(data: bytes, declared: str, name: str, limits: OutputLimits) -> str | 
 
 
 def _kind_of(data: bytes) -> str:
-    """Return the MIME type that the first bytes show; empty if it is none that models take."""
+    """Return the MIME type that the first bytes show; empty if models do not take such files."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
