@@ -83,7 +83,7 @@ class Metrics:
         """Do nothing."""
 
     def ended(self, seen: Observation) -> None:
-        """Count a request; what a handler reads is a part of it."""
+        """Count a request. Reads by its handler are not counted separately."""
         if seen.outer:
             return
         key = seen.request.method, seen.outcome

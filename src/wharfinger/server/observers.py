@@ -45,11 +45,11 @@ class Observers:
         return iter(self._all)
 
     def add(self, observer: RequestObserver) -> None:
-        """Observe the requests from now on."""
+        """Add an observer of the requests."""
         self._set((*self._all, observer))
 
     def remove(self, observer: RequestObserver) -> None:
-        """Stop observing; does nothing if it does not observe."""
+        """Remove an observer; does nothing if it was not added."""
         self._set(tuple(other for other in self._all if other is not observer))
 
     def _set(self, observers: tuple[RequestObserver, ...]) -> None:
@@ -98,7 +98,7 @@ class Observers:
         return serve
 
     async def _serve(self, seen: Observation, handler: Handler) -> Any:
-        """Call the handler, and keep how it ends."""
+        """Call the handler, and record its outcome."""
         try:
             for observer in self._all:
                 try:

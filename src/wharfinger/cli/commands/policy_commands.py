@@ -107,7 +107,7 @@ def check(ctx: click.Context, file: str, targets: tuple[str, ...], as_json: bool
 
 
 def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
-    """Return the policy of a file without running its tests, and the server if it is the file of one.
+    """Return the policy of a file without running its tests, and the server if the file configures one.
 
     Raises:
         WharfingerError: the file cannot be used.
@@ -125,7 +125,7 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
 
 
 def rules_in(file: str) -> Policy:
-    """Return the rules in a policy, in the file of a server, or in the policy that this names; tests are not run.
+    """Return the rules of a policy, of a server's file, or of the policy that it names. Tests are not run.
 
     Raises:
         WharfingerError: the file cannot be used.

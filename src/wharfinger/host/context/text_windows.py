@@ -23,7 +23,7 @@ MIN_PLACE_SHARE = 0.6
 """A further place needs at least this share of the best one's score."""
 AFTER_FACTOR = 3.0
 LINE_CHARACTERS = 1_000
-"""A longer line is shown in part: around the first word of the question in it, or around its middle."""
+"""A longer line is shown in part: around the first word of the question in it, or else its beginning."""
 MAX_ATTEMPTS = 12
 GAP = "…"
 
